@@ -1,0 +1,62 @@
+"""What the gateway refuses, and how it says so.
+
+A refusal carries one stable code (the same in the client's error, the log, the API and the metric)
+and one text for people: what was refused, which limit or rule, its value, what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Code(Enum):
+    """Stable reason codes. The value is what clients, logs, API and metrics show."""
+
+    ADDRESS_FULL = "address-full"
+    MEMORY_FULL = "memory-full"
+    DISK_FULL = "disk-full"
+    NOT_FOUND = "not-found"
+    NOT_AUTHORIZED = "not-authorized"
+    ALREADY_EXISTS = "already-exists"
+    BAD_NAME = "bad-name"
+    BAD_VALUE = "bad-value"
+    BAD_HEADER = "bad-header"
+    BAD_FRAME = "bad-frame"
+    TOO_LARGE = "too-large"
+    TOO_MANY = "too-many"
+    ROUTING_MISMATCH = "routing-mismatch"
+    MAX_CONSUMERS = "max-consumers"
+    IN_USE = "in-use"
+    NOT_IMPLEMENTED = "not-implemented"
+    QUEUE_DELETED = "queue-deleted"
+    CONVERSION = "conversion"
+    STORE_FAILED = "store-failed"
+    SHUTTING_DOWN = "shutting-down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why something was not done.
+
+    Attributes:
+        code: stable, for programs.
+        text: one or two sentences for people.
+        transient: True when the same request may work later (room comes back).
+    """
+
+    code: Code
+    text: str
+    transient: bool = False
+
+
+class RefusedError(Exception):
+    """Raised by cold paths of the broker port (attach, create, configure); carries the refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal
+
+    @classmethod
+    def of(cls, code: Code, text: str, *, transient: bool = False) -> RefusedError:
+        return cls(Refusal(code=code, text=text, transient=transient))

@@ -1,0 +1,72 @@
+"""One message as one queue holds it: a body, a place and a word of flags.
+
+A multicast message is one `Message` per queue; the copies share their `body` bytes.
+
+`body` is the form that the sender's protocol gave it, untouched:
+
+* AMQP: the encoded sections (header ... footer) as they came, without delivery-annotations;
+* STOMP (flag `STOMP`): header lines in STOMP 1.2 escaping, each ended by LF, an empty line, the body
+  bytes. See `gateway.model.stomp_form`.
+
+`flags` is one int, so that a run of messages can share it:
+
+    bits 0-3   priority 0..9                      [AMQP 3.2.1, STOMP header `priority`]
+    bit  4     DURABLE     stored in the journal
+    bit  5     STOMP       form of `body`
+    bit  6     TEXT        a STOMP SEND without content-length: a text, not bytes
+    bit  7     MAYBE_SEEN  recovered after an unclean stop: a consumer may have seen it
+    bit  8     EXPIRES     `expires` is set
+    bit  9     SCHEDULED   `due` is set
+    bits 16+   delivery count: failed deliveries so far
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PRIORITY_MASK: Final = 0x0F
+DURABLE: Final = 0x10
+STOMP: Final = 0x20
+TEXT: Final = 0x40
+MAYBE_SEEN: Final = 0x80
+EXPIRES: Final = 0x100
+SCHEDULED: Final = 0x200
+COUNT_SHIFT: Final = 16
+ONE_DELIVERY: Final = 1 << COUNT_SHIFT
+#: Any of these makes an outgoing run take the careful path instead of the template.
+SPECIAL: Final = MAYBE_SEEN | EXPIRES | SCHEDULED | (0xFFFF << COUNT_SHIFT)
+DEFAULT_PRIORITY: Final = 4
+
+
+class Message:
+    """A message in a queue.
+
+    Attributes:
+        body: the bytes described above.
+        seq: place in its queue; unique in the queue, ascending in arrival order.
+        flags: see the module text.
+        expires: broker time in ms at which it expires; only there with flag EXPIRES.
+        due: broker time in ms before which it is not delivered; only there with flag SCHEDULED.
+    """
+
+    __slots__ = ("body", "due", "expires", "flags", "seq")
+
+    def __init__(self, body: bytes, seq: int, flags: int) -> None:
+        self.body = body
+        self.seq = seq
+        self.flags = flags
+
+    expires: int
+    due: int
+
+    @property
+    def priority(self) -> int:
+        return self.flags & PRIORITY_MASK
+
+    @property
+    def delivery_count(self) -> int:
+        """Failed deliveries so far; 0 for a message never handed out, or handed back unharmed."""
+        return self.flags >> COUNT_SHIFT
+
+    def __repr__(self) -> str:
+        return f"Message(seq={self.seq}, flags={self.flags:#x}, {len(self.body)} B)"

@@ -1,0 +1,185 @@
+"""The seams between layers, as structural types.
+
+Nothing answers inside the call that asked. A confirmation that needs the disk is a *ticket*: `send`
+and `acknowledge` return the number of the journal batch that their records are in (0: nothing to wait for), and
+`DurableListener.durable_up_to(ticket)` comes on a later turn, after that batch is synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from gateway.model.address import Destination, RoutingType
+from gateway.model.errors import Refusal
+from gateway.model.message import Message
+
+
+class DurableListener(Protocol):
+    """Whoever holds confirmations back until the journal has what they promise."""
+
+    def durable_up_to(self, ticket: int) -> None:
+        """All records with a ticket up to this one are on disk: send what was held back, in order."""
+
+    def store_failed(self, refusal: Refusal) -> None:
+        """The journal has stopped for good; nothing unconfirmed will be confirmed. Close without outcome."""
+
+
+class ProducerOwner(Protocol):
+    """The protocol's side of a producer."""
+
+    def producer_unblocked(self) -> None:
+        """There is room again after `Producer.blocked()` told a refusal: grant credit, read on."""
+
+    def producer_blocked(self, refusal: Refusal) -> None:
+        """The address became full (BLOCK): grant no more credit, stop reading."""
+
+
+class Producer(Protocol):
+    """A sender's route to one address, resolved once; hot."""
+
+    @property
+    def address(self) -> str: ...
+
+    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
+        """Take a run of messages that share flags and expiry (ms of broker time; 0 never).
+
+        Returns the ticket that their confirmation waits for; 0: confirm at the end of the turn.
+        Takes the whole run, or nothing of it and then returns -1 - n where n is how many
+        of the first bodies were taken and `refusal` tells why not the rest.
+        """
+
+    def send_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
+        """As `send` for a run whose messages differ in flags or expiry (one entry for each body)."""
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the last send did not take all."""
+
+    def ticket_of_refused(self) -> int:
+        """Ticket of those that the last, partly refused send did take."""
+
+    def blocked(self) -> Refusal | None:
+        """Why no credit should be given now (address or gateway at its limit); None when there is room."""
+
+    def close(self) -> None: ...
+
+
+class Consumer(Protocol):
+    """The protocol's side of a subscription; the queue core calls it while it dispatches."""
+
+    def room(self) -> int:
+        """How many messages it takes now: credit, session window, transport pressure. 0 or less: none."""
+
+    def deliver(self, messages: list[Message], any_flags: int) -> None:
+        """Send these (never more than `room()` said), in this order.
+
+        They stay `delivering` until settled through the subscription. `any_flags` holds at least the union of
+        the messages' flags, so that `any_flags & SPECIAL == 0` allows the fast path. The list is the consumer's to keep.
+        """
+
+    def removed(self, refusal: Refusal) -> None:
+        """The queue is gone (deleted) or the subscription was ended by the gateway."""
+
+
+class Subscription(Protocol):
+    """A consumer's hold on one queue. Lists of messages are those that `deliver` handed out, in any order."""
+
+    @property
+    def queue_name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    def ready(self) -> None:
+        """Credit or room has come: dispatch at the end of this turn."""
+
+    def dispatch_now(self) -> None:
+        """Dispatch at once what `room()` allows (drain [AMQP 2.6.7])."""
+
+    def acknowledge(self, messages: list[Message]) -> int:
+        """Remove them for good; returns the ticket after which they cannot come back."""
+
+    def release(self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False) -> int:
+        """Give them back to their old places. `failed` counts one delivery attempt more (and may dead-letter)."""
+
+    def reject(self, messages: list[Message]) -> int:
+        """Dead-letter them at once."""
+
+    def close(self, *, lost: bool = False) -> None:
+        """End the subscription. Whatever it still holds goes back; `lost` (connection cut) counts an attempt."""
+
+
+class Transaction(Protocol):
+    """Sends and settlements that happen together or not at all."""
+
+    def send(self, producer: Producer, body: bytes, flags: int, expires: int = 0) -> Refusal | None: ...
+
+    def acknowledge(self, subscription: Subscription, messages: list[Message]) -> None: ...
+
+    def reject(self, subscription: Subscription, messages: list[Message], *, dead_letter: bool) -> None:
+        """Inside the transaction: NACK; `dead_letter` at once, else a failed release at commit."""
+
+    def commit(self) -> int:
+        """Apply all in one journal batch; returns the ticket. Raises RefusedError when it cannot (then nothing is applied)."""
+
+    def rollback(self) -> None:
+        """Forget the sends; messages acknowledged here go back, with one attempt more."""
+
+
+class Broker(Protocol):
+    """The one face that sessions talk to."""
+
+    def now_ms(self) -> int:
+        """Broker time in ms since the epoch; never goes back."""
+
+    def open_producer(
+        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+    ) -> Producer:
+        """Resolve (and, where allowed, make) the address. Raises RefusedError."""
+
+    def subscribe(
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        consumer: Consumer,
+        *,
+        durable_name: str | None = None,
+        shared: bool = False,
+        browse: bool = False,
+        temporary: bool = False,
+        priority: int = 0,
+        options: Mapping[str, str] | None = None,
+    ) -> Subscription:
+        """Attach a consumer. Raises RefusedError.
+
+        routing MULTICAST with `durable_name` is a durable subscription queue of that name, without one a
+        temporary queue that goes with the subscription.
+        """
+
+    def delete_subscription(self, durable_name: str) -> None:
+        """Delete a durable subscription's queue. Raises RefusedError."""
+
+    def create_temporary(self, routing: RoutingType) -> str:
+        """Make a temporary address with a name nobody else has; returns it."""
+
+    def delete_temporary(self, name: str) -> None: ...
+
+    def begin(self) -> Transaction: ...
+
+    def await_durable(self, listener: DurableListener) -> None:
+        """Call `listener.durable_up_to` once, after the next journal batch is synced."""
+
+    def end_of_turn(self, action: Callable[[], None]) -> None:
+        """Run `action` at the end of this reactor turn, after dispatch."""
+
+
+class Authenticator(Protocol):
+    """Who may come in."""
+
+    @property
+    def open(self) -> bool:
+        """True when no user is configured: any login, or none, is taken."""
+
+    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
+        """Verify off the reactor; `done` is called later with the answer (never inside this call)."""

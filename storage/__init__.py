@@ -1,0 +1,1 @@
+"""Bytes and positions on disk; nothing here knows a queue or a protocol."""
