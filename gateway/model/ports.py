@@ -44,20 +44,17 @@ class Producer(Protocol):
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         """Take a run of messages that share flags and expiry (ms of broker time; 0 never).
 
-        Returns the ticket that their confirmation waits for; 0: confirm at the end of the turn.
-        Takes the whole run, or nothing of it and then returns -1 - n where n is how many
-        of the first bodies were taken and `refusal` tells why not the rest.
+        Returns the ticket that their confirmation waits for (0: confirm at the end of the turn), or -1
+        when not all were taken: then `taken` counts the first ones that were, `ticket` is theirs,
+        and `refusal` tells why not the others.
         """
 
     def send_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
         """As `send` for a run whose messages differ in flags or expiry (one entry for each body)."""
 
-    @property
-    def refusal(self) -> Refusal | None:
-        """Why the last send did not take all."""
-
-    def ticket_of_refused(self) -> int:
-        """Ticket of those that the last, partly refused send did take."""
+    taken: int
+    ticket: int
+    refusal: Refusal | None
 
     def blocked(self) -> Refusal | None:
         """Why no credit should be given now (address or gateway at its limit); None when there is room."""
