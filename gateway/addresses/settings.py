@@ -1,0 +1,155 @@
+"""What holds for one address: limits, policies, dead letters, what may be made on demand.
+
+Values only. Where they come from and how several matches merge is `gateway.addresses.match`; how they
+are read from text is `gateway.config`. The names are Artemis' keys in snake_case. This module also
+knows which values are impossible, so that a file and the HTTP API refuse the same ones in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Final, cast
+
+from gateway.model.address import RoutingType
+
+#: "No limit", wherever Artemis says so.
+NO_LIMIT: Final = -1
+#: A delivery count has this many bits in a message's flags [gateway.model.message].
+MAX_ATTEMPTS: Final = 0xFFFF
+
+
+class FullPolicy(Enum):
+    """What happens to a send to an address that is at its limit.
+
+    PAGE behaves as BLOCK in this version: nothing is written to page files yet.
+    """
+
+    PAGE = "PAGE"
+    BLOCK = "BLOCK"
+    FAIL = "FAIL"
+    DROP = "DROP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressSettings:
+    """The effective settings of one address.
+
+    Attributes:
+        dead_letter_address: where messages go that failed too often or were rejected; None: they are lost.
+        expiry_address: where expired messages go; None: they are lost.
+        max_delivery_attempts: failed deliveries after which a message is dead; -1 never.
+        max_size_bytes: bytes that the address may hold; -1 no limit.
+        max_size_messages: messages that the address may hold; -1 no limit.
+        address_full_policy: what a send meets at either limit.
+        auto_create_queues: whether a send or an attach may make a queue.
+        auto_create_addresses: whether a send or an attach may make an address.
+        default_address_routing_type: of an address made on demand, when the client does not say.
+        default_queue_routing_type: of a queue made on demand, when neither client nor address say.
+        default_ring_size: ring of queues made without one; -1 none.
+        default_max_consumers: of queues made without their own; -1 no limit.
+        expiry_delay: ms to live for messages sent without an expiry; -1 for ever.
+        min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
+        max_expiry_delay: most ms to live, also for messages sent without an expiry; -1 none.
+        no_expiry: expiries of senders and the three delays above do not count.
+        reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead letter.
+    """
+
+    dead_letter_address: str | None = "DLQ"
+    expiry_address: str | None = "ExpiryQueue"
+    max_delivery_attempts: int = 10
+    max_size_bytes: int = NO_LIMIT
+    max_size_messages: int = NO_LIMIT
+    address_full_policy: FullPolicy = FullPolicy.PAGE
+    auto_create_queues: bool = True
+    auto_create_addresses: bool = True
+    default_address_routing_type: RoutingType = RoutingType.ANYCAST
+    default_queue_routing_type: RoutingType = RoutingType.ANYCAST
+    default_ring_size: int = NO_LIMIT
+    default_max_consumers: int = NO_LIMIT
+    expiry_delay: int = NO_LIMIT
+    min_expiry_delay: int = NO_LIMIT
+    max_expiry_delay: int = NO_LIMIT
+    no_expiry: bool = False
+    reject_as_modified: bool = False
+
+
+DEFAULTS: Final = AddressSettings()
+FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
+
+
+def key_of(field: str) -> str:
+    """Return the configuration key of a field: `max_size_bytes` is `max-size-bytes`."""
+    return field.replace("_", "-")
+
+
+def ring_size_problem(value: int) -> str | None:
+    """Say why `value` cannot be a ring size, or None."""
+    if value == 0:
+        return "a ring of 0 would evict every message at once; give at least 1, or -1 for no ring"
+    return _below_no_limit(value)
+
+
+def max_consumers_problem(value: int) -> str | None:
+    """Say why `value` cannot limit the consumers of a queue, or None."""
+    return _below_no_limit(value)
+
+
+def _below_no_limit(value: int) -> str | None:
+    if value < NO_LIMIT:
+        return f"{value} is below -1; -1 already means no limit"
+    return None
+
+
+def _size_problem(value: int) -> str | None:
+    if value == 0:
+        return "a limit of 0 makes the address full for ever; give at least 1, or -1 for no limit"
+    return _below_no_limit(value)
+
+
+def _attempts_problem(value: int) -> str | None:
+    if value == 0:
+        return "0 attempts would deliver nothing; give at least 1, or -1 for no limit"
+    if value > MAX_ATTEMPTS:
+        return f"{value} is above {MAX_ATTEMPTS}, the most that is counted; give -1 for no limit"
+    return _below_no_limit(value)
+
+
+_RULES: Final = {
+    "max_delivery_attempts": _attempts_problem,
+    "max_size_bytes": _size_problem,
+    "max_size_messages": _size_problem,
+    "default_ring_size": ring_size_problem,
+    "default_max_consumers": max_consumers_problem,
+    "expiry_delay": _below_no_limit,
+    "min_expiry_delay": _below_no_limit,
+    "max_expiry_delay": _below_no_limit,
+}
+
+
+def value_problem(field: str, value: object) -> str | None:
+    """Say why `value` is impossible for `field`, or None; types are checked by whoever read it."""
+    rule = _RULES.get(field)
+    if rule is None or not isinstance(value, int):
+        return None
+    return rule(value)
+
+
+#: Fields that `contradiction` looks at.
+CONTRADICTORY: Final = frozenset({"min_expiry_delay", "max_expiry_delay"})
+
+
+def contradiction(values: Mapping[str, object]) -> tuple[str, str] | None:
+    """Return (field, why) when values that hold together contradict one another, or None.
+
+    `values` are effective values by field name; those missing are at their defaults.
+    """
+    least = cast("int", values.get("min_expiry_delay", DEFAULTS.min_expiry_delay))
+    most = cast("int", values.get("max_expiry_delay", DEFAULTS.max_expiry_delay))
+    if least > most >= 0:
+        return (
+            "min_expiry_delay",
+            f"{least} ms is above max-expiry-delay, {most} ms; no message could satisfy both",
+        )
+    return None

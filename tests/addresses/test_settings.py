@@ -1,0 +1,81 @@
+"""Impossible address settings are named, possible ones pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.addresses.settings import (
+    DEFAULTS,
+    FIELDS,
+    AddressSettings,
+    FullPolicy,
+    contradiction,
+    key_of,
+    value_problem,
+)
+from gateway.model.address import RoutingType
+
+
+def test_defaults_are_the_promised_ones() -> None:
+    assert DEFAULTS == AddressSettings()
+    assert DEFAULTS.dead_letter_address == "DLQ"
+    assert DEFAULTS.expiry_address == "ExpiryQueue"
+    assert DEFAULTS.max_delivery_attempts == 10
+    assert DEFAULTS.address_full_policy is FullPolicy.PAGE
+    assert DEFAULTS.default_address_routing_type is RoutingType.ANYCAST
+    assert DEFAULTS.default_queue_routing_type is RoutingType.ANYCAST
+    assert (DEFAULTS.max_size_bytes, DEFAULTS.max_size_messages) == (-1, -1)
+    assert (DEFAULTS.default_ring_size, DEFAULTS.default_max_consumers) == (-1, -1)
+
+
+def test_no_default_is_itself_impossible() -> None:
+    assert [value_problem(f, getattr(DEFAULTS, f)) for f in FIELDS] == [None] * len(FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "word"),
+    [
+        ("default_ring_size", 0, "ring of 0"),
+        ("default_ring_size", -5, "below -1"),
+        ("max_size_bytes", 0, "full for ever"),
+        ("max_size_messages", 0, "full for ever"),
+        ("max_size_messages", -2, "below -1"),
+        ("max_delivery_attempts", 0, "0 attempts"),
+        ("max_delivery_attempts", 65536, "65535"),
+        ("default_max_consumers", -2, "below -1"),
+        ("expiry_delay", -2, "below -1"),
+    ],
+)
+def test_impossible_values_say_why(field: str, value: int, word: str) -> None:
+    problem = value_problem(field, value)
+    assert problem is not None
+    assert word in problem
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("default_ring_size", 1),
+        ("default_ring_size", -1),
+        ("max_size_bytes", 1),
+        ("max_delivery_attempts", 65535),
+        ("max_delivery_attempts", -1),
+        ("default_max_consumers", 0),
+        ("dead_letter_address", None),
+    ],
+)
+def test_possible_values_pass(field: str, value: object) -> None:
+    assert value_problem(field, value) is None
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "wrong"),
+    [(10, 5, True), (5, 10, False), (5, 5, False), (10, -1, False), (-1, 0, False)],
+)
+def test_expiry_bounds_that_cross_are_a_contradiction(least: int, most: int, wrong: bool) -> None:
+    found = contradiction({"min_expiry_delay": least, "max_expiry_delay": most})
+    assert (found is not None) is wrong
+
+
+def test_keys_are_kebab_case() -> None:
+    assert key_of("max_size_bytes") == "max-size-bytes"
