@@ -1,0 +1,48 @@
+# The ways in. A machine needs Python 3.11 or later, a C compiler and make; `.ci/environment` fetches
+# the rest into .venv, and says what is missing and how to get it.
+#
+#   make demo    a gateway, an AMQP and a STOMP sender, a Spark query over both, checked
+#   make test    every test
+#   make check   format, lint, types, layers
+#   make fmt     let ruff format and fix
+#   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
+#                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# What is copied into the environment, not linked: a change here means another install.
+COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
+	$(wildcard gateway/spark/pyspark_sluicegate.py)
+WORKERS ?= 2
+TESTS ?=
+
+.PHONY: demo test check fmt bench clean
+.DEFAULT_GOAL := test
+
+$(STAMP): $(COPIED)
+	@bash .ci/environment $(VENV)
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python -m gateway demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(TESTS)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+fmt: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)
+	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \
+		$(if $(AGAINST_STOMP),--against-stomp $(AGAINST_STOMP)) $(BENCH)
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

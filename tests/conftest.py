@@ -1,0 +1,69 @@
+"""What tests share: a real gateway process, Spark's environment, and how Spark tests are spread.
+
+`gateway` and `gateway_process` give a gateway on a fresh data directory; `spark_environment` sets
+what Spark needs to start here. Tests marked `spark` share one worker, since each starts a Java that
+wants a core of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.java import NoJavaError
+from gateway.cli.java import spark_environment as _spark_environment
+from gateway.cli.scratch import ScratchGateway
+
+#: Starting Java, planning and the first micro-batch take most of it, on two busy cores.
+SPARK_TEST_SECONDS = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(SPARK_TEST_SECONDS))
+
+
+@pytest.fixture
+def gateway_process(tmp_path: Path) -> Iterator[Callable[..., ScratchGateway]]:
+    """A function that starts gateways: `start(folder=..., settings=[...])`; all are stopped at the
+    end.
+
+    A gateway that the test has stopped or killed itself is left alone.
+    """
+    started: list[ScratchGateway] = []
+
+    def start(folder: Path | None = None, settings: tuple[str, ...] = ()) -> ScratchGateway:
+        gateway = ScratchGateway(folder or tmp_path / f"gateway-{len(started)}", settings=settings)
+        started.append(gateway)
+        gateway.start()
+        return gateway
+
+    yield start
+    statuses = [gateway.stop() for gateway in started if gateway.running()]
+    assert statuses == [0] * len(statuses), "a gateway did not stop cleanly"
+
+
+@pytest.fixture
+def gateway(gateway_process: Callable[..., ScratchGateway]) -> ScratchGateway:
+    """A running gateway on free ports with a fresh data directory; it must stop with status 0."""
+    return gateway_process()
+
+
+@pytest.fixture(scope="session")
+def spark_environment() -> Iterator[dict[str, str]]:
+    """Set what Spark needs in this process; the test fails where no Java is to be had."""
+    try:
+        wanted = _spark_environment()
+    except NoJavaError as error:
+        pytest.fail(str(error))
+    before = dict(os.environ)
+    os.environ.update(wanted)
+    yield wanted
+    os.environ.clear()
+    os.environ.update(before)
