@@ -1,0 +1,383 @@
+"""One queue: ready and delivering messages, consumers, counters and the ring.
+
+What each message is, and the way between:
+
+    add ──> ready ──take──> delivering ──acknowledge──> gone (acknowledged)
+              ^                  │ ├─────reject / attempts used up──> gone (killed, dead letter)
+              └────release───────┘ └─────ring full on return────────> gone (replaced)
+    ready ──ring──> gone (replaced)      ready ──time──> gone (expired)
+
+The conservation law holds after every call:
+    added = ready + delivering + acknowledged + expired + killed + replaced
+(scheduled and paged messages join the right side when those parts are there).
+
+The queue changes only itself. Whatever must also happen elsewhere (journal, memory, dead letters) it
+tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from itertools import repeat
+from typing import Protocol
+
+from gateway.model.address import RoutingType
+from gateway.model.message import (
+    COUNT_SHIFT,
+    DURABLE,
+    EXPIRES,
+    ONE_DELIVERY,
+    PRIORITY_MASK,
+    Message,
+)
+from gateway.model.ports import Consumer
+from gateway.queues.ready import Ready
+
+_COUNT_MAX = 0xFFFF
+
+
+class Gone(Enum):
+    """Why a message left the queue for good."""
+
+    ACKNOWLEDGED = "acknowledged"
+    EXPIRED = "expired"
+    KILLED = "killed"
+    REPLACED = "replaced"
+
+
+class Effects(Protocol):
+    """What follows from a queue's change, done by the broker."""
+
+    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+        """The queue holds these (`size` bytes of bodies) no more: forget their records, give memory back.
+
+        EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
+        """
+
+    def counted(self, queue: Queue, messages: list[Message]) -> None:
+        """The delivery counts of these durable messages changed."""
+
+
+class Held:
+    """A consumer of a queue and what it holds."""
+
+    __slots__ = ("barred", "consumer", "count", "priority")
+
+    def __init__(self, consumer: Consumer, priority: int = 0) -> None:
+        self.consumer = consumer
+        self.priority = priority
+        self.count = 0  # messages in delivery to it
+        self.barred: set[int] | None = None  # seqs it must not be offered again [AMQP 3.4.5]
+
+
+class Queue:
+    """See the module text. Fields without underscore may be read by anyone; only the methods write them."""
+
+    __slots__ = (
+        "_consumers", "_effects", "_next", "_ready", "acknowledged", "added", "address", "all_flags", "any_flags",
+        "auto_created", "delivering", "durable", "expired", "killed", "max_attempts", "max_consumers",
+        "name", "next_seq", "paused", "queue_id", "replaced", "ring_size", "routing", "size_bytes",
+        "temporary", "touched",
+    )
+
+    def __init__(
+        self, name: str, address: str, queue_id: int, effects: Effects, *, routing: RoutingType = RoutingType.ANYCAST,
+        durable: bool = True, temporary: bool = False, auto_created: bool = False,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.queue_id = queue_id
+        self.routing = routing
+        self.durable = durable
+        self.temporary = temporary
+        self.auto_created = auto_created
+        self.ring_size = -1
+        self.max_consumers = -1
+        self.max_attempts = 10
+        self.paused = False
+        self.touched = False
+        self.next_seq = 1
+        self.added = self.acknowledged = self.expired = self.killed = self.replaced = 0
+        self.delivering = 0
+        self.size_bytes = 0
+        self.any_flags = 0
+        self.all_flags = -1
+        self._effects = effects
+        self._ready = Ready()
+        self._consumers: list[Held] = []
+        self._next = 0
+
+    # ---- figures
+
+    @property
+    def ready_count(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self._ready)
+
+    @property
+    def message_count(self) -> int:
+        """All that the queue holds: ready and delivering."""
+        return len(self._ready) + self.delivering
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self._consumers)
+
+    @property
+    def consumers(self) -> Sequence[Held]:
+        return self._consumers
+
+    # ---- in
+
+    def add_run(self, bodies: Sequence[bytes], flags: int, expires: int, size: int) -> int:
+        """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
+
+        Returns the seq of the first; the others follow without a gap. A full ring evicts in this same step.
+        """
+        first = self.next_seq
+        count = len(bodies)
+        self.next_seq = last = first + count
+        messages = list(map(Message, bodies, range(first, last), repeat(flags)))
+        if expires:
+            for message in messages:
+                message.expires = expires
+        self.any_flags |= flags
+        self.all_flags &= flags
+        self._ready.add_run(messages, flags & PRIORITY_MASK)
+        self.added += count
+        self.size_bytes += size
+        if 0 <= self.ring_size < len(self._ready):
+            self._evict(min(count, len(self._ready) - self.ring_size))
+        return first
+
+    def add_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], size: int) -> int:
+        """As `add_run` for messages that differ in flags or expiry."""
+        first = self.next_seq
+        count = len(bodies)
+        self.next_seq = first + count
+        add = self._ready.add
+        for message in map(Message, bodies, range(first, first + count), flags):
+            add(message)
+            self.any_flags |= message.flags
+            self.all_flags &= message.flags
+            if message.flags & EXPIRES:
+                message.expires = expires[message.seq - first]
+        self.added += count
+        self.size_bytes += size
+        if 0 <= self.ring_size < len(self._ready):
+            self._evict(min(count, len(self._ready) - self.ring_size))
+        return first
+
+    def restore(self, messages: list[Message]) -> None:
+        """Put recovered messages back, in arrival order; a ring that was lowered is applied now."""
+        for message in messages:
+            self._ready.add(message)
+            self.any_flags |= message.flags
+            self.all_flags &= message.flags
+            self.size_bytes += len(message.body)
+        self.added += len(messages)
+        if messages:
+            self.next_seq = max(self.next_seq, messages[-1].seq + 1)
+        if 0 <= self.ring_size < len(self._ready):
+            self._evict(len(self._ready) - self.ring_size)
+
+    def _evict(self, count: int) -> None:
+        victims = [self._ready.pop_oldest() for _ in range(count)]
+        self.replaced += count
+        self._leave(victims, Gone.REPLACED)
+
+    def _leave(self, messages: list[Message], why: Gone) -> None:
+        """Account for messages that left and tell the broker."""
+        size = sum([len(m.body) for m in messages])
+        self.size_bytes -= size
+        self._effects.gone(self, messages, why, size)
+        if not self._ready and not self.delivering:
+            self.any_flags = 0
+            self.all_flags = -1
+
+    # ---- consumers
+
+    def attach(self, consumer: Consumer, priority: int = 0) -> Held:
+        """Add a consumer; higher `priority` is served first."""
+        held = Held(consumer, priority)
+        at = len(self._consumers)
+        while at and self._consumers[at - 1].priority < priority:
+            at -= 1
+        self._consumers.insert(at, held)
+        return held
+
+    def detach(self, held: Held) -> None:
+        """Take a consumer away; it must have given back what it held."""
+        assert held.count == 0, "a consumer left with messages"
+        self._consumers.remove(held)
+        self._next = 0
+
+    # ---- out
+
+    def dispatch(self, now_ms: int, limit: int) -> int:
+        """Hand out up to about `limit` messages to consumers with room; returns how many went out."""
+        total = 0
+        while self._ready and not self.paused and total < limit:
+            went = self._round(now_ms, limit - total)
+            if not went:
+                break
+            total += went
+        return total
+
+    def _round(self, now_ms: int, limit: int) -> int:
+        """Serve each consumer of the highest priority that has room once, with its share."""
+        open_ones = self._with_room()
+        if not open_ones:
+            return 0
+        start = self._next % len(open_ones) if len(open_ones) > 1 else 0
+        share = -(-min(len(self._ready), limit) // len(open_ones))
+        total = 0
+        for held, room in open_ones[start:] + open_ones[:start]:
+            messages = self._take_for(held, min(room, share), now_ms)
+            if not messages:
+                continue
+            count = len(messages)
+            held.count += count
+            self.delivering += count
+            total += count
+            self._next += 1
+            held.consumer.deliver(messages, self.any_flags)
+            if not self._ready:
+                break
+        return total
+
+    def _with_room(self) -> list[tuple[Held, int]]:
+        if len(self._consumers) == 1:
+            held = self._consumers[0]
+            room = held.consumer.room()
+            return [(held, room)] if room > 0 else []
+        found: list[tuple[Held, int]] = []
+        for held in self._consumers:
+            if found and held.priority < found[0][0].priority:
+                break
+            room = held.consumer.room()
+            if room > 0:
+                found.append((held, room))
+        return found
+
+    def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
+        messages = self._ready.take(count)
+        if not self.any_flags & EXPIRES and not held.barred:
+            return messages
+        aside: list[Message] = []
+        while messages:
+            messages = self._without_expired(messages, now_ms)
+            if held.barred:
+                aside += [m for m in messages if m.seq in held.barred]
+                messages = [m for m in messages if m.seq not in held.barred]
+            if messages:
+                break
+            # All of them expired or are not for this consumer: look behind them.
+            messages = self._ready.take(count)
+        for message in aside:
+            self._ready.put_back(message)
+        return messages
+
+    def _without_expired(self, messages: list[Message], now_ms: int) -> list[Message]:
+        late = [m for m in messages if m.flags & EXPIRES and m.expires <= now_ms]
+        if not late:
+            return messages
+        self.expired += len(late)
+        self._leave(late, Gone.EXPIRED)
+        return [m for m in messages if not (m.flags & EXPIRES and m.expires <= now_ms)]
+
+    def expire(self, now_ms: int) -> int:
+        """Remove what has expired while waiting; returns how many. O(n) when any message can expire."""
+        if not self.any_flags & EXPIRES:
+            return 0
+        doomed = {m.seq for m in self._ready if m.flags & EXPIRES and m.expires <= now_ms}
+        if not doomed:
+            return 0
+        late = self._ready.remove_if(doomed)
+        self.expired += len(late)
+        self._leave(late, Gone.EXPIRED)
+        return len(late)
+
+    # ---- back
+
+    def acknowledge(self, held: Held, messages: list[Message]) -> None:
+        """Remove messages in delivery for good."""
+        count = len(messages)
+        held.count -= count
+        self.delivering -= count
+        self.acknowledged += count
+        self._leave(messages, Gone.ACKNOWLEDGED)
+
+    def kill(self, held: Held, messages: list[Message]) -> None:
+        """Remove messages in delivery as undeliverable: they go to the dead-letter address."""
+        count = len(messages)
+        held.count -= count
+        self.delivering -= count
+        self.killed += count
+        self._leave(messages, Gone.KILLED)
+
+    def release(self, held: Held, messages: list[Message], *, failed: bool = False) -> None:
+        """Put messages in delivery back to their old places.
+
+        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. Returned newest
+        first, so that a full ring keeps the newest and replaces the others.
+        """
+        dead: list[Message] = []
+        if failed:
+            messages, dead = self._count_attempt(messages)
+        count = len(messages)
+        held.count -= count
+        self.delivering -= count
+        replaced: list[Message] = []
+        for message in sorted(messages, key=lambda m: m.seq, reverse=True) if count > 1 else messages:
+            if 0 <= self.ring_size <= len(self._ready):
+                replaced.append(message)
+            else:
+                self._ready.put_back(message)
+        if failed and count:
+            self._effects.counted(self, [m for m in messages if m.flags & DURABLE])
+        if replaced:
+            self.replaced += len(replaced)
+            self._leave(replaced, Gone.REPLACED)
+        if dead:
+            self.kill(held, dead)
+
+    def _count_attempt(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
+        """Count one delivery more for each; split into those that stay and those that have had enough."""
+        stay: list[Message] = []
+        dead: list[Message] = []
+        for message in messages:
+            if message.flags >> COUNT_SHIFT < _COUNT_MAX:
+                message.flags += ONE_DELIVERY
+            self.any_flags |= message.flags
+            attempts = message.flags >> COUNT_SHIFT
+            (dead if 0 < self.max_attempts <= attempts else stay).append(message)
+        return stay, dead
+
+    def bar(self, held: Held, messages: list[Message]) -> None:
+        """Never offer these to that consumer again (`undeliverable-here`) [AMQP 3.4.5]."""
+        if held.barred is None:
+            held.barred = set()
+        held.barred.update(m.seq for m in messages)
+
+    # ---- operator
+
+    def browse(self, offset: int, limit: int) -> list[Message]:
+        """Return ready messages without touching them."""
+        return self._ready.window(offset, limit)
+
+    def purge(self) -> int:
+        """Remove all ready messages; they count as killed but go nowhere. Returns how many."""
+        messages = self._ready.clear()
+        if messages:
+            self.acknowledged += len(messages)
+            self._leave(messages, Gone.ACKNOWLEDGED)
+        return len(messages)
+
+    def check_invariants(self) -> None:
+        """Assert the conservation law; tests call it after each command."""
+        gone = self.acknowledged + self.expired + self.killed + self.replaced
+        assert self.added == len(self._ready) + self.delivering + gone, "messages were lost or made up"
+        assert self.delivering == sum(h.count for h in self._consumers), "delivering is miscounted"
+        assert self.size_bytes >= 0, "size went below zero"

@@ -1,0 +1,169 @@
+"""The messages of one queue that wait for a consumer, in delivery order.
+
+Order: higher priority first, then arrival (`seq`). Two parts make it cheap:
+
+* ten levels, one a priority, each a deque in arrival order, for what was added at the tail;
+* a heap for what came back to its old place, normally empty. A returned message is found in O(log n),
+  and the levels never need an insertion in the middle.
+
+It knows no consumer, clock or store.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from gateway.model.message import PRIORITY_MASK, Message
+
+_LEVELS = 10
+
+
+def _key(message: Message) -> tuple[int, int]:
+    """Return the sorting key: what is delivered sooner is smaller."""
+    return (_LEVELS - (message.flags & PRIORITY_MASK), message.seq)
+
+
+class Ready:
+    """Ready messages in delivery order; `len()` is O(1)."""
+
+    __slots__ = ("_bits", "_count", "_levels", "_returned")
+
+    def __init__(self) -> None:
+        self._levels: list[deque[Message]] = [deque() for _ in range(_LEVELS)]
+        self._bits = 0  # bit p is set while level p holds something
+        self._returned: list[tuple[int, int, Message]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add_run(self, messages: list[Message], priority: int) -> None:
+        """Append messages that share a priority and are newer than all others."""
+        self._levels[priority].extend(messages)
+        self._bits |= 1 << priority
+        self._count += len(messages)
+
+    def add(self, message: Message) -> None:
+        """Append one message that is newer than all others."""
+        priority = message.flags & PRIORITY_MASK
+        self._levels[priority].append(message)
+        self._bits |= 1 << priority
+        self._count += 1
+
+    def put_back(self, message: Message) -> None:
+        """Put a message back to its old place."""
+        heapq.heappush(self._returned, (*_key(message), message))
+        self._count += 1
+
+    def take(self, count: int) -> list[Message]:
+        """Remove and return up to `count` messages: those next in order that share a priority.
+
+        The list ascends in `seq`; fewer than `count` come when the level ends or returned ones come first.
+        """
+        if self._returned:
+            return self._take_mixed(count)
+        bits = self._bits
+        if not bits:
+            return []
+        priority = bits.bit_length() - 1
+        level = self._levels[priority]
+        if count >= len(level):
+            taken = list(level)
+            level.clear()
+            self._bits = bits & ~(1 << priority)
+        else:
+            pop = level.popleft
+            taken = [pop() for _ in range(count)]
+        self._count -= len(taken)
+        return taken
+
+    def _take_mixed(self, count: int) -> list[Message]:
+        taken: list[Message] = []
+        while count > 0 and self._count:
+            message = self._pop()
+            if taken and (message.flags ^ taken[-1].flags) & PRIORITY_MASK:
+                self.put_back(message)
+                break
+            taken.append(message)
+            count -= 1
+        return taken
+
+    def _head(self) -> Message | None:
+        """Return the first message of the levels."""
+        return self._levels[self._bits.bit_length() - 1][0] if self._bits else None
+
+    def _pop(self) -> Message:
+        head = self._head()
+        if self._returned and (head is None or self._returned[0][:2] < _key(head)):
+            self._count -= 1
+            return heapq.heappop(self._returned)[2]
+        assert head is not None, "pop from an empty queue"
+        self._drop_head(head.flags & PRIORITY_MASK)
+        return head
+
+    def _drop_head(self, priority: int) -> None:
+        level = self._levels[priority]
+        level.popleft()
+        if not level:
+            self._bits &= ~(1 << priority)
+        self._count -= 1
+
+    def pop_oldest(self) -> Message:
+        """Remove and return the message that arrived first, whatever its priority (ring eviction)."""
+        best: Message | None = None
+        for priority in range(_LEVELS):
+            if self._bits >> priority & 1:
+                head = self._levels[priority][0]
+                if best is None or head.seq < best.seq:
+                    best = head
+        if self._returned:
+            oldest = min(self._returned, key=lambda entry: entry[1])
+            if best is None or oldest[1] < best.seq:
+                self._returned.remove(oldest)
+                heapq.heapify(self._returned)
+                self._count -= 1
+                return oldest[2]
+        assert best is not None, "pop from an empty queue"
+        self._drop_head(best.flags & PRIORITY_MASK)
+        return best
+
+    def __iter__(self) -> Iterator[Message]:
+        """Go through the messages in delivery order; the queue must not change meanwhile."""
+        levels = (
+            (_key(m)[0], m.seq, m)
+            for p in range(_LEVELS - 1, -1, -1)
+            for m in self._levels[p]
+        )
+        for entry in heapq.merge(sorted(self._returned, key=lambda e: e[:2]), levels, key=lambda e: e[:2]):
+            yield entry[2]
+
+    def window(self, offset: int, limit: int) -> list[Message]:
+        """Return up to `limit` messages from place `offset` on, without removing them."""
+        return list(islice(self, offset, offset + limit))
+
+    def remove_if(self, doomed: set[int]) -> list[Message]:
+        """Remove and return the messages whose `seq` is in `doomed`; O(n)."""
+        removed: list[Message] = []
+        for priority, level in enumerate(self._levels):
+            if any(m.seq in doomed for m in level):
+                removed += [m for m in level if m.seq in doomed]
+                self._levels[priority] = level = deque(m for m in level if m.seq not in doomed)
+                if not level:
+                    self._bits &= ~(1 << priority)
+        removed += [e[2] for e in self._returned if e[1] in doomed]
+        self._returned = [e for e in self._returned if e[1] not in doomed]
+        heapq.heapify(self._returned)
+        self._count -= len(removed)
+        return removed
+
+    def clear(self) -> list[Message]:
+        """Remove and return everything, in delivery order."""
+        everything = list(self)
+        for level in self._levels:
+            level.clear()
+        self._returned.clear()
+        self._bits = self._count = 0
+        return everything

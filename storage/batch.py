@@ -1,0 +1,194 @@
+"""The batch that is being filled, and concurrent store and dispatch: what is consumed first is never written.
+
+Until a batch is taken for writing, a removal of a message that it adds cancels both. What is taken is
+fixed for good: later removals of it become REMOVE records of a later batch. Pure.
+
+Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes first, then adds,
+removals, counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from storage.record import (
+    BATCH_HEADER_BYTES,
+    CLEAN_RECORD,
+    AddRun,
+    encode_add,
+    encode_count,
+    encode_note,
+    encode_remove,
+)
+
+#: Upper bound of a record's own bytes beside bodies, per run and per message; for room in a segment.
+_RUN_BYTES: Final = 64
+_MESSAGE_BYTES: Final = 16
+
+
+class Batch:
+    """Records that become durable together, numbered by their ticket."""
+
+    __slots__ = ("adds", "atomic", "bytes_bound", "cancelled", "clean", "counts", "first_seqs", "notes",
+                 "number", "removed_live", "removes", "segment", "stored", "synced", "waited")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.synced = 0  # the last synced batch when this one was taken
+        self.segment = 0
+        self.adds: list[AddRun] = []
+        self.removes: dict[int, list[int]] = {}
+        self.notes: list[bytes] = []
+        self.counts: dict[int, list[tuple[int, int]]] = {}
+        self.first_seqs: dict[int, int] = {}  # per queue: the first seq that this batch adds
+        self.cancelled: dict[int, list[int]] = {}  # per queue: first, last, first, last ...
+        self.removed_live: list[tuple[int, int, int, int]] = []  # queue, first, last, stored messages among them
+        self.bytes_bound = BATCH_HEADER_BYTES
+        self.stored = 0
+        self.atomic = False
+        self.waited = False
+        self.clean = False
+
+    def is_empty(self) -> bool:
+        return not (self.adds or self.removes or self.notes or self.counts or self.clean)
+
+    def add(self, run: AddRun, size: int) -> None:
+        """Append a run whose bodies sum up to `size` bytes."""
+        self.adds.append(run)
+        count = len(run.bodies)
+        self.stored += count
+        self.bytes_bound += size + _RUN_BYTES + _MESSAGE_BYTES * count + 16 * len(run.targets)
+        firsts = self.first_seqs
+        for queue_id, first in run.targets:
+            if queue_id not in firsts:
+                firsts[queue_id] = first
+
+    def remove(self, queue_id: int, first: int, last: int, count: int) -> None:
+        """Record that `count` stored messages between two seqs are gone; those of this batch are cancelled."""
+        start = self.first_seqs.get(queue_id)
+        if start is not None and last >= start:
+            if first >= start:
+                _extend(self.cancelled, queue_id, first, last)
+                return
+            # The range straddles: stored ones in front, ours behind. Seqs of one queue are stored without a gap
+            # but for those that are not durable, and callers with such give single seqs.
+            _extend(self.cancelled, queue_id, start, last)
+            count -= last - start + 1
+            last = start - 1
+        _extend(self.removes, queue_id, first, last)
+        self.removed_live.append((queue_id, first, last, count))
+        self.bytes_bound += 16 + _RUN_BYTES
+
+    def add_note(self, note: bytes) -> None:
+        self.notes.append(note)
+        self.bytes_bound += len(note) + 8
+
+    def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> None:
+        self.counts.setdefault(queue_id, []).extend(entries)
+        self.bytes_bound += _RUN_BYTES + 12 * len(entries)
+
+    def settle_cancelled(self) -> int:
+        """Leave out what was consumed before it was written; returns how many bodies are never written.
+
+        Called once, when the batch is taken.
+        """
+        if not self.cancelled:
+            return 0
+        gone = {queue_id: _merged(ranges) for queue_id, ranges in self.cancelled.items()}
+        kept: list[AddRun] = []
+        saved = 0
+        for run in self.adds:
+            saved += len(run.bodies)
+            for part in self._surviving(run, gone):
+                kept.append(part)
+                saved -= len(part.bodies)
+        self.adds = kept
+        self.cancelled = {}
+        return saved
+
+    def _surviving(self, run: AddRun, gone: dict[int, list[tuple[int, int]]]) -> list[AddRun]:
+        if len(run.targets) > 1:
+            return self._surviving_many(run, gone)
+        queue_id, first = run.targets[0]
+        ranges = gone.get(queue_id)
+        if ranges is None:
+            return [run]
+        last = first + len(run.bodies) - 1
+        parts: list[AddRun] = []
+        at = first
+        for low, high in ranges[max(0, bisect_left(ranges, (first, 0)) - 1) :]:
+            if low > last:
+                break
+            if high < at:
+                continue
+            if low > at:
+                parts.append(_cut(run, at - first, low - first))
+            at = max(at, high + 1)
+        if at == first:
+            return [run]
+        if at <= last:
+            parts.append(_cut(run, at - first, last - first + 1))
+        return parts
+
+    def _surviving_many(self, run: AddRun, gone: dict[int, list[tuple[int, int]]]) -> list[AddRun]:
+        """Drop the targets that need nothing any more; where a part of one is gone, add and removal are both written."""
+        count = len(run.bodies)
+        targets: list[tuple[int, int]] = []
+        for queue_id, first in run.targets:
+            last = first + count - 1
+            hits = [(max(low, first), min(high, last)) for low, high in gone.get(queue_id, ()) if low <= last and high >= first]
+            if sum(high - low + 1 for low, high in hits) == count:
+                continue
+            targets.append((queue_id, first))
+            for low, high in hits:
+                _extend(self.removes, queue_id, low, high)
+                self.removed_live.append((queue_id, low, high, high - low + 1))
+        if not targets:
+            return []
+        return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms)]
+
+    def encode(self) -> bytes:
+        """Return the payload; runs on the writer thread, after the batch was taken."""
+        parts = [encode_note(note) for note in self.notes]
+        for run in self.adds:
+            encode_add(run, parts)
+        parts += [encode_remove(queue_id, ranges) for queue_id, ranges in self.removes.items()]
+        parts += [encode_count(queue_id, entries) for queue_id, entries in self.counts.items()]
+        if self.clean:
+            parts.append(CLEAN_RECORD)
+        return b"".join(parts)
+
+
+def _extend(ranges: dict[int, list[int]], queue_id: int, first: int, last: int) -> None:
+    """Add a range to a queue's flat list, growing the last one where it continues it."""
+    known = ranges.get(queue_id)
+    if known is None:
+        ranges[queue_id] = [first, last]
+    elif known[-1] == first - 1:
+        known[-1] = last
+    else:
+        known.append(first)
+        known.append(last)
+
+
+def _merged(flat: list[int]) -> list[tuple[int, int]]:
+    """Return sorted, joined ranges of a flat list."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(zip(flat[::2], flat[1::2], strict=True)):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def _cut(run: AddRun, start: int, stop: int) -> AddRun:
+    return AddRun(
+        [(queue_id, first + start) for queue_id, first in run.targets],
+        run.bodies[start:stop],
+        run.flags if isinstance(run.flags, int) else run.flags[start:stop],
+        run.expires if isinstance(run.expires, int) else run.expires[start:stop],
+        run.accepted_ms,
+    )

@@ -1,0 +1,226 @@
+"""The journal: what the gateway promises to remember, made durable in batches.
+
+Group commit needs no timer: while one batch is written and synced on the writer's thread, the next one
+fills. `flush()`, called at the end of each reactor turn, hands the next batch over as soon as the writer is free.
+
+    append / remove / note ──> open batch ──flush──> taken (fixed) ──writer──> synced ──> durable_up_to(ticket)
+
+A ticket is the number of the batch that a record is in. Everything here runs on one thread; the writer is a port.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from storage.batch import Batch
+from storage.live import LiveIndex
+from storage.record import SEGMENT_HEADER_BYTES, AddRun
+
+#: A batch larger than this is closed and the next one filled: bounds what one sync writes and what a crash discards.
+BATCH_BYTES_MAX: Final = 8 << 20
+BATCH_RECORDS_MAX: Final = 4096
+#: Unsynced bytes above which senders must wait: the disk is slower than what comes in.
+BACKLOG_BYTES_MAX: Final = 64 << 20
+DEFAULT_SEGMENT_BYTES: Final = 32 << 20
+
+
+class Writer(Protocol):
+    """Writes batches in order; answers through the journal's `written`, `failed` on the journal's thread."""
+
+    def write(self, batch: Batch) -> None:
+        """Encode, write and sync `batch` into its segment (made when it is not there)."""
+
+    def delete(self, segments: Sequence[int]) -> None:
+        """Delete the files of these segments; later than all writes asked for before."""
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Finish what was asked for, then call `done`."""
+
+
+class Journal:
+    """See the module text.
+
+    Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages, `bytes_written`.
+    """
+
+    __slots__ = ("_backlog", "_busy", "_bytes", "_closed", "_failure", "_number", "_open", "_pending", "_segment",
+                 "_segment_bytes", "_segment_room", "_writer", "batches", "bytes_written", "cancelled", "index",
+                 "on_durable", "on_failed", "snapshot", "stored", "synced")
+
+    def __init__(self, *, next_ticket: int, next_segment: int, segment_bytes: int = DEFAULT_SEGMENT_BYTES) -> None:
+        self._number = next_ticket
+        self._open = Batch(next_ticket)
+        self._pending: deque[Batch] = deque()
+        self._segment = next_segment - 1
+        self._segment_bytes = segment_bytes
+        self._segment_room = 0  # the first batch opens a new segment: an old one is never appended to
+        self._writer: Writer | None = None
+        self._busy: Batch | None = None
+        self._backlog = 0
+        self._failure: BaseException | None = None
+        self._closed: Callable[[], None] | None = None
+        self.index = LiveIndex()
+        self.synced = next_ticket - 1
+        self.batches = self.stored = self.cancelled = self.bytes_written = 0
+        self.snapshot: Callable[[], list[bytes]] = list
+        self.on_durable: Callable[[int], None] = _ignore_ticket
+        self.on_failed: Callable[[BaseException], None] = _ignore_failure
+
+    def start(self, writer: Writer) -> None:
+        """Give the journal its writer; until then nothing is written."""
+        self._writer = writer
+
+    # ---- what goes in
+
+    @property
+    def ticket(self) -> int:
+        """The number of the batch that the next record goes into."""
+        return self._open.number
+
+    @property
+    def congested(self) -> bool:
+        """Whether more than BACKLOG_BYTES_MAX wait for the disk: take no more from senders that can wait."""
+        return self._backlog + self._open.bytes_bound > BACKLOG_BYTES_MAX
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the journal stopped for good, or None."""
+        return self._failure
+
+    @property
+    def segment(self) -> int:
+        """The number of the segment that is being filled."""
+        return self._segment
+
+    def append(self, run: AddRun, size: int) -> int:
+        """Add a run of messages whose bodies sum up to `size`; returns the ticket."""
+        batch = self._open
+        if (batch.bytes_bound > BATCH_BYTES_MAX or len(batch.adds) >= BATCH_RECORDS_MAX) and not batch.atomic:
+            batch = self._close_open()
+        batch.add(run, size)
+        return batch.number
+
+    def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
+        """Record that the `count` stored messages between two seqs of a queue are gone; returns the ticket."""
+        self._open.remove(queue_id, first, last, count)
+        return self._open.number
+
+    def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """Record new flags (delivery counts) of stored messages, as (seq, flags)."""
+        self._open.count(queue_id, entries)
+        return self._open.number
+
+    def note(self, note: bytes) -> int:
+        """Record opaque bytes (a definition). Each new segment begins with `snapshot()`, so old notes may go."""
+        self._open.add_note(note)
+        return self._open.number
+
+    def begin_atomic(self) -> None:
+        """Keep all that follows in one batch until `end_atomic`, however large it grows."""
+        self._open.atomic = True
+
+    def end_atomic(self) -> None:
+        self._open.atomic = False
+
+    def _close_open(self) -> Batch:
+        self._pending.append(self._open)
+        self._backlog += self._open.bytes_bound
+        self._number += 1
+        self._open = Batch(self._number)
+        return self._open
+
+    # ---- what goes out
+
+    def flush(self) -> None:
+        """Hand the next batch to the writer when it is free."""
+        if self._busy is not None or self._writer is None or self._failure is not None:
+            return
+        if not self._pending:
+            if self._open.is_empty():
+                return
+            self._close_open()
+        batch = self._pending.popleft()
+        self._take(batch)
+        self._busy = batch
+        self._writer.write(batch)
+
+    def _take(self, batch: Batch) -> None:
+        self._backlog -= batch.bytes_bound
+        self.cancelled += batch.settle_cancelled()
+        if batch.bytes_bound > self._segment_room:
+            self._segment += 1
+            batch.notes[:0] = self.snapshot()
+            for note in batch.notes:
+                batch.bytes_bound += len(note) + 8
+            self._segment_room = max(self._segment_bytes - SEGMENT_HEADER_BYTES, batch.bytes_bound)
+            self.index.open_segment(self._segment)
+        self._segment_room -= batch.bytes_bound
+        batch.segment = self._segment
+        batch.synced = self.synced
+        self.index.add_batch(batch)
+
+    def segment_size(self, batch: Batch) -> int:
+        """Return the file size for the segment that `batch` opens."""
+        return max(self._segment_bytes, SEGMENT_HEADER_BYTES + batch.bytes_bound)
+
+    def written(self, batch: Batch, size: int) -> None:
+        """The writer's answer: `batch` is on the device."""
+        assert batch is self._busy, "the writer answered for another batch"
+        self._busy = None
+        self.synced = batch.number
+        self.batches += 1
+        self.bytes_written += size
+        self.stored += sum(len(run.bodies) for run in batch.adds)
+        for queue_id, first, last, count in batch.removed_live:
+            self.index.removed(queue_id, first, last, count)
+        self.flush()
+        self.on_durable(batch.number)
+        self._reclaim()
+        if self._closed is not None and self._busy is None:
+            self._finish()
+
+    def _reclaim(self) -> None:
+        # Only now: the removals that make these segments garbage are durable.
+        free = self.index.reclaimable(self._segment)
+        if free and self._writer is not None:
+            for segment in free:
+                self.index.drop_segment(segment)
+            self._writer.delete(free)
+
+    def failed(self, error: BaseException) -> None:
+        """The writer's answer: the disk refused. Nothing is retried; nothing more is confirmed."""
+        self._busy = None
+        self._failure = error
+        self.on_failed(error)
+        if self._closed is not None:
+            self._finish()
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write what is open and the mark of a clean stop, then call `done`."""
+        self._open.clean = True
+        self._closed = done
+        self.flush()
+        if self._busy is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        done, self._closed = self._closed, None
+        if self._pending and self._failure is None:
+            self._closed = done
+            self.flush()
+            return
+        if done is not None:
+            if self._writer is None:
+                done()
+            else:
+                self._writer.stop(done)
+
+
+def _ignore_ticket(ticket: int) -> None:
+    """Stand for a listener that is not there yet."""
+
+
+def _ignore_failure(error: BaseException) -> None:
+    """Stand for a listener that is not there yet."""

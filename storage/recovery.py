@@ -1,0 +1,186 @@
+"""Reads a journal back: what lives, what was defined, and where the damage is. Pure over bytes.
+
+Damage rule. Let W be the largest `last synced` number in any whole batch. A batch that is not whole is
+
+* rot, when it lies in a segment that is not the last one, or when a whole batch with W at or above its place follows:
+  it was once complete and confirmed. Recovery refuses, naming file and offset;
+* the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it is read.
+
+Nothing is ever appended to a segment that was read here; the caller opens a new one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.errors import DamageError
+from storage.record import (
+    BATCH_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    AddRun,
+    BadRecordError,
+    BatchHead,
+    Clean,
+    Counted,
+    Note,
+    Remove,
+    decode_batch_head,
+    decode_records,
+    decode_segment_header,
+    salt_of,
+)
+
+
+@dataclass(slots=True)
+class Stored:
+    """One recovered message of one queue."""
+
+    body: bytes
+    flags: int
+    expires: int
+    accepted_ms: int
+    segment: int
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a journal holds.
+
+    Attributes:
+        queues: per queue id, seq -> message, in ascending seq.
+        notes: all definition notes, in order.
+        ticket: the largest batch number read.
+        segment: the largest segment number seen.
+        segments: the numbers of all segments with a header.
+        clean: whether the last process stopped in order.
+        torn_bytes: how much of a torn tail was cut (0: none).
+        highest: per queue id the largest seq ever stored.
+    """
+
+    queues: dict[int, dict[int, Stored]] = field(default_factory=dict)
+    notes: list[bytes] = field(default_factory=list)
+    ticket: int = 0
+    segment: int = 0
+    segments: list[int] = field(default_factory=list)
+    clean: bool = True
+    torn_bytes: int = 0
+    highest: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+
+
+def recover(files: Iterator[tuple[str, bytes]]) -> Recovered:
+    """Read segments, given as (path, content) in ascending number.
+
+    Raises DamageError on rot, FormatError on a newer format.
+    """
+    found = Recovered()
+    torn: tuple[str, int] | None = None
+    for path, data in files:
+        header = decode_segment_header(data)
+        if header is None:
+            # A segment whose header was never synced: the crash came while it was being opened.
+            if any(data[:SEGMENT_HEADER_BYTES]) or torn is None:
+                torn = torn or (path, 0)
+            continue
+        if torn is not None:
+            raise DamageError(*torn, "a later segment exists, so this was once complete")
+        number, uuid = header
+        found.segment = max(found.segment, number)
+        found.segments.append(number)
+        torn = _read_segment(found, path, data, number, uuid)
+    return found
+
+
+def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: bytes) -> tuple[str, int] | None:
+    """Apply all whole batches of a segment; returns where a torn tail begins, if one does."""
+    offset = SEGMENT_HEADER_BYTES
+    expected = found.ticket + 1
+    while True:
+        salt = salt_of(uuid, offset)
+        head = decode_batch_head(data, offset, salt)
+        end = offset + BATCH_HEADER_BYTES
+        payload = data[end : end + head.length] if head is not None else b""
+        if head is None or len(payload) != head.length or zlib.crc32(payload, salt) != head.payload_crc:
+            return _judge_tail(found, path, data, offset, uuid, head)
+        if found.ticket and head.number != expected:
+            raise DamageError(path, offset, f"batch {head.number} stands where batch {expected} belongs")
+        try:
+            _apply(found, payload, number)
+        except BadRecordError as error:
+            raise DamageError(path, offset, str(error)) from error
+        found.ticket = head.number
+        expected = head.number + 1
+        offset = end + head.length
+
+
+def _judge_tail(
+    found: Recovered, path: str, data: bytes, offset: int, uuid: bytes, head: BatchHead | None
+) -> tuple[str, int] | None:
+    """Tell the end of the data, a torn tail and rot apart, where no whole batch begins at `offset`."""
+    for later in _heads_after(data, offset, uuid, head):
+        if later.synced > found.ticket:
+            raise DamageError(path, offset, f"batch {found.ticket + 1} was synced and is not whole any more")
+    if head is None and not any(data[offset : offset + BATCH_HEADER_BYTES]):
+        return None
+    if head is None:
+        # Leftovers of a recycled file and a torn header look alike; neither was ever confirmed.
+        return None
+    found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
+    found.clean = False
+    return path, offset
+
+
+def _heads_after(data: bytes, offset: int, uuid: bytes, head: BatchHead | None) -> Iterator[BatchHead]:
+    """Yield whole batch headers behind a broken batch: first where its length says, then by search."""
+    if head is not None:
+        at = offset + BATCH_HEADER_BYTES + head.length
+        following = decode_batch_head(data, at, salt_of(uuid, at))
+        if following is not None:
+            yield following
+    magic = b"\x1d\xc4\xa7\xb5"
+    at = data.find(magic, offset + 1)
+    while at >= 0:
+        following = decode_batch_head(data, at, salt_of(uuid, at))
+        if following is not None:
+            yield following
+            return
+        at = data.find(magic, at + 1)
+
+
+def _apply(found: Recovered, payload: bytes, segment: int) -> None:
+    found.clean = False
+    for record in decode_records(payload):
+        found.records += 1
+        if isinstance(record, AddRun):
+            _apply_add(found, record, segment)
+        elif isinstance(record, Remove):
+            held = found.queues.get(record.queue_id)
+            if held is not None:
+                pop = held.pop
+                for low, high in zip(record.ranges[::2], record.ranges[1::2], strict=True):
+                    for seq in range(low, high + 1):
+                        pop(seq, None)
+        elif isinstance(record, Note):
+            found.notes.append(record.data)
+        elif isinstance(record, Counted):
+            held = found.queues.get(record.queue_id, {})
+            for seq, flags in record.entries:
+                if seq in held:
+                    held[seq].flags = flags
+        elif isinstance(record, Clean):
+            found.clean = True
+
+
+def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
+    count = len(run.bodies)
+    flags = [run.flags] * count if isinstance(run.flags, int) else run.flags
+    expires = [run.expires] * count if isinstance(run.expires, int) else run.expires
+    accepted = run.accepted_ms
+    for queue_id, first in run.targets:
+        held = found.queues.setdefault(queue_id, {})
+        found.highest[queue_id] = max(found.highest.get(queue_id, 0), first + count - 1)
+        for seq, (body, flag, expiry) in enumerate(zip(run.bodies, flags, expires, strict=True), first):
+            if body is not None:
+                held[seq] = Stored(body, flag, expiry, accepted, segment)
