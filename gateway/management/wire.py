@@ -1,0 +1,309 @@
+"""The HTTP listener: twisted.web around the router.
+
+`ApiResource` is one leaf: it takes every request, judges host, origin and user (`access`), asks the
+router and sends what comes back, now or later. An `Exchange` is one request on its way:
+
+    judged ──> authenticating ──> answering ──> sending ──> over
+       └─refused──────┴───────────────┴──────────^   any ──client gone──> over
+
+`over` is reached once, from anywhere; what comes after it (a late password check, a Deferred that
+fires when its client has left) is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import structlog
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import TimeoutError as DeferredTimeoutError
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.python.failure import Failure
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Site
+
+from gateway.management import access
+from gateway.management.api_request import ApiRequest
+from gateway.management.channel import Channel
+from gateway.management.chunks import ChunkSender, close_chunks
+from gateway.management.http import (
+    ProblemError,
+    Request,
+    Response,
+    error_response,
+    problem_response,
+)
+from gateway.management.router import Router
+from gateway.model.ports import Authenticator
+
+#: These tell a supervisor whether the process lives; it has no password.
+OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireSettings:
+    """What the listener is told.
+
+    Attributes:
+        allowed_hosts: names for the `Host` header beside loopback's and the connection's own
+            address: lower case, without port, IPv6 in brackets.
+        allow_insecure: take passwords over plain TCP from other machines.
+        request_seconds: within which a request must arrive whole; also how long a connection idles.
+        answer_seconds: within which a function must have its answer.
+        connections_max: open at once; what is beyond is closed at once.
+    """
+
+    allowed_hosts: frozenset[str] = frozenset()
+    allow_insecure: bool = False
+    request_seconds: float = 30.0
+    answer_seconds: float = 120.0
+    connections_max: int = 256
+
+
+class ApiSite(Site):
+    """The protocol factory of the listener."""
+
+    protocol = Channel  # type: ignore[assignment]
+    requestFactory = ApiRequest
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        router: Router,
+        authenticator: Authenticator,
+        settings: WireSettings,
+    ) -> None:
+        resource = ApiResource(clock, router, authenticator, settings)
+        super().__init__(  # type: ignore[no-untyped-call]
+            resource,
+            reactor=clock,
+            timeout=settings.request_seconds,
+            parsePOSTFormSubmission=False,
+        )
+        self.channels: set[Channel] = set()
+        self._connections_max = settings.connections_max
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:  # noqa: ANN401 - Twisted's proxy type
+        if len(self.channels) >= self._connections_max:
+            _log.warning("http.connection_refused", limit=self._connections_max)
+            return None
+        return super().buildProtocol(addr)  # type: ignore[no-untyped-call]
+
+    def startFactory(self) -> None:
+        """Twisted would start its access log here, with a timer a second; ours is structlog."""
+
+    def stopFactory(self) -> None:
+        """See `startFactory`."""
+
+    def log(self, request: object) -> None:
+        """Say nothing: the exchange tells its end itself."""
+
+    def refused(self, channel: Channel, problem: ProblemError) -> None:
+        """Tell that a peer was refused before its request was whole."""
+        peer = str(getattr(channel.getPeer(), "host", "-"))  # type: ignore[no-untyped-call]
+        _log.debug("http.request_refused", peer=peer, status=problem.status, code=problem.code)
+
+    def close_connections(self, *, force: bool = False) -> None:
+        """End the idle connections politely, with `force` all of them at once."""
+        for channel in list(self.channels):
+            if force:
+                channel.abort()
+            elif channel.idle:
+                channel.loseConnection()
+
+
+class ApiResource(Resource):
+    """The one leaf that answers everything."""
+
+    isLeaf = True
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        router: Router,
+        authenticator: Authenticator,
+        settings: WireSettings,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.clock = clock
+        self.router = router
+        self.authenticator = authenticator
+        self.settings = settings
+
+    def render(self, request: ApiRequest) -> int:
+        Exchange(self, request).start()
+        return NOT_DONE_YET
+
+
+class Exchange:
+    """One request and its answer; see the module text."""
+
+    __slots__ = ("_began", "_over", "_resource", "_sender", "_user", "_waiting", "_wire")
+
+    def __init__(self, resource: ApiResource, wire: ApiRequest) -> None:
+        self._resource = resource
+        self._wire = wire
+        self._began = float(resource.clock.seconds())
+        self._over = False
+        self._sender: ChunkSender | None = None
+        self._user: str | None = None
+        self._waiting: Deferred[Response] | None = None
+
+    def start(self) -> None:
+        """Judge the request and set out for its answer."""
+        self._wire.notifyFinish().addErrback(self._client_gone)
+        try:
+            request = self._wire.read()
+            allowed = self._resource.settings.allowed_hosts | {self._wire.own_name}
+            access.check_host(request.headers["host"], allowed)
+            access.check_origin(request.method, request.headers["host"], request.headers)
+            if request.path in OPEN_PATHS or self._resource.authenticator.open:
+                self._answer(request)
+            else:
+                self._authenticate(request)
+        except ProblemError as problem:
+            self._send(problem_response(problem))
+
+    def _authenticate(self, request: Request) -> None:
+        private = access.is_loopback(self._wire.peer) or self._wire.secure
+        if not (private or self._resource.settings.allow_insecure):
+            raise access.insecure()
+        user, password = access.basic_credentials(request.headers)
+
+        def checked(good: bool) -> None:  # noqa: FBT001 - the port's signature
+            if self._over:
+                return
+            if good:
+                self._user = user
+                self._answer(request)
+            else:
+                self._send(problem_response(access.unauthorized()))
+
+        self._resource.authenticator.check(user, password, checked)
+
+    def _answer(self, request: Request) -> None:
+        whole = Request(
+            method=request.method,
+            path=request.path,
+            query=request.query,
+            headers=request.headers,
+            body=request.body,
+            user=self._user,
+        )
+        try:
+            answer = self._resource.router.dispatch(whole)
+        except Exception:  # noqa: BLE001 - a fault of ours costs one request, not the listener
+            self._fault(Failure())
+            return
+        if isinstance(answer, Response):
+            self._send(answer)
+            return
+        self._waiting = answer
+        answer.addTimeout(self._resource.settings.answer_seconds, self._resource.clock)
+        answer.addCallbacks(self._send, self._failed)
+        answer.addErrback(self._fault)
+
+    def _failed(self, failure: Failure) -> None:
+        """Turn the failure of a function that took its time into an answer."""
+        if self._over and failure.check(CancelledError):
+            return
+        if failure.check(DeferredTimeoutError):
+            seconds = self._resource.settings.answer_seconds
+            message = f"There was no answer within {seconds:g} s; it may still take effect."
+            self._send(problem_response(ProblemError(503, "timed-out", message)))
+            return
+        response = error_response(cast("Exception", failure.value))
+        if response is None:
+            self._fault(failure)
+        else:
+            self._send(response)
+
+    def _fault(self, failure: Failure) -> None:
+        """Answer a fault of ours: the cause goes to the log, not to the client."""
+        _log.error(
+            "http.request_failed",
+            method=self._wire.verb,
+            path=self._wire.shown_path,
+            error=failure.getErrorMessage(),
+            traceback=failure.getTraceback(),
+        )
+        message = "The gateway failed to answer; its log has the cause."
+        self._send(problem_response(ProblemError(500, "internal-error", message)))
+
+    # ---- out
+
+    def _send(self, response: Response) -> None:
+        self._waiting = None
+        if self._over:
+            close_chunks(response.body)
+            return
+        if isinstance(response.body, bytes):
+            self._send_head(response, len(response.body))
+            self._wire.say(response.body)
+            self._done(None)
+        else:
+            self._send_chunks(response, response.body)
+
+    def _send_head(self, response: Response, length: int | None) -> None:
+        headers = dict(response.headers)
+        if response.status != 204:
+            headers["Content-Type"] = response.content_type
+            if length is not None:
+                headers["Content-Length"] = str(length)
+        self._wire.begin(response.status, headers)
+
+    def _send_chunks(self, response: Response, chunks: Iterator[bytes]) -> None:
+        """Send as the client reads. The first piece is made before the status is: it may fail."""
+        head_only = self._wire.method == b"HEAD"
+        try:
+            first = b"" if head_only else next(chunks, b"")
+        except Exception as error:  # noqa: BLE001 - a refusal or a fault, told apart below
+            refusal = error_response(error)
+            if refusal is None:
+                self._fault(Failure())
+            else:
+                self._send(refusal)
+            return
+        self._send_head(response, None)
+        if head_only:
+            close_chunks(chunks)
+            self._wire.say(b"")
+            self._done(None)
+            return
+        self._sender = ChunkSender(self._resource.clock, self._wire, chunks, self._done)
+        self._sender.start(first)
+
+    def _done(self, fault: Exception | None) -> None:
+        if self._over:
+            return
+        self._over = True
+        wire = self._wire
+        _log.debug(
+            "http.request_answered",
+            method=wire.verb,
+            path=wire.shown_path,
+            status=wire.code,
+            peer=wire.peer,
+            user=self._user,
+            seconds=round(float(self._resource.clock.seconds()) - self._began, 6),
+        )
+        if fault is None:
+            wire.end()
+            return
+        _log.error("http.answer_cut", path=wire.shown_path, error=repr(fault))
+        # Ending the chunks properly would make a short answer look complete.
+        wire.connection.abort()
+
+    def _client_gone(self, failure: Failure) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._sender is not None:
+            self._sender.stopProducing()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        _log.debug("http.client_lost", path=self._wire.shown_path)
