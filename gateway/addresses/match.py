@@ -1,8 +1,8 @@
 """Which settings hold for an address: wildcard matches, their order, and the merge field by field.
 
-A match is words separated by `.`; `*` stands for one non-empty word, `#` (last word only) for zero or
-more words: `news.europe.#` matches `news.europe`. For one address all matches that fit are merged:
-each field comes from the first match, in this order, that sets it.
+A match is words separated by `.`; `*` stands for one non-empty word, `#` (last word only) for zero
+or more words: `news.europe.#` matches `news.europe`. For one address all matches that fit are
+merged: each field comes from the first match, in this order, that sets it.
 
     1  the address itself, written out
     2  matches without `#`: at the first word that differs the written word goes before `*`
@@ -29,8 +29,8 @@ from gateway.addresses.settings import (
 ANY_WORDS: Final = "#"
 ONE_WORD: Final = "*"
 DELIMITER: Final = "."
-#: Settings are asked for when an address is made or attached to, not per message; 4,096 keeps the working
-#: set of a large installation below 2 MiB.
+#: Settings are asked for when an address is made or attached to, not per message; 4,096 keeps the
+#: working set of a large installation below 2 MiB.
 CACHE_MAX: Final = 4096
 
 
@@ -65,10 +65,10 @@ def match_problem(match: str) -> str | None:
         return 'the match is empty; "#" matches every address'
     words = match.split(DELIMITER)
     if ANY_WORDS in words[:-1]:
-        return f"{match!r} has '#' before its last word; '#' stands for the rest of a name and comes last"
+        return f"{match!r} has '#' before its last word; '#' is the rest of a name and comes last"
     for word in words:
         if word not in (ANY_WORDS, ONE_WORD) and (ANY_WORDS in word or ONE_WORD in word):
-            return f"{match!r}: '*' and '#' stand for whole words between dots, not for part of {word!r}"
+            return f"{match!r}: '*' and '#' stand for whole words, not for a part of {word!r}"
     return None
 
 
@@ -166,7 +166,7 @@ class SettingsTable:
 
 
 def _sample(match: str) -> str:
-    """Return a name that `match` fits and that no written-out word of another match equals by chance."""
+    """Return a name that `match` fits and that no other written-out word equals by chance."""
     unlikely = "\x00"
     words = match.split(DELIMITER)
     return DELIMITER.join(unlikely if word in (ANY_WORDS, ONE_WORD) else word for word in words)

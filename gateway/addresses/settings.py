@@ -1,8 +1,9 @@
 """What holds for one address: limits, policies, dead letters, what may be made on demand.
 
-Values only. Where they come from and how several matches merge is `gateway.addresses.match`; how they
-are read from text is `gateway.config`. The names are Artemis' keys in snake_case. This module also
-knows which values are impossible, so that a file and the HTTP API refuse the same ones in the same words.
+Values only. Where they come from and how several matches merge is `gateway.addresses.match`; how
+they are read from text is `gateway.config`. The names are Artemis' keys in snake_case. This module
+also knows which values are impossible, so that a file and the HTTP API refuse the same ones in the
+same words.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class AddressSettings:
     """The effective settings of one address.
 
     Attributes:
-        dead_letter_address: where messages go that failed too often or were rejected; None: they are lost.
+        dead_letter_address: where messages go that failed too often or were rejected; None: they
+            are lost.
         expiry_address: where expired messages go; None: they are lost.
         max_delivery_attempts: failed deliveries after which a message is dead; -1 never.
         max_size_bytes: bytes that the address may hold; -1 no limit.
@@ -53,7 +55,8 @@ class AddressSettings:
         min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
         max_expiry_delay: most ms to live, also for messages sent without an expiry; -1 none.
         no_expiry: expiries of senders and the three delays above do not count.
-        reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead letter.
+        reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
+            letter.
     """
 
     dead_letter_address: str | None = "DLQ"

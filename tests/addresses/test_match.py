@@ -75,7 +75,7 @@ def test_the_more_specific_match_goes_first(address: str, order: list[str]) -> N
 
 
 def entry(match: str, **values: object) -> SettingsEntry:
-    origins: Mapping[str, str] = {field: f"f.toml:{match}" for field in values}
+    origins: Mapping[str, str] = dict.fromkeys(values, f"f.toml:{match}")
     return SettingsEntry(match=match, values=values, origins=origins)
 
 

@@ -17,7 +17,7 @@ from gateway.model.address import RoutingType
 
 
 def test_defaults_are_the_promised_ones() -> None:
-    assert DEFAULTS == AddressSettings()
+    assert AddressSettings() == DEFAULTS
     assert DEFAULTS.dead_letter_address == "DLQ"
     assert DEFAULTS.expiry_address == "ExpiryQueue"
     assert DEFAULTS.max_delivery_attempts == 10

@@ -1,0 +1,292 @@
+"""A merged tree of raw values -> `Config`, or everything that is wrong with it. Pure.
+
+Nothing stops at the first mistake: each table is walked to its end, and a value that could not be
+read leaves its default behind so that the walk can go on.
+"""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.addresses.match import SettingsEntry, SettingsTable, match_problem
+from gateway.addresses.settings import key_of, value_problem
+from gateway.config import schema
+from gateway.config.errors import ConfigError, Path, Problem, show_path
+from gateway.config.sources import Layers
+from gateway.config.tree import (
+    Acceptor,
+    AddressConfig,
+    Config,
+    LoggingConfig,
+    ManagementConfig,
+    MetricsConfig,
+    QueueConfig,
+    StreamConfig,
+)
+from gateway.config.values import describe
+from gateway.model.address import RoutingType, check_name
+from gateway.model.errors import RefusedError
+
+_LATER = "known, not supported yet by this version; remove it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What the machine decides: its memory, where we are, and where data goes by default."""
+
+    memory_bytes: int
+    working_directory: str
+    data_directory: str
+
+
+class _Walk:
+    """One walk over the layers; collects problems."""
+
+    def __init__(self, layers: Layers) -> None:
+        self.layers = layers
+        self.problems = list(layers.problems)
+
+    def wrong(self, path: Path, text: str) -> None:
+        where = self.layers.origin(path)
+        self.problems.append(Problem(where=where, path=show_path(path), text=text))
+
+    def table(self, raw: object, path: Path, keys: schema.Table) -> dict[str, Any]:
+        """Return field -> value for what was written in one table."""
+        if not isinstance(raw, Mapping):
+            self.wrong(path, f"needs a table, not {describe(raw)}")
+            return {}
+        read: dict[str, Any] = {}
+        for key, value in raw.items():
+            here = (*path, key)
+            if key in keys.keys:
+                try:
+                    read[key.replace("-", "_")] = keys.keys[key](value)
+                except ValueError as error:
+                    self.wrong(here, str(error))
+            elif key in keys.later:
+                self.wrong(here, _LATER)
+            elif key not in keys.nested:
+                self.wrong(here, _unknown(key, keys))
+        for key in sorted(keys.required - raw.keys()):
+            self.wrong(path, f"needs the key {key}")
+        return read
+
+    def tables(self, raw: object, path: Path) -> list[tuple[str, object]]:
+        """Return name -> table for a table of named tables."""
+        if not isinstance(raw, Mapping):
+            self.wrong(path, f"needs tables with names below it, not {describe(raw)}")
+            return []
+        return list(raw.items())
+
+    def array(self, raw: object, path: Path) -> list[object]:
+        if not isinstance(raw, list):
+            self.wrong(path, f"needs an array of tables, not {describe(raw)}")
+            return []
+        return raw
+
+
+def _unknown(key: str, keys: schema.Table) -> str:
+    """Say that a key is unknown, with the nearest known one."""
+    kebab = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", key).replace("_", "-").lower()
+    if kebab in keys.keys or kebab in keys.nested:
+        return f"unknown key; did you mean {kebab}?"
+    if kebab in keys.later:
+        return f"unknown key; {kebab} is known, but not supported yet by this version"
+    near = difflib.get_close_matches(kebab, keys.known(), n=1, cutoff=0.6)
+    if near:
+        return f"unknown key; did you mean {near[0]}?"
+    return f"unknown key; the keys here are {', '.join(keys.known())}"
+
+
+def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
+    """Return the configuration; raises ConfigError with every problem."""
+    walk = _Walk(layers)
+    tree = layers.tree
+    top = walk.table(tree, (), schema.TOP)
+    sections: dict[str, Any] = {
+        "acceptors": _acceptors(walk, tree.get("acceptors", {})),
+        "address_settings": _address_settings(walk, tree.get("address-settings", {})),
+        "addresses": _addresses(walk, tree.get("addresses", {})),
+        "streams": _streams(walk, tree.get("streams", {})),
+        "management": ManagementConfig(
+            **walk.table(tree.get("management", {}), ("management",), schema.MANAGEMENT)
+        ),
+        "metrics": MetricsConfig(
+            **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
+        ),
+        "logging": LoggingConfig(
+            **walk.table(tree.get("logging", {}), ("logging",), schema.LOGGING)
+        ),
+    }
+    base = posixpath.dirname(file) if file else host.working_directory
+    users = _users_file(walk, tree.get("authentication", []))
+    if walk.problems:
+        raise ConfigError(walk.problems)
+    top.setdefault("global_max_size", default_memory(host.memory_bytes))
+    data = _absolute(top.pop("data_directory", host.data_directory), base)
+    journal = _absolute(top.pop("journal_directory", posixpath.join(data, "journal")), base)
+    return Config(
+        data_directory=data,
+        journal_directory=journal,
+        users_file=_absolute(users or posixpath.join(data, "users.toml"), base),
+        users_file_required=users is not None,
+        origins={show_path(path): where for path, where in layers.origins.items()},
+        file=file,
+        **top,
+        **sections,
+    )
+
+
+def default_memory(memory_bytes: int) -> int:
+    """Return the default `global-max-size`: the less of 512 MiB and a quarter of the memory."""
+    return max(16 << 20, min(512 << 20, memory_bytes // 4))
+
+
+def _absolute(path: str, base: str) -> str:
+    return posixpath.normpath(posixpath.join(base, path))
+
+
+def _acceptors(walk: _Walk, raw: object) -> tuple[Acceptor, ...]:
+    found = []
+    endpoints: dict[str, str] = {}
+    for name, table in walk.tables(raw, ("acceptors",)):
+        path = ("acceptors", name)
+        before = len(walk.problems)
+        read = walk.table(table, path, schema.ACCEPTOR)
+        if len(walk.problems) > before:
+            continue
+        acceptor = Acceptor(name=name, **read)
+        _check_acceptor(walk, path, acceptor)
+        other = endpoints.setdefault(acceptor.endpoint.text, name)
+        if other != name and not acceptor.endpoint.shown.endswith(":0"):
+            walk.wrong((*path, "endpoint"), f"is the endpoint of acceptors.{other} as well")
+        found.append(acceptor)
+    return tuple(found)
+
+
+def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
+    """Values that contradict one another."""
+    if acceptor.amqp_low_credits >= acceptor.amqp_credits:
+        walk.wrong(
+            (*path, "amqp-low-credits"),
+            f"{acceptor.amqp_low_credits} is not below amqp-credits, {acceptor.amqp_credits};"
+            " credit would never be topped up",
+        )
+    least, most = acceptor.connection_ttl_min, acceptor.connection_ttl_max
+    if 0 <= most < least:
+        walk.wrong(
+            (*path, "connection-ttl-max"), f"{most} ms is below connection-ttl-min, {least} ms"
+        )
+    if acceptor.anycast_prefix and acceptor.anycast_prefix == acceptor.multicast_prefix:
+        walk.wrong((*path, "multicast-prefix"), "is the same as anycast-prefix; they must differ")
+
+
+def _address_settings(walk: _Walk, raw: object) -> SettingsTable:
+    entries = []
+    for match, table in walk.tables(raw, ("address-settings",)):
+        path: Path = ("address-settings", match)
+        problem = match_problem(match)
+        if problem is not None:
+            walk.wrong(path, problem)
+        values = walk.table(table, path, schema.ADDRESS_SETTINGS)
+        origins = {}
+        for name, value in values.items():
+            here = (*path, key_of(name))
+            impossible = value_problem(name, value)
+            if impossible is not None:
+                walk.wrong(here, impossible)
+            origins[name] = walk.layers.origin(here)
+        entries.append(SettingsEntry(match=match, values=values, origins=origins))
+    settings = SettingsTable(entries)
+    for entry, name, why in settings.contradictions():
+        walk.wrong(("address-settings", entry.match, key_of(name)), why)
+    return settings
+
+
+def _addresses(walk: _Walk, raw: object) -> tuple[AddressConfig, ...]:
+    found = []
+    owners: dict[str, str] = {}
+    for name, table in walk.tables(raw, ("addresses",)):
+        path: Path = ("addresses", name)
+        _check_named(walk, path, name, "address")
+        read = walk.table(table, path, schema.ADDRESS)
+        types = _routing_types(walk, path, read)
+        below = table.get("queues", []) if isinstance(table, Mapping) else []
+        queues = []
+        for index, item in enumerate(walk.array(below, (*path, "queues"))):
+            here: Path = (*path, "queues", index)
+            queue = _queue(walk, here, item, types)
+            if queue is None:
+                continue
+            if queue.name in owners:
+                walk.wrong(
+                    (*here, "name"), f"queue {queue.name} is in addresses.{owners[queue.name]} too"
+                )
+            owners[queue.name] = name
+            queues.append(queue)
+        found.append(AddressConfig(name=name, routing_types=types, queues=tuple(queues)))
+    return tuple(found)
+
+
+def _routing_types(walk: _Walk, path: Path, read: dict[str, Any]) -> frozenset[RoutingType]:
+    if "routing_type" in read and "routing_types" in read:
+        walk.wrong(path, "has both routing-type and routing-types; keep one")
+    if "routing_types" in read:
+        return frozenset(read["routing_types"])
+    return frozenset({read.get("routing_type", RoutingType.ANYCAST)})
+
+
+def _queue(
+    walk: _Walk, path: Path, raw: object, types: frozenset[RoutingType]
+) -> QueueConfig | None:
+    before = len(walk.problems)
+    read = walk.table(raw, path, schema.QUEUE)
+    if len(walk.problems) > before:
+        return None
+    wanted = read.get("routing_type")
+    if wanted is None and len(types) > 1:
+        walk.wrong(path, "needs the key routing-type, since its address has both")
+    elif wanted is not None and wanted not in types:
+        walk.wrong((*path, "routing-type"), f"{wanted.value} is not a routing type of its address")
+    if wanted is None and len(types) == 1:
+        read["routing_type"] = next(iter(types))
+    return QueueConfig(**read)
+
+
+def _streams(walk: _Walk, raw: object) -> tuple[StreamConfig, ...]:
+    found = []
+    for name, table in walk.tables(raw, ("streams",)):
+        before = len(walk.problems)
+        _check_named(walk, ("streams", name), name, "stream")
+        read = walk.table(table, ("streams", name), schema.STREAM)
+        if len(walk.problems) == before:
+            found.append(StreamConfig(name=name, **read))
+    return tuple(found)
+
+
+def _check_named(walk: _Walk, path: Path, name: str, what: str) -> None:
+    try:
+        check_name(name, what)
+    except RefusedError as error:
+        walk.wrong(path, error.refusal.text)
+
+
+def _users_file(walk: _Walk, raw: object) -> str | None:
+    """Return the path of the users file as written, None when there is none."""
+    found: str | None = None
+    for index, item in enumerate(walk.array(raw, ("authentication",))):
+        path: Path = ("authentication", index)
+        read = walk.table(item, path, schema.AUTHENTICATION)
+        if read.get("type", "file") != "file":
+            walk.wrong(
+                (*path, "type"), f"{describe(read['type'])} is not known; this version has file"
+            )
+        if found is not None:
+            walk.wrong(path, "is a second users file; this version takes one")
+        found = read.get("path")
+    return found

@@ -1,0 +1,120 @@
+"""What an endpoint string says about who can reach it. Pure.
+
+The strings are Twisted's (`tcp:5672:interface=127.0.0.1`); Twisted opens them. Here they are only
+taken apart far enough to refuse impossible ones before anything is opened, and to know whether a
+listener is reachable from elsewhere and whether it is encrypted. What this module does not know
+counts as reachable.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+_KNOWN: Final = ("tcp", "tcp6", "ssl", "tls", "unix", "systemd", "haproxy")
+_PORT_MAX: Final = 65535
+_LOCAL_NAMES: Final = ("localhost", "ip6-localhost", "ip6-loopback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An endpoint string and what it means.
+
+    Attributes:
+        text: as written.
+        kind: its first word (`tcp`).
+        loopback: only processes of this machine reach it.
+        tls: the listener itself encrypts.
+        shown: `127.0.0.1:5672` or a path, for people.
+    """
+
+    text: str
+    kind: str
+    loopback: bool
+    tls: bool
+    shown: str
+
+
+def read_endpoint(value: object) -> Endpoint:
+    """Take an endpoint string; raises ValueError with the reason."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError('needs an endpoint such as "tcp:5672:interface=127.0.0.1"')
+    positional, keywords = _split(value)
+    kind = positional[0] if positional else ""
+    if kind == "haproxy":
+        inner = read_endpoint(value.partition(":")[2])
+        # Behind a proxy every peer is remote, whatever address the proxy itself comes from.
+        return Endpoint(text=value, kind=kind, loopback=False, tls=inner.tls, shown=inner.shown)
+    if kind == "unix":
+        path = keywords.get("address") or "".join(positional[1:2])
+        if not path:
+            raise ValueError(
+                f'"{value}" names no path; write for example "unix:/run/sluicegate.sock"'
+            )
+        return Endpoint(text=value, kind=kind, loopback=True, tls=False, shown=f"unix:{path}")
+    if kind == "systemd":
+        local = keywords.get("domain", "").upper() == "UNIX"
+        return Endpoint(text=value, kind=kind, loopback=local, tls=False, shown=value)
+    if kind in ("tcp", "tcp6", "ssl", "tls"):
+        return _network(value, kind, positional, keywords)
+    if not kind.isidentifier():
+        raise ValueError(
+            f'"{value}" is no endpoint; write for example "tcp:5672:interface=127.0.0.1"'
+        )
+    known = ", ".join(_KNOWN)
+    raise ValueError(f'"{value}" has the unknown kind "{kind}"; the kinds are {known}')
+
+
+def _network(value: str, kind: str, positional: list[str], keywords: dict[str, str]) -> Endpoint:
+    if kind == "tls":
+        port_text = keywords.get("port", "443")
+    else:
+        port_text = keywords.get("port") or "".join(positional[1:2])
+    if not port_text.isascii() or not port_text.isdigit() or int(port_text) > _PORT_MAX:
+        raise ValueError(
+            f'"{value}" has the port "{port_text}"; a port is a number from 0 to 65535'
+        )
+    interface = keywords.get("interface", "")
+    shown = (
+        f"[{interface}]" if ":" in interface else interface or ("[::]" if kind == "tcp6" else "*")
+    )
+    return Endpoint(
+        text=value,
+        kind=kind,
+        loopback=_is_loopback(interface),
+        tls=kind in ("ssl", "tls"),
+        shown=f"{shown}:{port_text}",
+    )
+
+
+def _is_loopback(interface: str) -> bool:
+    if interface.casefold() in _LOCAL_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(interface).is_loopback
+    except ValueError:
+        return False
+
+
+def _split(description: str) -> tuple[list[str], dict[str, str]]:
+    """Split at `:`; a backslash takes the next character as it is; `key=value` are keywords."""
+    positional: list[str] = []
+    keywords: dict[str, str] = {}
+    word, key, escaped = "", None, False
+    for c in [*description, ":"]:
+        if escaped:
+            word, escaped = word + c, False
+        elif c == "\\":
+            escaped = True
+        elif c == "=" and key is None:
+            key, word = word, ""
+        elif c == ":":
+            if key is None:
+                positional.append(word)
+            else:
+                keywords[key] = word
+            word, key = "", None
+        else:
+            word += c
+    return positional, keywords

@@ -1,0 +1,234 @@
+"""Every key that a configuration may have: how it is read, which known ones must wait. Pure.
+
+One `Table` for each table of the file. A key that is in none of the sets is unknown; one in
+`later` is known to Artemis or promised by us and refused by name, because a setting that is
+silently ignored is a trap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.addresses.settings import FullPolicy, max_consumers_problem, ring_size_problem
+from gateway.config import values as v
+from gateway.config.endpoints import read_endpoint
+from gateway.config.tree import LogFormat, LogLevel, Wire
+from gateway.model.address import RoutingType, check_name
+from gateway.model.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """The keys of one table.
+
+    Attributes:
+        keys: key -> reader of its value.
+        required: keys that must be there.
+        later: known keys that this version does not support.
+        nested: keys that are tables of their own, checked elsewhere.
+    """
+
+    keys: Mapping[str, v.Reader]
+    required: frozenset[str] = frozenset()
+    later: frozenset[str] = frozenset()
+    nested: frozenset[str] = field(default_factory=frozenset)
+
+    def known(self) -> list[str]:
+        """Return every key that is worth suggesting for a misspelt one."""
+        return sorted({*self.keys, *self.nested})
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+def _address(value: object) -> str:
+    taken = v.name_text(value)
+    try:
+        check_name(taken, "address")
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
+    return taken
+
+
+def _optional_address(value: object) -> str | None:
+    return None if value == "" else _address(value)
+
+
+def _prefix(value: object) -> str | None:
+    return v.optional_text(value)
+
+
+def _ring(value: object) -> int:
+    taken = v.count(value)
+    problem = ring_size_problem(taken)
+    if problem is not None:
+        raise ValueError(problem)
+    return taken
+
+
+def _max_consumers(value: object) -> int:
+    taken = v.count(value)
+    problem = max_consumers_problem(taken)
+    if problem is not None:
+        raise ValueError(problem)
+    return taken
+
+
+def _modifier(value: object) -> float:
+    taken = v.number(value)
+    if not 1.0 <= taken <= 1000.0:
+        raise ValueError(f"{taken} is out of range; it lies between 1.0 and 1000.0")
+    return taken
+
+
+TOP: Final = Table(
+    keys={
+        "name": v.name_text,
+        "data-directory": v.name_text,
+        "journal-directory": v.name_text,
+        "global-max-size": v.limit(v.size_bytes, 1 << 20),
+        "global-max-messages": v.limit(v.count),
+        "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
+        "store-task-limit": v.at_least(1, v.count),
+        "concurrent-store-and-dispatch-queues": v.boolean,
+        "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
+        "stomp-default-persistent": v.boolean,
+        "allow-insecure": v.boolean,
+    },
+    nested=_words(
+        "acceptors address-settings addresses management metrics logging authentication streams"
+    ),
+    later=_words(
+        "paging-directory large-messages-directory bindings-directory page-sync-timeout"
+        " ballast-size sync-interval on-corruption amqp-use-core-subscription-naming"
+        " max-disk-usage min-disk-free disk-scan-period address-queue-scan-period"
+        " journal-datasync journal-min-files journal-pool-files journal-type"
+        " journal-buffer-timeout journal-buffer-size journal-compact-min-files"
+        " journal-compact-percentage journal-sync-transactional journal-sync-non-transactional"
+        " journal-max-io journal-max-atticjournal-files durability"
+        " concurrent-store-and-dispatch-topics store-linger literal-match-markers"
+        " wildcard-addresses diverts security-settings transaction-timeout persistence-enabled"
+        " connection-ttl-override id-cache-size persist-id-cache max-redelivery-records"
+    ),
+)
+
+ACCEPTOR: Final = Table(
+    keys={
+        "endpoint": read_endpoint,
+        "protocols": v.choices(Wire, {"WS": "is known, but not supported yet by this version"}),
+        "allow-anonymous": v.boolean,
+        "amqp-credits": v.within(1, 1_000_000, v.count),
+        "amqp-low-credits": v.within(0, 1_000_000, v.count),
+        "amqp-idle-timeout": v.at_least(0, v.duration_ms),
+        # 512 is the least that every peer must take [AMQP 2.7.1].
+        "max-frame-size": v.within(512, 1 << 24, v.size_bytes),
+        "max-message-size": v.within(1024, 1 << 30, v.size_bytes),
+        "heart-beat-to-connection-ttl-modifier": _modifier,
+        "connection-ttl": v.limit(v.duration_ms),
+        "connection-ttl-min": v.at_least(1, v.duration_ms),
+        "connection-ttl-max": v.limit(v.duration_ms),
+        "stomp-consumer-window-size": v.at_least(-1, v.size_bytes),
+        "anycast-prefix": _prefix,
+        "multicast-prefix": _prefix,
+        "disable-stomp-server-header": v.boolean,
+    },
+    required=frozenset({"endpoint"}),
+    later=_words(
+        "amqp-link-quiesce-timeout amqp-use-modified-for-transient-delivery-errors"
+        " amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
+        " amqp-duplicate-detection amqp-drain-on-transient-delivery-errors"
+        " stomp-max-frame-payload-length stomp-enable-message-id stomp-disk-full"
+        " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
+        " connections-allowed"
+    ),
+)
+
+ADDRESS_SETTINGS: Final = Table(
+    keys={
+        "dead-letter-address": _optional_address,
+        "expiry-address": _optional_address,
+        "max-delivery-attempts": v.count,
+        "max-size-bytes": v.size_bytes,
+        "max-size-messages": v.count,
+        "address-full-policy": v.choice(FullPolicy),
+        "auto-create-queues": v.boolean,
+        "auto-create-addresses": v.boolean,
+        "default-address-routing-type": v.choice(RoutingType),
+        "default-queue-routing-type": v.choice(RoutingType),
+        "default-ring-size": v.count,
+        "default-max-consumers": v.count,
+        "expiry-delay": v.duration_ms,
+        "min-expiry-delay": v.duration_ms,
+        "max-expiry-delay": v.duration_ms,
+        "no-expiry": v.boolean,
+        "reject-as-modified": v.boolean,
+    },
+    later=_words(
+        "auto-create-dead-letter-resources dead-letter-queue-prefix dead-letter-queue-suffix"
+        " auto-create-expiry-resources expiry-queue-prefix expiry-queue-suffix redelivery-delay"
+        " redelivery-delay-multiplier redelivery-collision-avoidance-factor max-redelivery-delay"
+        " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
+        " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
+        " prefetch-page-messages disk-full-policy default-last-value-queue default-last-value-key"
+        " default-non-destructive default-exclusive-queue default-purge-on-no-consumers"
+        " default-consumers-before-dispatch default-delay-before-dispatch default-group-rebalance"
+        " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
+        " default-consumer-window-size auto-delete-queues auto-delete-addresses"
+        " auto-delete-created-queues auto-delete-queues-delay auto-delete-addresses-delay"
+        " auto-delete-queues-message-count auto-delete-queues-skip-usage-check"
+        " auto-delete-addresses-skip-usage-check config-delete-queues config-delete-addresses"
+        " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
+        " slow-consumer-threshold slow-consumer-threshold-measurement-unit slow-consumer-policy"
+        " slow-consumer-check-period retroactive-message-count id-cache-size enable-metrics"
+        " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
+        " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
+        " ring-victim strict-dispatch durability"
+    ),
+)
+
+QUEUE: Final = Table(
+    keys={
+        "name": _address,
+        "routing-type": v.choice(RoutingType),
+        "durable": v.boolean,
+        "ring-size": _ring,
+        "max-consumers": _max_consumers,
+    },
+    required=frozenset({"name"}),
+    later=_words(
+        "filter purge-on-no-consumers exclusive last-value last-value-key non-destructive"
+        " consumers-before-dispatch delay-before-dispatch group-buckets group-rebalance"
+        " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
+        " auto-delete-delay auto-delete-message-count enabled user"
+    ),
+)
+
+ADDRESS: Final = Table(
+    keys={
+        "routing-type": v.choice(RoutingType),
+        "routing-types": v.choices(RoutingType),
+    },
+    nested=frozenset({"queues"}),
+)
+
+MANAGEMENT: Final = Table(
+    keys={"endpoint": read_endpoint, "enabled": v.boolean},
+    later=_words("allowed-origins allowed-hosts console token"),
+)
+METRICS: Final = Table(keys={"enabled": v.boolean}, later=_words("per-object"))
+LOGGING: Final = Table(keys={"format": v.choice(LogFormat), "level": v.choice(LogLevel)})
+AUTHENTICATION: Final = Table(
+    keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
+)
+STREAM: Final = Table(
+    keys={
+        "address": _address,
+        "retention-bytes": v.limit(v.size_bytes, 1 << 20),
+        "retention-time": v.limit(v.duration_ms),
+    },
+    required=frozenset({"address"}),
+    later=_words("address-pattern selector"),
+)

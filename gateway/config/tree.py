@@ -1,0 +1,163 @@
+"""The settings of a gateway, read and checked: one frozen class per table of the file. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from gateway.addresses.match import SettingsTable
+from gateway.config.endpoints import Endpoint, read_endpoint
+from gateway.model.address import RoutingType
+
+MIB: Final = 1 << 20
+
+
+class Wire(Enum):
+    """A protocol that an acceptor may speak."""
+
+    AMQP = "AMQP"
+    STOMP = "STOMP"
+
+
+class LogFormat(Enum):
+    """How log events are written: AUTO is HUMAN on a terminal and JSON elsewhere."""
+
+    AUTO = "auto"
+    HUMAN = "human"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    """The least severe events that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptor:
+    """One listener of messaging protocols; the keys of `[acceptors.NAME]`.
+
+    Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no
+    heart-beat may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound.
+    """
+
+    name: str
+    endpoint: Endpoint
+    protocols: frozenset[Wire] = frozenset(Wire)
+    allow_anonymous: bool = False
+    amqp_credits: int = 1000
+    amqp_low_credits: int = 300
+    amqp_idle_timeout: int = 60_000
+    max_frame_size: int = 131_072
+    max_message_size: int = 16 * MIB
+    heart_beat_to_connection_ttl_modifier: float = 2.0
+    connection_ttl: int = 60_000
+    connection_ttl_min: int = 1_000
+    connection_ttl_max: int = -1
+    stomp_consumer_window_size: int = 10 * 1024
+    anycast_prefix: str | None = "/queue/"
+    multicast_prefix: str | None = "/topic/"
+    disable_stomp_server_header: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueConfig:
+    """One queue of `[addresses.NAME]`; None means what the address settings say."""
+
+    name: str
+    routing_type: RoutingType | None = None
+    durable: bool = True
+    ring_size: int | None = None
+    max_consumers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressConfig:
+    """One `[addresses.NAME]`: an address that exists from the start on."""
+
+    name: str
+    routing_types: frozenset[RoutingType] = frozenset({RoutingType.ANYCAST})
+    queues: tuple[QueueConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementConfig:
+    """`[management]`: the HTTP listener."""
+
+    endpoint: Endpoint = field(
+        default_factory=lambda: read_endpoint("tcp:8161:interface=127.0.0.1")
+    )
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig:
+    """`[metrics]`: whether `/metrics` is served."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggingConfig:
+    """`[logging]`."""
+
+    format: LogFormat = LogFormat.AUTO
+    level: LogLevel = LogLevel.INFO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConfig:
+    """One `[streams."NAME"]`: a tap on an address that exists from the start on."""
+
+    name: str
+    address: str
+    retention_bytes: int = 5 << 30
+    retention_time: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole configuration.
+
+    Attributes:
+        data_directory: absolute path.
+        journal_directory: absolute path; `journal` below the data directory unless it was written.
+        global_max_size: bytes that all addresses together may hold; -1 no limit.
+        global_max_messages: messages that all addresses together may hold; -1 no limit.
+        journal_file_size: bytes of one journal file.
+        store_task_limit: messages that may wait for the journal before senders wait.
+        message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
+            delivery.
+        users_file: absolute path of the users file; it need not exist.
+        users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        origins: key path as shown -> where it was written.
+        file: the configuration file, None without one.
+    """
+
+    data_directory: str
+    journal_directory: str
+    users_file: str
+    users_file_required: bool = False
+    name: str = "sluicegate"
+    global_max_size: int = 512 * MIB
+    global_max_messages: int = -1
+    journal_file_size: int = 32 * MIB
+    store_task_limit: int = 10_000
+    concurrent_store_and_dispatch_queues: bool = True
+    message_expiry_scan_period: int = 30_000
+    stomp_default_persistent: bool = True
+    allow_insecure: bool = False
+    acceptors: tuple[Acceptor, ...] = ()
+    address_settings: SettingsTable = field(default_factory=SettingsTable)
+    addresses: tuple[AddressConfig, ...] = ()
+    management: ManagementConfig = field(default_factory=ManagementConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    streams: tuple[StreamConfig, ...] = ()
+    origins: Mapping[str, str] = field(default_factory=dict)
+    file: str | None = None

@@ -1,0 +1,186 @@
+"""Readers of single values: numbers, sizes, durations, choices. Pure; ValueError says why not.
+
+Bare numbers are bytes, milliseconds or counts. Sizes are powers of 1024 however they are written
+(`10M`, `10MB`, `10MiB`), as in Artemis; durations take `ms`, `s`, `m`, `h` and `d`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, TypeVar
+
+Reader = Callable[[object], object]
+E = TypeVar("E", bound=Enum)
+
+_SIZE: Final = re.compile(r"\s*(-?\d[\d_]*)\s*([kmgt]?)(?:i?b)?\s*\Z", re.IGNORECASE)
+_SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DURATION: Final = re.compile(r"\s*(-?\d[\d_]*(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*\Z", re.IGNORECASE)
+_DURATION_UNITS: Final = {
+    "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
+#: Whatever is counted is kept in a signed 64-bit number on disk and on the wire.
+INT_MAX: Final = (1 << 63) - 1
+
+
+def describe(value: object) -> str:
+    """Name a value and its TOML type for an error text."""
+    if isinstance(value, bool):
+        return f"{str(value).lower()} (a boolean)"
+    if isinstance(value, str):
+        return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list):
+        return "an array"
+    return f"{value} (a {type(value).__name__})"
+
+
+def text(value: object) -> str:
+    """Take a text without control characters."""
+    if not isinstance(value, str):
+        raise ValueError(f"needs a text, not {describe(value)}; put it in quotes")  # noqa: TRY004
+    if any(ord(c) < 32 or ord(c) == 127 for c in value):
+        raise ValueError("holds a control character")
+    return value
+
+
+def name_text(value: object) -> str:
+    """Take a text of at least one character."""
+    taken = text(value)
+    if not taken.strip():
+        raise ValueError("is empty; give it at least one character")
+    return taken
+
+
+def optional_text(value: object) -> str | None:
+    """Take a text; an empty one means "none" and unsets what would be inherited."""
+    return text(value) or None
+
+
+def boolean(value: object) -> bool:
+    """Take true or false."""
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"needs true or false, not {describe(value)}")
+
+
+def size_bytes(value: object) -> int:
+    """Take bytes as a number or as `10MiB`."""
+    if isinstance(value, str):
+        found = _SIZE.match(value)
+        if found is None:
+            raise ValueError(f'{describe(value)} is no size; write bytes, or for example "10MiB"')
+        return _bounded(int(found[1]) * _SIZE_UNITS[found[2].lower()])
+    return _integer(value, 'a size in bytes, or for example "10MiB"')
+
+
+def duration_ms(value: object) -> int:
+    """Take milliseconds as a number or as `5s`."""
+    if isinstance(value, str):
+        found = _DURATION.match(value)
+        if found is None:
+            raise ValueError(
+                f'{describe(value)} is no duration; write milliseconds, or for example "5s"'
+            )
+        return _bounded(round(float(found[1]) * _DURATION_UNITS[(found[2] or "").lower()]))
+    return _integer(value, 'a duration in milliseconds, or for example "5s"')
+
+
+def count(value: object) -> int:
+    """Take a whole number."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?\d[\d_]*\s*", value):
+        return _bounded(int(value))
+    return _integer(value, "a whole number")
+
+
+def number(value: object) -> float:
+    """Take a number with or without a fraction."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError(f"needs a number, not {describe(value)}")
+
+
+def _integer(value: object, wanted: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"needs {wanted}, not {describe(value)}")  # noqa: TRY004
+    return _bounded(value)
+
+
+def _bounded(value: int) -> int:
+    if not -INT_MAX <= value <= INT_MAX:
+        raise ValueError(f"{value} does not fit in 64 bits")
+    return value
+
+
+def at_least(low: int, read: Callable[[object], int]) -> Callable[[object], int]:
+    """Return a reader that also refuses what is below `low`."""
+
+    def reader(value: object) -> int:
+        taken = read(value)
+        if taken < low:
+            raise ValueError(f"{taken} is too small; the least is {low}")
+        return taken
+
+    return reader
+
+
+def within(low: int, high: int, read: Callable[[object], int]) -> Callable[[object], int]:
+    """Return a reader that also refuses what is outside `low` .. `high`."""
+
+    def reader(value: object) -> int:
+        taken = read(value)
+        if not low <= taken <= high:
+            raise ValueError(f"{taken} is out of range; it lies between {low} and {high}")
+        return taken
+
+    return reader
+
+
+def limit(read: Callable[[object], int], low: int = 1) -> Callable[[object], int]:
+    """Return a reader of limits: -1 for none, otherwise at least `low`."""
+
+    def reader(value: object) -> int:
+        taken = read(value)
+        if taken != -1 and taken < low:
+            raise ValueError(f"{taken} is too small; the least is {low}, and -1 means no limit")
+        return taken
+
+    return reader
+
+
+def choice(kind: type[E]) -> Callable[[object], E]:
+    """Return a reader of an enum's values, in any case."""
+
+    def reader(value: object) -> E:
+        for member in kind:
+            if isinstance(value, str) and value.casefold() == str(member.value).casefold():
+                return member
+        raise ValueError(f"{describe(value)} is not one of {_names(kind)}")
+
+    return reader
+
+
+def choices(
+    kind: type[E], later: Mapping[str, str] | None = None
+) -> Callable[[object], frozenset[E]]:
+    """Return a reader of arrays of an enum's values; `later` names refused ones with a reason."""
+    one = choice(kind)
+
+    def reader(value: object) -> frozenset[E]:
+        if not isinstance(value, list) or not value:
+            raise ValueError(f"needs an array of {_names(kind)}, not {describe(value)}")
+        for item in value:
+            reason = (later or {}).get(str(item).upper())
+            if reason is not None:
+                raise ValueError(f"{describe(item)} {reason}")
+        return frozenset(one(item) for item in value)
+
+    return reader
+
+
+def _names(kind: type[Enum]) -> str:
+    return ", ".join(str(member.value) for member in kind)
