@@ -1,0 +1,187 @@
+"""The gate: checks logins off the reactor, at a bounded cost.
+
+What a check passes, in this order:
+
+    open gate (no users) ────────────────────────────────> let in
+    verified within the last minute (keyed hash) ────────> let in
+    too many wrong passwords from this peer for this user > refused, nothing computed
+    too many checks waiting ─────────────────────────────> refused, nothing computed
+    argon2 on a worker thread (a dummy for unknown users) > let in or refused
+
+The answer never comes inside the call. Threads, time and the end of the turn are handed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.throttle import FailureThrottle
+from gateway.security.users import User, Users
+
+#: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
+WAITING_MAX: Final = 64
+REMEMBER_SECONDS: Final = 60.0
+REMEMBERED_MAX: Final = 4096
+
+Done = Callable[[bool], None]
+
+
+class Why(Enum):
+    """Why somebody was refused."""
+
+    WRONG = "wrong-password"
+    THROTTLED = "throttled"
+    BUSY = "busy"
+
+
+class Surroundings(Protocol):
+    """What the gate needs of the process around it."""
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+
+    def later(self, action: Callable[[], None]) -> None:
+        """Run `action` on a later turn of the reactor."""
+
+    def verify(self, work: Callable[[], bool], done: Done) -> None:
+        """Run `work` on a worker thread and `done` with its result on the reactor."""
+
+    def refused(self, user: str, peer: str, why: Why) -> None:
+        """Tell the log."""
+
+
+class PasswordGate:
+    """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
+
+    Figures (read only): `accepted`, `refused`, `waiting`.
+    """
+
+    __slots__ = (
+        "_key", "_remembered", "_surroundings", "_throttle", "_users", "accepted", "refused",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
+        """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
+        self._users = users
+        self._surroundings = surroundings
+        self._key = key
+        self._throttle = FailureThrottle()
+        self._remembered: dict[bytes, float] = {}
+        self.accepted = self.refused = self.waiting = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether no user is configured, so that anybody is let in."""
+        return not self._users
+
+    def roles(self, user: str) -> frozenset[str]:
+        """Return the roles of a user; none for a user who does not exist."""
+        found = self._users.get(user)
+        return frozenset() if found is None else found.roles
+
+    def for_peer(self, address: str) -> PeerGate:
+        """Return the gate as one peer meets it; `address` without a port."""
+        return PeerGate(self, address)
+
+    def check(self, user: str, password: str, done: Done) -> None:
+        """Check a login whose peer is not known apart."""
+        self.check_from("", user, password, done)
+
+    def check_from(self, peer: str, user: str, password: str, done: Done) -> None:
+        """Check a login; `done` is called later with the answer."""
+        around = self._surroundings
+        if self.open:
+            around.later(lambda: self._answer(True, done))
+            return
+        known = self._users.get(user)
+        mark = self._mark(known, user, password)
+        now = around.now()
+        if self._is_remembered(mark, now):
+            around.later(lambda: self._answer(True, done))
+            return
+        pair = (peer, user)
+        if not self._throttle.allows(pair, now):
+            self._refuse(pair, Why.THROTTLED, done)
+            return
+        if self.waiting >= WAITING_MAX:
+            self._refuse(pair, Why.BUSY, done)
+            return
+        self.waiting += 1
+
+        def verified(right: bool) -> None:
+            self.waiting -= 1
+            if right:
+                self._throttle.succeeded(pair)
+                self._remember(mark, around.now())
+                self._answer(True, done)
+            else:
+                self._throttle.failed(pair, around.now())
+                around.refused(user, peer, Why.WRONG)
+                self._answer(False, done)
+
+        around.verify(lambda: _verify(known, password), verified)
+
+    def _refuse(self, pair: tuple[str, str], why: Why, done: Done) -> None:
+        peer, user = pair
+        self._surroundings.refused(user, peer, why)
+        self._surroundings.later(lambda: self._answer(False, done))
+
+    def _answer(self, let_in: bool, done: Done) -> None:
+        if let_in:
+            self.accepted += 1
+        else:
+            self.refused += 1
+        done(let_in)
+
+    def _mark(self, known: User | None, user: str, password: str) -> bytes:
+        """Return a keyed hash of the login and of what is stored, so that neither can be guessed back."""
+        stored = "" if known is None else known.password.reveal()
+        text = "\x00".join((user, stored, password)).encode("utf-8", "surrogatepass")
+        return hmac.digest(self._key, text, hashlib.sha256)
+
+    def _is_remembered(self, mark: bytes, now: float) -> bool:
+        until = self._remembered.get(mark)
+        if until is None:
+            return False
+        if now < until:
+            return True
+        del self._remembered[mark]
+        return False
+
+    def _remember(self, mark: bytes, now: float) -> None:
+        if len(self._remembered) >= REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[mark] = now + REMEMBER_SECONDS
+
+
+class PeerGate:
+    """The `Authenticator` of one peer."""
+
+    __slots__ = ("_address", "_gate")
+
+    def __init__(self, gate: PasswordGate, address: str) -> None:
+        self._gate = gate
+        self._address = address
+
+    @property
+    def open(self) -> bool:
+        return self._gate.open
+
+    def check(self, user: str, password: str, done: Done) -> None:
+        """Check a login of this peer; `done` is called later."""
+        self._gate.check_from(self._address, user, password, done)
+
+
+def _verify(known: User | None, password: str) -> bool:
+    """Do the same work whether the user exists or not."""
+    too_long = len(password.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX
+    right = verify_password(
+        NOBODY if known is None else known.password, password[:PASSWORD_BYTES_MAX]
+    )
+    return right and known is not None and not too_long

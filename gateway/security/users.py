@@ -1,0 +1,134 @@
+"""The users file: TOML with one table a user. Pure, text to values and back.
+
+    [users.NAME]
+    password = "$argon2id$..."      # never the password itself
+    roles = ["admin"]
+
+Keys that this version does not use (`scram-sha-256`) are kept when a user is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.security.secret import Secret
+
+NAME_BYTES_MAX: Final = 255
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
+_HASH_START: Final = "$argon2"
+_KNOWN: Final = frozenset({"password", "roles", "scram-sha-256", "scram-sha-512"})
+
+
+class UsersError(Exception):
+    """The users file, or a user in it, cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """One user: the stored hash of a password, and roles."""
+
+    name: str
+    password: Secret
+    roles: frozenset[str] = frozenset()
+    other: Mapping[str, str] = field(default_factory=dict)
+
+
+Users = Mapping[str, User]
+
+
+def parse_users(source: str) -> dict[str, User]:
+    """Return the users of a file by name; raises UsersError with everything that is wrong."""
+    try:
+        tree = tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        raise UsersError(f"is not TOML: {error}") from None
+    problems = [
+        f"{key}: unknown key; users stand in [users.NAME]" for key in tree if key != "users"
+    ]
+    tables = tree.get("users", {})
+    if not isinstance(tables, dict):
+        raise UsersError("users: needs tables [users.NAME]")
+    users: dict[str, User] = {}
+    for name, table in tables.items():
+        try:
+            users[name] = _user(name, table)
+        except UsersError as error:
+            problems.append(f"users.{name}: {error}")
+    if problems:
+        raise UsersError("; ".join(problems))
+    return users
+
+
+def _user(name: str, table: object) -> User:
+    check_user_name(name)
+    if not isinstance(table, dict):
+        raise UsersError("needs a table with the key password")
+    unknown = sorted(table.keys() - _KNOWN)
+    if unknown:
+        raise UsersError(f"unknown key {unknown[0]}; the keys are {', '.join(sorted(_KNOWN))}")
+    stored = table.get("password")
+    if not isinstance(stored, str) or not stored.startswith(_HASH_START):
+        # The value is not shown: it may be somebody's password.
+        raise UsersError("password must be an argon2 hash; `sluicegate user add` makes one")
+    roles = table.get("roles", [])
+    if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+        raise UsersError("roles must be an array of texts")
+    other = {key: value for key, value in table.items() if key.startswith("scram")}
+    return User(name=name, password=Secret(stored), roles=frozenset(roles), other=other)
+
+
+def check_user_name(name: str) -> None:
+    """Raise UsersError unless `name` can name a user in every protocol."""
+    if not name.strip():
+        raise UsersError("the user name is empty")
+    if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        raise UsersError(f"the user name is longer than {NAME_BYTES_MAX} bytes")
+    # Basic authentication ends the name at the first colon [RFC 7617 2].
+    if ":" in name or any(ord(c) < 32 or ord(c) == 127 for c in name):
+        raise UsersError("the user name holds a colon or a control character")
+
+
+def render_users(users: Iterable[User]) -> str:
+    """Return the text of a users file."""
+    return "\n".join(render_user(user) for user in users)
+
+
+def render_user(user: User) -> str:
+    """Return the table of one user."""
+    name = user.name if _BARE.match(user.name) else _quoted(user.name)
+    lines = [f"[users.{name}]", f"password = {_quoted(user.password.reveal())}"]
+    lines += [f"{key} = {_quoted(value)}" for key, value in sorted(user.other.items())]
+    lines.append(f"roles = [{', '.join(_quoted(role) for role in sorted(user.roles))}]")
+    return "\n".join(lines) + "\n"
+
+
+def add_user(source: str, user: User, *, replace: bool = False) -> str:
+    """Return the text of a users file with `user` in it; raises UsersError when the name is taken.
+
+    A new user is appended, so that comments stay; replacing one writes the whole file anew.
+    """
+    users = parse_users(source)
+    check_user_name(user.name)
+    before = users.get(user.name)
+    if before is None:
+        gap = "\n" if source.strip() else ""
+        ended = source if not source or source.endswith("\n") else source + "\n"
+        return ended + gap + render_user(user)
+    if not replace:
+        raise UsersError(f"the user {user.name} exists already")
+    users[user.name] = User(
+        name=user.name,
+        password=user.password,
+        roles=user.roles or before.roles,
+    )
+    return render_users(users.values())
+
+
+def _quoted(text: str) -> str:
+    # A JSON string of printable characters is a TOML basic string.
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,159 @@
+"""The gate: who is let in, what that costs, and that nothing is answered inside the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.security import gate as gate_module
+from gateway.security.gate import WAITING_MAX, PasswordGate, Why
+from gateway.security.passwords import NOBODY, hash_password, hash_problem, verify_password
+from gateway.security.secret import Secret
+from gateway.security.users import User
+
+
+class World:
+    """Threads that run when told, a clock that is set, and a diary."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.soon: list[Callable[[], None]] = []
+        self.work: list[tuple[Callable[[], bool], Callable[[bool], None]]] = []
+        self.diary: list[tuple[str, str, Why]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def later(self, action: Callable[[], None]) -> None:
+        self.soon.append(action)
+
+    def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
+        self.work.append((work, done))
+
+    def refused(self, user: str, peer: str, why: Why) -> None:
+        self.diary.append((user, peer, why))
+
+    def run(self) -> int:
+        """Run all that waits; returns how many verifications there were."""
+        count = len(self.work)
+        work, self.work = self.work, []
+        for function, done in work:
+            done(function())
+        soon, self.soon = self.soon, []
+        for action in soon:
+            action()
+        return count
+
+
+@pytest.fixture(scope="module")
+def stored() -> Secret:
+    return hash_password("right")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def gate(world: World, stored: Secret) -> PasswordGate:
+    return PasswordGate({"ann": User(name="ann", password=stored)}, world, b"k" * 32)
+
+
+def ask(
+    gate: PasswordGate, world: World, user: str, password: str, peer: str = "p"
+) -> tuple[bool, int]:
+    answers: list[bool] = []
+    gate.for_peer(peer).check(user, password, answers.append)
+    assert answers == [], "answered inside the call"
+    count = world.run()
+    (answer,) = answers
+    return answer, count
+
+
+def test_without_users_anybody_is_let_in_later(world: World) -> None:
+    gate = PasswordGate({}, world, b"k")
+    assert gate.open
+    assert gate.for_peer("p").open
+    assert ask(gate, world, "x", "y") == (True, 0)
+
+
+def test_right_and_wrong(gate: PasswordGate, world: World) -> None:
+    assert not gate.open
+    assert ask(gate, world, "ann", "right") == (True, 1)
+    assert ask(gate, world, "ann", "wrong") == (False, 1)
+    assert ask(gate, world, "nobody", "right") == (False, 1)
+    assert (gate.accepted, gate.refused, gate.waiting) == (1, 2, 0)
+    assert world.diary == [("ann", "p", Why.WRONG), ("nobody", "p", Why.WRONG)]
+
+
+def test_a_right_login_is_remembered_for_a_minute(gate: PasswordGate, world: World) -> None:
+    ask(gate, world, "ann", "right")
+    world.time += 59
+    assert ask(gate, world, "ann", "right", peer="other") == (True, 0)
+    assert ask(gate, world, "ann", "wrong") == (False, 1)
+    world.time += 1
+    assert ask(gate, world, "ann", "right") == (True, 1)
+
+
+def test_guessing_is_throttled_and_a_remembered_login_is_not(
+    gate: PasswordGate, world: World
+) -> None:
+    ask(gate, world, "ann", "right")
+    for _ in range(5):
+        assert ask(gate, world, "ann", "guess") == (False, 1)
+    assert ask(gate, world, "ann", "guess") == (False, 0)
+    assert world.diary[-1] == ("ann", "p", Why.THROTTLED)
+    assert ask(gate, world, "ann", "right") == (True, 0)
+    assert ask(gate, world, "ann", "guess", peer="elsewhere") == (False, 1)
+    world.time += 12
+    assert ask(gate, world, "ann", "guess") == (False, 1)
+
+
+def test_only_so_many_checks_wait(
+    gate: PasswordGate, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "verify_password", lambda stored, password: True)
+    answers: list[bool] = []
+    for n in range(WAITING_MAX + 3):
+        gate.for_peer(str(n)).check("ann", "x", answers.append)
+    assert len(world.work) == WAITING_MAX
+    assert [why for _, _, why in world.diary] == [Why.BUSY] * 3
+    world.run()
+    assert sorted(answers) == [False] * 3 + [True] * WAITING_MAX
+    assert gate.waiting == 0
+
+
+def test_a_user_who_does_not_exist_costs_the_same(
+    gate: PasswordGate, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Secret] = []
+
+    def verify(stored: Secret, password: str) -> bool:
+        seen.append(stored)
+        return True
+
+    monkeypatch.setattr(gate_module, "verify_password", verify)
+    assert ask(gate, world, "nobody", "x") == (False, 1)
+    assert seen == [NOBODY]
+
+
+def test_an_endless_password_is_cut_and_refused(gate: PasswordGate, world: World) -> None:
+    assert ask(gate, world, "ann", "right" * 1000) == (False, 1)
+
+
+def test_roles(world: World, stored: Secret) -> None:
+    gate = PasswordGate(
+        {"a": User(name="a", password=stored, roles=frozenset({"ops"}))}, world, b"k"
+    )
+    assert gate.roles("a") == {"ops"}
+    assert gate.roles("b") == frozenset()
+
+
+def test_hashes() -> None:
+    assert hash_problem(NOBODY) is None
+    assert hash_problem(Secret("$argon2id$nonsense")) is not None
+    assert not verify_password(NOBODY, "")
+    assert not verify_password(Secret("$argon2id$nonsense"), "x")
+    assert hash_password("a") != hash_password("a")
