@@ -114,7 +114,7 @@ class PasswordGate:
             return
         self.waiting += 1
 
-        def verified(right: bool) -> None:
+        def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Done
             self.waiting -= 1
             if right:
                 self._throttle.succeeded(pair)
@@ -132,7 +132,7 @@ class PasswordGate:
         self._surroundings.refused(user, peer, why)
         self._surroundings.later(lambda: self._answer(False, done))
 
-    def _answer(self, let_in: bool, done: Done) -> None:
+    def _answer(self, let_in: bool, done: Done) -> None:  # noqa: FBT001 - private
         if let_in:
             self.accepted += 1
         else:
@@ -140,9 +140,9 @@ class PasswordGate:
         done(let_in)
 
     def _mark(self, known: User | None, user: str, password: str) -> bytes:
-        """Return a keyed hash of the login and of what is stored, so that neither can be guessed back."""
+        """Return a keyed hash of the login and of what is stored: it tells nothing without the key."""
         stored = "" if known is None else known.password.reveal()
-        text = "\x00".join((user, stored, password)).encode("utf-8", "surrogatepass")
+        text = f"{user}\x00{stored}\x00{password}".encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, text, hashlib.sha256)
 
     def _is_remembered(self, mark: bytes, now: float) -> bool:
@@ -181,7 +181,6 @@ class PeerGate:
 def _verify(known: User | None, password: str) -> bool:
     """Do the same work whether the user exists or not."""
     too_long = len(password.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX
-    right = verify_password(
-        NOBODY if known is None else known.password, password[:PASSWORD_BYTES_MAX]
-    )
+    stored = NOBODY if known is None else known.password
+    right = verify_password(stored, password[:PASSWORD_BYTES_MAX])
     return right and known is not None and not too_long
