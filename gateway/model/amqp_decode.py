@@ -1,12 +1,15 @@
 """Decode and skip AMQP 1.0 values in a buffer [AMQP 1.2, 1.6].
 
-Iterative: open containers lie on a list, not on Python's stack. Bounded: by depth (open containers and
-descriptions), by nodes (values), and every size and count is paid for in bytes of the enclosing container before
-it is believed. Array items of zero width cost no bytes, so their count has a limit of its own.
+Iterative: open containers lie on a list, not on Python's stack. Bounded: by depth (open containers
+and descriptions), by nodes (values), and every size and count is paid for in bytes of the
+enclosing container before it is believed. Array items of zero width cost no bytes, so their count
+has a limit of its own.
 
-Raises `DecodeError` and nothing else, whatever the bytes are. Knows no performative and no message section.
+Raises `DecodeError` and nothing else, whatever the bytes are. Knows no performative and no message
+section.
 
-    code   0x00 described: descriptor, value      0x4. no byte      0x5. 1 byte     0x6. 2 bytes    0x7. 4 bytes
+    code   0x00 described: descriptor, value
+           0x4. no byte     0x5. 1 byte           0x6. 2 bytes      0x7. 4 bytes
            0x8. 8 bytes     0x9. 16 bytes         0xa. 1-byte size  0xb. 4-byte size
            0xc. size8 count8 items                0xd. size32 count32 items
            0xe. size8 count8 constructor items    0xf. size32 count32 constructor items
@@ -182,8 +185,8 @@ def decode(
 ) -> tuple[Value, int]:
     """Return the value that starts at `offset` and the offset behind it; raises DecodeError.
 
-    Reads nothing at or behind `end`. `depth_max` bounds the containers and descriptions open at once,
-    `nodes_max` the values in all.
+    Reads nothing at or behind `end`. `depth_max` bounds the containers and descriptions open at
+    once, `nodes_max` the values in all.
     """
     return _Walk(buf, min(end, len(buf)), depth_max, nodes_max).run(offset)
 
@@ -253,7 +256,7 @@ class _Walk:
         return True, value, pos
 
     def _open(self, code: int, pos: int, limit: int) -> tuple[int, _Open | None]:
-        """Open a container or description; one that is complete already is returned, not stacked."""
+        """Open a container or description; return it only when it is complete already."""
         if code == _DESCRIBED:
             self._push(_Open(code, 2, limit), pos)
             return pos, None
@@ -284,7 +287,7 @@ class _Walk:
         self.stack.append(opened)
 
     def _array_constructor(self, array: _Open, pos: int) -> int:
-        """Read the constructor of the items; a description first waits for its descriptor to be read."""
+        """Read the constructor of the items; behind 0x00 the descriptor has to be read first."""
         if pos >= array.end:
             raise DecodeError(pos, "array cut short before its constructor")
         code = self.buf[pos]
@@ -330,7 +333,7 @@ def _read_text(read: Callable[[bytes], Value], buf: bytes, start: int, end: int)
 
 
 def _compound_head(buf: bytes, pos: int, limit: int, code: int) -> tuple[int, int, int]:
-    """Read size and count; return where the content starts, the count, and where the content ends."""
+    """Read size and count; return where the content starts, the count, where it ends."""
     start, end = _sized(buf, pos, limit, code)
     width = start - pos
     if end - start < width:

@@ -1,7 +1,8 @@
-"""Encode AMQP 1.0 values, each in its shortest encoding; the layouts are drawn in `amqp_decode` [AMQP 1.6].
+"""Encode AMQP 1.0 values, each in its shortest encoding; layouts: see `amqp_decode` [AMQP 1.6].
 
-Iterative like the decoder: containers under construction lie on a list. Arrays keep the constructor that they
-name, so a decoded array encodes to the same bytes. Raises `EncodeError` for values that have no encoding.
+Iterative like the decoder: containers under construction lie on a list. Arrays keep the
+constructor that they name, so a decoded array encodes to the same bytes. Raises `EncodeError` for
+values that have no encoding.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _long(value: int) -> bytes:
 
 
 def _sized(code: int, raw: bytes) -> bytes:
-    """Return constructor, size and bytes; `code` is the one-byte-size form, 0x10 above it the other."""
+    """Return constructor, size and bytes; `code` is the form with a one-byte size."""
     if len(raw) < 256:
         return bytes((code, len(raw))) + raw
     return bytes((code | 0x10,)) + _u32(len(raw)) + raw
@@ -178,11 +179,13 @@ _Step = tuple[Value, int]
 
 
 def _compound(code8: int, count: int, content: bytes, form: int) -> bytes:
-    """Return size, count and content behind the constructor `code8`, `code8 | 0x10`, or none for an item."""
+    """Return size, count and content, behind a constructor unless it is an array's item."""
     small = len(content) < 255 and count < 256
     if form == code8 or (form == _OWN and small):
         if not small:
-            raise EncodeError(f"{count} values of {len(content)} bytes do not fit constructor {code8:#04x}")
+            raise EncodeError(
+                f"{count} values of {len(content)} bytes do not fit constructor {code8:#04x}"
+            )
         head = bytes((len(content) + 1, count))
         return head + content if form == code8 else bytes((code8,)) + head + content
     head = _u32(len(content) + 4) + _u32(count)
@@ -211,7 +214,7 @@ class _Building:
 
 
 def _plan(value: Value) -> tuple[int, int, Iterator[_Step]]:
-    """Return the one-byte form's constructor (0: described), the count, and the parts to encode in order."""
+    """Return the one-byte form's constructor (0: described), the count, the parts in order."""
     kind = type(value)
     if kind is list or kind is tuple:
         return 0xC0, len(value), iter([(item, _OWN) for item in value])

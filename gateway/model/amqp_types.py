@@ -1,6 +1,7 @@
 """The AMQP 1.0 type codec in one place: values, `decode`, `skip`, `encode` [AMQP 1].
 
-The classes are in `amqp_values`, the two directions in `amqp_decode` and `amqp_encode`; everybody imports from here.
+The classes are in `amqp_values`, the two directions in `amqp_decode` and `amqp_encode`; everybody
+imports from here.
 """
 
 from gateway.model.amqp_decode import DEPTH_MAX, NODES_MAX, ZERO_WIDTH_MAX, decode, skip

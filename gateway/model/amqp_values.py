@@ -1,14 +1,16 @@
 """Python values of the AMQP 1.0 type system, one class for each type [AMQP 1.6].
 
-Plain Python types stand for the types that messages use most; every other type has a small subclass of its own,
-so that a decoded value encodes to the same AMQP type again:
+Plain Python types stand for the types that messages use most; every other type has a small
+subclass of its own, so that a decoded value encodes to the same AMQP type again:
 
-    null None          boolean bool       long int        double float     string str      binary bytes
-    uuid uuid.UUID     list list          map dict, or AmqpMap when a dict would merge or refuse keys
-    ubyte UByte        ushort UShort      uint UInt       ulong ULong      byte Byte       short Short
-    int Int            float Float32      char Char       timestamp Timestamp (ms since the epoch)
-    symbol Symbol      decimal32, decimal64, decimal128: AmqpDecimal (raw bytes)
-    array AmqpArray    described value: Described
+    null      None                  boolean   bool          long      int           double  float
+    string    str                   binary    bytes         uuid      UUID          list    list
+    map       dict, or AmqpMap when a dict would merge or refuse keys
+    ubyte     UByte                 ushort    UShort        uint      UInt          ulong   ULong
+    byte      Byte                  short     Short         int       Int           float   Float32
+    char      Char                  symbol    Symbol        timestamp Timestamp (ms since 1970)
+    decimal32, decimal64, decimal128: AmqpDecimal (raw bytes)
+    array     AmqpArray             a described value: Described
 
 It knows no bytes on the wire: see `amqp_decode` and `amqp_encode`.
 """
@@ -110,7 +112,7 @@ class Char(str):
 
 
 class Symbol(str):
-    """symbol: ASCII text from a constrained domain [AMQP 1.6.21]. Equal to the str of the same text."""
+    """symbol: ASCII text; equal to the str of the same text [AMQP 1.6.21]."""
 
     __slots__ = ()
 
@@ -120,7 +122,7 @@ class Symbol(str):
 
 @dataclass(frozen=True, slots=True)
 class AmqpDecimal:
-    """decimal32, decimal64 or decimal128 by the length of `raw` (4, 8, 16), as it came [AMQP 1.6.13]."""
+    """decimal32, decimal64 or decimal128, by the length of `raw` (4, 8, 16) [AMQP 1.6.13]."""
 
     raw: bytes
 
@@ -135,9 +137,10 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class AmqpArray:
-    """An array: every item has the constructor `code`, behind `descriptors`, outermost first [AMQP 1.6.24].
+    """An array: all items share the constructor `code` [AMQP 1.6.24].
 
-    With descriptors the items are the bare values. Items of a zero-width code are still listed.
+    `descriptors` stand before it, outermost first; the items are then the bare values. Items of a
+    zero-width code are listed like others.
     """
 
     code: int
@@ -147,6 +150,6 @@ class AmqpArray:
 
 @dataclass(frozen=True, slots=True)
 class AmqpMap:
-    """A map that a dict cannot hold: repeated keys, keys that compare equal across types, or unhashable ones."""
+    """A map that a dict cannot hold: keys that repeat, compare equal or have no hash."""
 
     pairs: tuple[tuple[Value, Value], ...]

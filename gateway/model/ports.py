@@ -103,8 +103,9 @@ class Subscription(Protocol):
     def reject(self, messages: list[Message]) -> int:
         """Dead-letter them at once."""
 
-    def close(self, *, lost: bool = False) -> None:
-        """End the subscription. Whatever it still holds goes back; `lost` (connection cut) counts an attempt."""
+    def close(self) -> None:
+        """End the subscription. The consumer has settled or released all that it held before
+        (`failed=True` when its connection was cut: the peer may have seen them)."""
 
 
 class Transaction(Protocol):

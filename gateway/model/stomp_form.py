@@ -144,7 +144,7 @@ def unpack(form: bytes) -> tuple[list[tuple[str, str]], bytes]:
 
 
 def with_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return the stored message with these user headers added, in place of those of the same name."""
+    """Return the stored message with these user headers, in place of those of the same name."""
     added = dict(headers)
     head, _, body = form.partition(b"\n\n")
     kept = [

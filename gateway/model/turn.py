@@ -41,6 +41,10 @@ class Turn:
         self._actions.append(action)
         self.need_end()
 
+    def after(self, action: Callable[[], None]) -> None:
+        """Run `action` in a turn of its own, after the reads that wait now: for work that goes on."""
+        self._defer(action)
+
     def flush_at_end(self, flush: Callable[[], None]) -> None:
         """Run `flush` last; the caller sees to it that it asks once a turn."""
         self._flushes.append(flush)

@@ -133,7 +133,8 @@ class Queue:
     def add_run(self, bodies: Sequence[bytes], flags: int, expires: int, size: int) -> int:
         """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
 
-        Returns the seq of the first; the others follow without a gap. A full ring evicts in this same step.
+        Returns the seq of the first; the others follow without a gap. The caller, once it has recorded them,
+        calls `trim_ring` in the same step when the queue is a ring.
         """
         first = self.next_seq
         count = len(bodies)
@@ -147,8 +148,6 @@ class Queue:
         self._ready.add_run(messages, flags & PRIORITY_MASK)
         self.added += count
         self.size_bytes += size
-        if 0 <= self.ring_size < len(self._ready):
-            self._evict(min(count, len(self._ready) - self.ring_size))
         return first
 
     def add_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], size: int) -> int:
@@ -165,8 +164,6 @@ class Queue:
                 message.expires = expires[message.seq - first]
         self.added += count
         self.size_bytes += size
-        if 0 <= self.ring_size < len(self._ready):
-            self._evict(min(count, len(self._ready) - self.ring_size))
         return first
 
     def restore(self, messages: list[Message]) -> None:
@@ -181,6 +178,18 @@ class Queue:
             self.next_seq = max(self.next_seq, messages[-1].seq + 1)
         if 0 <= self.ring_size < len(self._ready):
             self._evict(len(self._ready) - self.ring_size)
+
+    def trim_ring(self, added: int) -> None:
+        """Evict for `added` new messages: at most one each, so that a lowered ring is not emptied at once."""
+        if 0 <= self.ring_size < len(self._ready):
+            self._evict(min(added, len(self._ready) - self.ring_size))
+
+    def trim(self) -> int:
+        """Evict down to the ring size; returns how many went."""
+        excess = len(self._ready) - self.ring_size if self.ring_size >= 0 else 0
+        if excess > 0:
+            self._evict(excess)
+        return max(0, excess)
 
     def _evict(self, count: int) -> None:
         victims = [self._ready.pop_oldest() for _ in range(count)]

@@ -1,0 +1,70 @@
+"""An address: the queues bound to it, its limits and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.addresses.settings import NO_LIMIT, AddressSettings
+from gateway.broker.ports import Tap
+from gateway.model.address import RoutingType
+from gateway.model.errors import Refusal
+from gateway.queues.queue import Queue
+
+
+class Blockable(Protocol):
+    """A producer as its address sees it."""
+
+    def block(self, refusal: Refusal) -> None: ...
+
+    def unblock(self) -> None: ...
+
+
+class Address:
+    """Plain state; the broker's modules change it.
+
+    `version` grows whenever bindings, taps or settings change, so that producers know when to look again.
+    """
+
+    __slots__ = ("anycast", "auto_created", "blocked", "cursor", "dropped", "guarded", "messages", "multicast", "name",
+                 "operator_block", "producers", "routed", "routing_types", "settings", "size_bytes", "taps", "temporary",
+                 "unrouted", "version")
+
+    def __init__(self, name: str, settings: AddressSettings) -> None:
+        self.name = name
+        self.settings = settings
+        self.routing_types: frozenset[RoutingType] = frozenset()
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self.taps: Sequence[Tap] = ()
+        self.producers: dict[int, Blockable] = {}
+        self.auto_created = False
+        self.temporary = False
+        self.version = 0
+        self.cursor = 0
+        self.size_bytes = 0
+        self.messages = 0
+        self.routed = self.unrouted = self.dropped = 0
+        self.blocked: Refusal | None = None
+        self.operator_block = False
+        self.guarded = False
+        self.apply_settings(settings)
+
+    def apply_settings(self, settings: AddressSettings) -> None:
+        """Use other settings from the next message on."""
+        self.settings = settings
+        self.guarded = settings.max_size_bytes != NO_LIMIT or settings.max_size_messages != NO_LIMIT
+        self.version += 1
+
+    def bind(self, queue: Queue) -> None:
+        (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
+        self.routing_types |= {queue.routing}
+        self.version += 1
+
+    def unbind(self, queue: Queue) -> None:
+        (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).remove(queue)
+        self.version += 1
+
+    @property
+    def queues(self) -> list[Queue]:
+        return self.anycast + self.multicast

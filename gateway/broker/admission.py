@@ -1,0 +1,81 @@
+"""The one admission point: may this address take another message? Pure; no side effect.
+
+    limit      the address' max-size-bytes / max-size-messages, or the gateway's memory, whichever is reached first
+    full       size >= limit: the message that reaches a limit is taken, the next one is not
+
+Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, management.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gateway.addresses.settings import AddressSettings, FullPolicy
+from gateway.model.errors import Code, Refusal
+
+
+class Admission(Enum):
+    """What is to be done with a message."""
+
+    STORE = "store"
+    BLOCK = "block"  # store what came on credit already given, and give no more
+    DROP = "drop"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What an address and the whole gateway hold now."""
+
+    size_bytes: int
+    messages: int
+    global_bytes: int
+    global_bytes_max: int
+    global_messages: int = 0
+    global_messages_max: int = -1
+
+
+def full_because(name: str, usage: Usage, settings: AddressSettings) -> Refusal | None:
+    """Return which limit is reached, in words, or None when there is room."""
+    if 0 <= settings.max_size_bytes <= usage.size_bytes:
+        return _full(
+            f"Address {name!r} is full: it holds {usage.size_bytes} bytes and max-size-bytes is {settings.max_size_bytes}."
+        )
+    if 0 <= settings.max_size_messages <= usage.messages:
+        return _full(
+            f"Address {name!r} is full: it holds {usage.messages} messages and max-size-messages is {settings.max_size_messages}."
+        )
+    if usage.global_bytes_max <= usage.global_bytes:
+        return Refusal(
+            code=Code.MEMORY_FULL, transient=True,
+            text=f"The gateway holds {usage.global_bytes} bytes of messages and global-max-size is {usage.global_bytes_max}. "
+            "Consume some, or raise global-max-size.",
+        )
+    if 0 <= usage.global_messages_max <= usage.global_messages:
+        return Refusal(
+            code=Code.MEMORY_FULL, transient=True,
+            text=f"The gateway holds {usage.global_messages} messages and global-max-messages is {usage.global_messages_max}. "
+            "Consume some, or raise global-max-messages.",
+        )
+    return None
+
+
+def _full(text: str) -> Refusal:
+    return Refusal(
+        code=Code.ADDRESS_FULL, text=text + " Consume some, or raise the limit in its address-settings.", transient=True
+    )
+
+
+def admit(refusal: Refusal | None, policy: FullPolicy) -> Admission:
+    """Decide on one message, given why the address is full (None: it is not)."""
+    if refusal is None:
+        return Admission.STORE
+    match policy:
+        case FullPolicy.DROP:
+            return Admission.DROP
+        case FullPolicy.FAIL:
+            return Admission.FAIL
+        case FullPolicy.BLOCK | FullPolicy.PAGE:
+            # PAGE holds senders back as BLOCK does: there are no page files in this version.
+            return Admission.BLOCK

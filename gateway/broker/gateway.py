@@ -1,0 +1,363 @@
+"""The gateway's heart: addresses, queues, and what follows when they change. Implements the Broker port.
+
+Single-threaded. Time, names and the end of the turn are passed in; it knows no reactor and no file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.addresses.match import SettingsTable
+from gateway.broker.address import Address
+from gateway.broker.admission import Usage, full_because
+from gateway.broker.directory import Directory
+from gateway.broker.moves import Mover
+from gateway.broker.ports import Store, Streams
+from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.broker.subscription import Hold
+from gateway.model.address import Destination, RoutingType
+from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.message import DURABLE, Message
+from gateway.model.ports import Consumer, DurableListener, ProducerOwner
+from gateway.model.turn import Turn
+from gateway.queues.queue import Gone, Queue
+from gateway.transactions import Work
+
+#: Messages a queue hands out before the others have their turn: about 2 ms of work.
+DISPATCH_RUN = 2048
+#: Messages all queues together hand out in one reactor turn: bounds a turn to some tens of milliseconds.
+DISPATCH_TURN = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the whole gateway may hold. -1: no limit."""
+
+    global_max_size: int = 512 << 20
+    global_max_messages: int = -1
+
+
+@dataclass(slots=True)
+class Figures:
+    """Counters of the whole gateway."""
+
+    refused: Counter[Code] = field(default_factory=Counter)
+    delivered: int = 0
+    lost_dead_letters: int = 0
+
+
+class NoStreams:
+    """Stands where no stream is configured."""
+
+    def taps_on(self, address: str) -> Sequence[object]:
+        return ()
+
+    def durable_up_to(self, ticket: int) -> None:
+        """There is nobody to tell."""
+
+
+class Gateway:
+    """See the module text."""
+
+    def __init__(
+        self, *, turn: Turn, settings: SettingsTable, store: Store, limits: Limits, now_ms: Callable[[], int],
+        make_name: Callable[[], str],
+    ) -> None:
+        self.turn = turn
+        self.store = store
+        self.settings = settings
+        self.directory = Directory(self, settings, store)
+        self.streams: Streams = NoStreams()  # type: ignore[assignment]
+        self.memory = 0
+        self.memory_max = limits.global_max_size if limits.global_max_size >= 0 else 1 << 62
+        self.messages = 0
+        self.messages_max = limits.global_max_messages
+        self.received = 0
+        self.figures = Figures()
+        self._clock_ms = now_ms
+        self._now_ms = now_ms()
+        self._make_name = make_name
+        self._touched: list[Queue] = []
+        self._listeners: dict[int, DurableListener] = {}
+        self._blocked: dict[str, Address] = {}
+        self._mover = Mover(self)
+        self.failure: Refusal | None = None
+        turn.dispatch = self.dispatch
+        turn.store = self._store_turn
+
+    # ---- what others read
+
+    @property
+    def queues(self) -> dict[str, Queue]:
+        return self.directory.queues
+
+    @property
+    def addresses(self) -> dict[str, Address]:
+        return self.directory.addresses
+
+    def now_ms(self) -> int:
+        """Return broker time; read from the clock once a turn, and never going back."""
+        return self._now_ms
+
+    # ---- turn
+
+    def touch(self, queue: Queue) -> None:
+        """See to it that the queue is dispatched at the end of this turn."""
+        if not queue.touched:
+            queue.touched = True
+            self._touched.append(queue)
+            self.turn.need_end()
+
+    def dispatch(self) -> None:
+        """Let touched queues hand out; bounded, the rest goes on in the next turn."""
+        self._now_ms = max(self._now_ms, self._clock_ms())
+        budget = DISPATCH_TURN
+        again: list[Queue] = []
+        touched, self._touched = self._touched, []
+        for queue in touched:
+            queue.touched = False
+            if budget <= 0:
+                again.append(queue)
+                continue
+            went = queue.dispatch(self._now_ms, DISPATCH_RUN)
+            budget -= went
+            self.figures.delivered += went
+            if went >= DISPATCH_RUN:
+                again.append(queue)
+        if again:
+            self.turn.after(lambda: [self.touch(q) for q in again])
+
+    def dispatch_queue(self, queue: Queue) -> None:
+        """Hand out at once what consumers have room for."""
+        self._now_ms = max(self._now_ms, self._clock_ms())
+        self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
+
+    def _store_turn(self) -> None:
+        self.store.flush()
+
+    def end_of_turn(self, action: Callable[[], None]) -> None:
+        """See the Broker port."""
+        self.turn.at_end(action)
+
+    # ---- durability
+
+    def await_durable(self, listener: DurableListener) -> None:
+        """See the Broker port."""
+        self._listeners[id(listener)] = listener
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Step 5 of the durable order: called by the store, from nowhere else."""
+        self._now_ms = max(self._now_ms, self._clock_ms())
+        self.streams.durable_up_to(ticket)
+        if self._listeners:
+            listeners, self._listeners = self._listeners, {}
+            for listener in listeners.values():
+                listener.durable_up_to(ticket)
+
+    def store_failed(self, text: str) -> None:
+        """The disk refused: nothing more is confirmed."""
+        self.failure = Refusal(code=Code.STORE_FAILED, text=text)
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener.store_failed(self.failure)
+
+    def ticket_for(self, queue: Queue) -> int:
+        """Return what a confirmation about this queue's last change waits for."""
+        return self.store.ticket if queue.durable else 0
+
+    # ---- effects of queues
+
+    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+        """See queues.Effects: forget records, give memory back, move on what is moved on."""
+        count = len(messages)
+        if queue.durable and queue.any_flags & DURABLE:
+            self._forget(queue, messages)
+        charge = size + OVERHEAD_BYTES * count
+        address = self.directory.addresses[queue.address]
+        self.memory -= charge
+        self.messages -= count
+        address.size_bytes -= charge
+        address.messages -= count
+        if why is Gone.EXPIRED or why is Gone.KILLED:
+            self._mover.move(queue, messages, why)
+        if self._blocked:
+            self.turn.at_end(self._look_for_room)
+
+    def _forget(self, queue: Queue, messages: list[Message]) -> None:
+        count = len(messages)
+        first = messages[0].seq
+        if count == 1:
+            if messages[0].flags & DURABLE:
+                self.store.remove(queue.queue_id, first, first, 1)
+            return
+        if queue.all_flags & DURABLE:
+            last = messages[-1].seq
+            if last - first == count - 1 and [m.seq for m in messages] == list(range(first, last + 1)):
+                self.store.remove(queue.queue_id, first, last, count)
+                return
+        for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
+            self.store.remove(queue.queue_id, low, high, high - low + 1)
+
+    def counted(self, queue: Queue, messages: list[Message]) -> None:
+        """See queues.Effects."""
+        if queue.durable and messages:
+            self.store.count(queue.queue_id, [(m.seq, m.flags) for m in messages])
+
+    def rejects_as_modified(self, queue: Queue) -> bool:
+        return self.settings.for_address(queue.address).reject_as_modified
+
+    def subscription_closed(self, queue: Queue) -> None:
+        """A consumer left: a temporary queue goes with its last one."""
+        if queue.temporary and not queue.consumer_count and queue.routing is RoutingType.MULTICAST:
+            self.directory.drop_queue(queue)
+
+    # ---- limits
+
+    def refused(self, refusal: Refusal, count: int) -> None:
+        """Count refused messages by reason."""
+        self.figures.refused[refusal.code] += count
+
+    def full_because(self, address: Address) -> Refusal | None:
+        """Return which limit holds the address' senders back, or None."""
+        if address.operator_block:
+            return Refusal(code=Code.ADDRESS_FULL, transient=True, text=f"Address {address.name!r} was blocked by an operator; unblock it through the API.")
+        usage = Usage(
+            size_bytes=address.size_bytes, messages=address.messages, global_bytes=self.memory,
+            global_bytes_max=self.memory_max, global_messages=self.messages, global_messages_max=self.messages_max,
+        )
+        return full_because(address.name, usage, address.settings)
+
+    def watch_block(self, address: Address) -> None:
+        """Hold the address' senders back when it is full; they are let go when there is room again."""
+        refusal = self.full_because(address)
+        if refusal is None or address.blocked is not None:
+            return
+        address.blocked = refusal
+        self._blocked[address.name] = address
+        for producer in list(address.producers.values()):
+            producer.block(refusal)
+
+    def _look_for_room(self) -> None:
+        """Let senders go where use has fallen a tenth below the limit: not at the limit itself, against flapping."""
+        for address in list(self._blocked.values()):
+            if self._has_room_again(address):
+                del self._blocked[address.name]
+                address.blocked = None
+                for producer in list(address.producers.values()):
+                    producer.unblock()
+
+    def _has_room_again(self, address: Address) -> bool:
+        settings = address.settings
+        return not (
+            address.operator_block
+            or (settings.max_size_bytes >= 0 and address.size_bytes > settings.max_size_bytes * 9 // 10)
+            or (settings.max_size_messages >= 0 and address.messages > settings.max_size_messages * 9 // 10)
+            or self.memory > self.memory_max * 9 // 10
+            or (self.messages_max >= 0 and self.messages > self.messages_max * 9 // 10)
+        )
+
+    def block_address(self, name: str, blocked: bool) -> None:
+        """An operator holds an address' senders back, or lets them go. Raises RefusedError (not-found)."""
+        address = self.directory.find_address(name)
+        address.operator_block = blocked
+        if blocked:
+            self.watch_block(address)
+        else:
+            self._look_for_room()
+
+    # ---- the Broker port
+
+    def open_producer(self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner) -> Route:
+        """See the Broker port."""
+        address, only = self.directory.for_sending(destination, routing)
+        route = Route(self, address, self.directory.sending_type(address, routing), owner, only=only)
+        if not address.guarded or address.blocked is None:
+            self.watch_block(address)
+        return route
+
+    def internal_route(self, name: str) -> Route:
+        """Return a route for the gateway's own sends (dead letters, expiry). Raises RefusedError."""
+        address, only = self.directory.for_sending(Destination(name), None)
+        return Route(self, address, self.directory.sending_type(address, None), None, only=only)
+
+    def subscribe(
+        self, destination: Destination, routing: RoutingType | None, consumer: Consumer, *,
+        durable_name: str | None = None, shared: bool = False, browse: bool = False, temporary: bool = False,
+        priority: int = 0, options: Mapping[str, str] | None = None,
+    ) -> Hold:
+        """See the Broker port."""
+        if browse:
+            raise RefusedError.of(Code.NOT_IMPLEMENTED, "Browsing over a link is not in this version; use GET /api/v1/queues/NAME/messages.")
+        may_add = (options or {}).get("may-add-type", "yes") == "yes"
+        kind = self.directory.consuming_type(destination, routing, may_add=may_add)
+        if kind is RoutingType.MULTICAST and destination.queue is None:
+            queue = self.directory.subscription_queue(
+                destination.address, durable_name, shared=shared, make_name=self._make_name
+            )
+        else:
+            queue = self.directory.for_consuming(destination, routing)
+        self._check_consumers(queue)
+        hold = Hold(self, queue, consumer, priority)
+        self.touch(queue)
+        return hold
+
+    def _check_consumers(self, queue: Queue) -> None:
+        if 0 <= queue.max_consumers <= queue.consumer_count:
+            raise RefusedError.of(
+                Code.MAX_CONSUMERS,
+                f"Queue {queue.name!r} of address {queue.address!r} has {queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
+            )
+
+    def delete_subscription(self, durable_name: str) -> None:
+        """See the Broker port."""
+        queue = self.directory.find_queue(durable_name)
+        if queue.consumer_count:
+            raise RefusedError.of(Code.IN_USE, f"Subscription {durable_name!r} has {queue.consumer_count} consumers; close them first.")
+        self.directory.drop_queue(queue)
+
+    def create_temporary(self, routing: RoutingType) -> str:
+        """See the Broker port."""
+        name = self._make_name()
+        self.directory.make_temporary(name, routing)
+        return name
+
+    def delete_temporary(self, name: str) -> None:
+        """See the Broker port."""
+        address = self.directory.addresses.get(name)
+        if address is not None and address.temporary:
+            for queue in address.queues:
+                self.directory.drop_queue(queue)
+            self.directory.forget_address(name)
+
+    def begin(self) -> Work:
+        """See the Broker port."""
+        return Work(self.store)
+
+    # ---- upkeep
+
+    def expire(self) -> int:
+        """Remove expired messages that wait in queues; called every message-expiry-scan-period."""
+        self._now_ms = max(self._now_ms, self._clock_ms())
+        return sum(queue.expire(self._now_ms) for queue in list(self.queues.values()))
+
+    def restored(self, queue: Queue) -> None:
+        """Charge memory for what recovery put into a queue."""
+        charge = queue.size_bytes + OVERHEAD_BYTES * queue.message_count
+        address = self.directory.addresses[queue.address]
+        self.memory += charge
+        self.messages += queue.message_count
+        address.size_bytes += charge
+        address.messages += queue.message_count
+
+
+def joined_ranges(seqs: list[int]) -> list[tuple[int, int]]:
+    """Return ascending seqs as (first, last) ranges."""
+    ranges: list[tuple[int, int]] = []
+    for seq in seqs:
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges

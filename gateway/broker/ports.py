@@ -1,0 +1,73 @@
+"""What the broker needs of storage and of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.model.definitions import Definition
+
+
+class Store(Protocol):
+    """Durable memory. Calls return the ticket of the batch that the record is in; nothing blocks."""
+
+    @property
+    def ticket(self) -> int:
+        """The ticket of what is recorded next."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether too much waits for the disk: senders that can wait should."""
+
+    def append(
+        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes], flags: int, *,
+        expires: int, size: int, now_ms: int,
+    ) -> int:
+        """Store a run once for several queues or streams; targets are (id, seq of the first body)."""
+
+    def append_mixed(
+        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes | None], flags: Sequence[int], *,
+        expires: Sequence[int], size: int, now_ms: int,
+    ) -> int:
+        """As `append` with flags and expiry for each; a body of None takes a place but is not stored."""
+
+    def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
+        """The `count` stored messages between two seqs are gone."""
+
+    def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """Stored messages have new flags: (seq, flags)."""
+
+    def define(self, definition: Definition) -> int: ...
+
+    def undefine(self, definition: Definition) -> int: ...
+
+    def begin_atomic(self) -> None:
+        """What follows, until `end_atomic`, is durable together or not at all."""
+
+    def end_atomic(self) -> None: ...
+
+    def flush(self) -> None:
+        """The turn ends: start writing when the disk is free."""
+
+
+class Tap(Protocol):
+    """A stream as the broker feeds it."""
+
+    stream_id: int
+
+    def record(self, bodies: Sequence[bytes], flags: int | Sequence[int], now_ms: int) -> int:
+        """Take a run; returns the offset of its first message."""
+
+    def recorded(self, base: int, count: int, ticket: int) -> None:
+        """The run at `base` becomes durable with `ticket`."""
+
+    def durable_up_to(self, ticket: int) -> None: ...
+
+
+class Streams(Protocol):
+    """The taps."""
+
+    def taps_on(self, address: str) -> Sequence[Tap]: ...
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Pass the ticket on to all taps."""

@@ -1,0 +1,85 @@
+"""A consumer's hold on a queue: the broker side of the Subscription port."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.model.message import DURABLE, Message
+from gateway.model.ports import Consumer
+from gateway.queues.queue import Held, Queue
+
+
+class Core(Protocol):
+    """What a subscription needs of the gateway."""
+
+    def touch(self, queue: Queue) -> None: ...
+
+    def dispatch_queue(self, queue: Queue) -> None: ...
+
+    def ticket_for(self, queue: Queue) -> int: ...
+
+    def rejects_as_modified(self, queue: Queue) -> bool: ...
+
+    def subscription_closed(self, queue: Queue) -> None: ...
+
+
+class Hold:
+    """Implements the Subscription port."""
+
+    __slots__ = ("_closed", "_core", "_held", "consumer", "queue")
+
+    def __init__(self, core: Core, queue: Queue, consumer: Consumer, priority: int) -> None:
+        self._core = core
+        self.queue = queue
+        self.consumer = consumer
+        self._held: Held = queue.attach(consumer, priority)
+        self._closed = False
+
+    @property
+    def queue_name(self) -> str:
+        return self.queue.name
+
+    @property
+    def address(self) -> str:
+        return self.queue.address
+
+    def ready(self) -> None:
+        """See the Subscription port."""
+        if self.queue.ready_count:
+            self._core.touch(self.queue)
+
+    def dispatch_now(self) -> None:
+        """See the Subscription port."""
+        self._core.dispatch_queue(self.queue)
+
+    def acknowledge(self, messages: list[Message]) -> int:
+        """See the Subscription port."""
+        queue = self.queue
+        durable = queue.durable and queue.any_flags & DURABLE
+        queue.acknowledge(self._held, messages)
+        return self._core.ticket_for(queue) if durable else 0
+
+    def release(self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False) -> int:
+        """See the Subscription port."""
+        queue = self.queue
+        if undeliverable_here:
+            queue.bar(self._held, messages)
+        queue.release(self._held, messages, failed=failed)
+        self._core.touch(queue)
+        return self._core.ticket_for(queue) if failed and queue.durable else 0
+
+    def reject(self, messages: list[Message]) -> int:
+        """See the Subscription port."""
+        queue = self.queue
+        if self._core.rejects_as_modified(queue):
+            return self.release(messages, failed=True)
+        queue.kill(self._held, messages)
+        return self._core.ticket_for(queue)
+
+    def close(self) -> None:
+        """See the Subscription port."""
+        if self._closed:
+            return
+        self._closed = True
+        self.queue.detach(self._held)
+        self._core.subscription_closed(self.queue)

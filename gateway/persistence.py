@@ -1,0 +1,251 @@
+"""Core objects to storage records and back: the Store port over the journal, and replay at start.
+
+Definitions are notes in the journal, JSON with a `kind`; each segment begins with all that hold, so that old
+segments can go. Streams keep their unsealed tail as a "queue" of their own number.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.model.address import RoutingType
+from gateway.model.definitions import AddressDefinition, Definition, QueueDefinition, StreamDefinition
+from gateway.model.message import EXPIRES, MAYBE_SEEN, Message
+from storage.errors import StorageError
+from storage.files import FileSystem, read_file
+from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
+from storage.record import AddRun
+from storage.recovery import Recovered, Stored, recover
+from storage.segments import segment_name, segment_number
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a start found: definitions that hold, and what lives.
+
+    `messages` is per queue or stream id, in ascending seq. `accepted` has the same shape, in ms.
+    """
+
+    queues: list[QueueDefinition] = field(default_factory=list)
+    addresses: list[AddressDefinition] = field(default_factory=list)
+    streams: list[StreamDefinition] = field(default_factory=list)
+    messages: dict[int, list[Message]] = field(default_factory=dict)
+    accepted: dict[int, list[int]] = field(default_factory=dict)
+    highest: dict[int, int] = field(default_factory=dict)
+    next_id: int = 1
+    clean: bool = True
+    torn_bytes: int = 0
+    records: int = 0
+
+
+class JournalStore:
+    """Implements the broker's Store port."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._atomic = 0
+        self.snapshot: Callable[[], Sequence[Definition]] = tuple
+        journal.snapshot = self._snapshot_notes
+        self.append_run = journal.append
+
+    @property
+    def ticket(self) -> int:
+        return self.journal.ticket
+
+    @property
+    def congested(self) -> bool:
+        return self.journal.congested
+
+    def append(
+        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes], flags: int, *,
+        expires: int, size: int, now_ms: int,
+    ) -> int:
+        """See the Store port."""
+        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
+
+    def append_mixed(
+        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes | None], flags: Sequence[int], *,
+        expires: Sequence[int], size: int, now_ms: int,
+    ) -> int:
+        """See the Store port."""
+        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
+
+    def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
+        """See the Store port."""
+        return self.journal.remove(queue_id, first, last, count)
+
+    def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """See the Store port."""
+        return self.journal.count(queue_id, entries)
+
+    def define(self, definition: Definition) -> int:
+        """See the Store port."""
+        return self.journal.note(encode_definition(definition))
+
+    def undefine(self, definition: Definition) -> int:
+        """See the Store port."""
+        return self.journal.note(encode_definition(definition, gone=True))
+
+    def begin_atomic(self) -> None:
+        """See the Store port; calls may nest."""
+        self._atomic += 1
+        self.journal.begin_atomic()
+
+    def end_atomic(self) -> None:
+        """See the Store port."""
+        self._atomic -= 1
+        if not self._atomic:
+            self.journal.end_atomic()
+
+    def flush(self) -> None:
+        """See the Store port."""
+        self.journal.flush()
+
+    def release_stream(self, stream_id: int, first: int, last: int) -> None:
+        """A range of a stream's tail is safe in its Arrow log: the journal may forget it."""
+        self.journal.remove(stream_id, first, last, last - first + 1)
+        self.journal.flush()
+
+    def _snapshot_notes(self) -> list[bytes]:
+        return [encode_definition(d) for d in self.snapshot()]
+
+
+def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
+    """Return the journal note that says that this exists, or that it is gone."""
+    fields: dict[str, object]
+    match definition:
+        case QueueDefinition():
+            fields = {
+                "kind": "queue", "id": definition.queue_id, "name": definition.name, "address": definition.address,
+                "routing": definition.routing.value, "auto": definition.auto_created, "ring": definition.ring_size,
+                "max": definition.max_consumers, "paused": definition.paused,
+            }
+        case AddressDefinition():
+            fields = {
+                "kind": "address", "name": definition.name, "auto": definition.auto_created,
+                "types": sorted(t.value for t in definition.routing_types),
+            }
+        case StreamDefinition():
+            fields = {
+                "kind": "stream", "id": definition.stream_id, "name": definition.name,
+                "address": definition.address, "epoch": definition.epoch,
+            }
+    if gone:
+        fields["gone"] = True
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_definition(note: bytes) -> tuple[Definition, bool]:
+    """Return the definition of a note and whether it is gone. Raises StorageError on a note of another program."""
+    try:
+        fields = json.loads(note)
+        gone = bool(fields.get("gone"))
+        match fields["kind"]:
+            case "queue":
+                return QueueDefinition(
+                    queue_id=fields["id"], name=fields["name"], address=fields["address"],
+                    routing=RoutingType(fields["routing"]), auto_created=fields["auto"], ring_size=fields["ring"],
+                    max_consumers=fields["max"], paused=fields["paused"],
+                ), gone
+            case "address":
+                types = frozenset(RoutingType(t) for t in fields["types"])
+                return AddressDefinition(name=fields["name"], routing_types=types, auto_created=fields["auto"]), gone
+            case "stream":
+                return StreamDefinition(
+                    stream_id=fields["id"], name=fields["name"], address=fields["address"], epoch=fields["epoch"]
+                ), gone
+            case other:
+                raise StorageError(f"The journal defines a {other!r}, which this program does not know.")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(f"A definition in the journal cannot be read: {error}.") from error
+
+
+def open_journal(
+    fs: FileSystem, directory: str, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+) -> tuple[Journal, Restored]:
+    """Read the journal in `directory` (made when it is not there) and return it, ready for its writer, and what it held.
+
+    Raises DamageError, FormatError, StorageError, OSError.
+    """
+    fs.mkdir(directory)
+    found = recover(_segments(fs, directory))
+    journal = Journal(next_ticket=found.ticket + 1, next_segment=found.segment + 1, segment_bytes=segment_bytes)
+    for number in found.segments:
+        journal.index.open_segment(number)
+    restored = restore(found)
+    alive = {d.queue_id for d in restored.queues} | {d.stream_id for d in restored.streams}
+    for queue_id, held in found.queues.items():
+        if queue_id in alive:
+            for seq, stored in held.items():
+                journal.index.added(queue_id, seq, seq, stored.segment, 1)
+    return journal, restored
+
+
+def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[str, bytes]]:
+    numbers = sorted(n for n in map(segment_number, fs.listdir(directory)) if n is not None)
+    for number in numbers:
+        path = posixpath.join(directory, segment_name(number))
+        fd = fs.open(path)
+        try:
+            # What is read must be what the device has, not what a failed sync left in memory.
+            fs.fdatasync(fd)
+            fs.drop_cache(fd)
+        finally:
+            fs.close(fd)
+        yield path, read_file(fs, path)
+
+
+def restore(found: Recovered) -> Restored:
+    """Turn what the journal held into definitions and messages."""
+    restored = Restored(clean=found.clean, torn_bytes=found.torn_bytes, records=found.records, highest=found.highest)
+    known: dict[tuple[str, object], Definition] = {}
+    for note in found.notes:
+        definition, gone = decode_definition(note)
+        key = _key(definition)
+        if not isinstance(definition, AddressDefinition):
+            restored.next_id = max(restored.next_id, key[1] + 1)  # type: ignore[operator]  # ids are ints
+        if gone:
+            known.pop(key, None)
+        else:
+            known[key] = definition
+    for definition in known.values():
+        match definition:
+            case QueueDefinition():
+                restored.queues.append(definition)
+            case AddressDefinition():
+                restored.addresses.append(definition)
+            case StreamDefinition():
+                restored.streams.append(definition)
+    for queue_id, held in found.queues.items():
+        restored.messages[queue_id] = _messages(held, clean=found.clean)
+        restored.accepted[queue_id] = [held[m.seq].accepted_ms for m in restored.messages[queue_id]]
+    return restored
+
+
+def _key(definition: Definition) -> tuple[str, object]:
+    match definition:
+        case QueueDefinition():
+            return "queue", definition.queue_id
+        case AddressDefinition():
+            return "address", definition.name
+        case StreamDefinition():
+            return "stream", definition.stream_id
+
+
+def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:
+    """Return recovered messages; after an unclean stop each may have been seen by a consumer [durability contract]."""
+    extra = 0 if clean else MAYBE_SEEN
+    messages: list[Message] = []
+    for seq in sorted(held):
+        stored = held[seq]
+        message = Message(stored.body, seq, stored.flags | extra)
+        if stored.flags & EXPIRES:
+            message.expires = stored.expires
+        messages.append(message)
+    return messages
+
+
+__all__ = ["JournalStore", "Restored", "Writer", "open_journal"]
