@@ -214,7 +214,8 @@ class Channel(HTTPChannel):
         super().resumeProducing()  # type: ignore[no-untyped-call]
 
     def _begin_stall(self) -> None:
-        self._end_stall()
+        if self._stall is not None:
+            return
         patience = STALL_SECONDS + self._unsent / STALL_BYTES_A_SECOND
         self._stall = self.callLater(patience, self._stalled)  # type: ignore[no-untyped-call]
 
