@@ -1,8 +1,9 @@
-"""Fields of AMQP composite values: how one is declared, checked and put on the wire [AMQP 1.4, 2.8].
+"""Fields of AMQP composite values: how one is declared, checked and encoded [AMQP 1.4, 2.8].
 
-A composite class declares each field once with `wire(...)`: AMQP type, mandatory or default, multiple, and the bounds
-that we police. `composite(...)` turns such a class into a frozen slotted value and registers both of its
-descriptors. Nothing here knows a particular performative; see `performatives`.
+A composite class declares each field once with `wire(...)`: AMQP type, mandatory or default,
+multiple, and the bounds that we police. `composite(...)` turns such a class into a frozen slotted
+value and registers both of its descriptors. Nothing here knows a particular performative; see
+`performatives`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from gateway.model.amqp_types import (
 
 DECODE_ERROR: Final = "amqp:decode-error"
 INVALID_FIELD: Final = "amqp:invalid-field"
-#: A field that is a map or a composite may take this many bytes in its frame: peers need well under 1 KiB.
+#: A field that is a map or a composite may take this many bytes in its frame: peers need well
+#: under 1 KiB.
 COMPOUND_BYTES_MAX: Final = 8192
 
 _C = TypeVar("_C")
@@ -52,7 +54,7 @@ class FieldError(ValueError):
 
 
 class Type(Enum):
-    """AMQP types of fields, in the words of the specification. FIELDS: a map with symbols as keys."""
+    """AMQP types of fields, in the standard's words. FIELDS: a map with symbols as keys."""
 
     BOOLEAN = "boolean"
     UBYTE = "ubyte"
@@ -121,14 +123,14 @@ class Field:
 def wire(
     kind: Type,
     *,
-    default: Any = _NO_DEFAULT,
+    default: Value = _NO_DEFAULT,
     multiple: bool = False,
     size_max: int = 0,
     above: int = 0,
     choices: tuple[str, ...] = (),
     provides: str = "",
     open_ended: bool = False,
-) -> Any:
+) -> Value:
     """Declare a field; one without a default is mandatory. See `Field`."""
     bounds = {
         "type": kind,
@@ -172,12 +174,13 @@ def composite(symbol: str, code: int, provides: str = "") -> Callable[[type[_C]]
         made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
         if not issubclass(made, Composite):
             raise TypeError(f"{cls.__name__} is no Composite")
+        declared = tuple(map(_declared, dataclasses.fields(made)))  # type: ignore[arg-type]
         made.layout = Layout(
             name=symbol.split(":")[1],
             symbol=symbol,
             code=code,
             provides=provides,
-            fields=tuple(_declared(field) for field in dataclasses.fields(made)),  # type: ignore[arg-type]
+            fields=declared,
         )
         _BY_CODE[code] = made
         _BY_SYMBOL[symbol] = made
@@ -225,7 +228,7 @@ def from_list(cls: type[Composite], values: Value) -> Composite:
 
 
 def from_described(value: Described) -> Composite | None:
-    """Return the composite that a decoded value is; None when its descriptor is not ours. Raises FieldError."""
+    """Return the composite that a decoded value is, or None; raises FieldError."""
     cls = composite_class(value.descriptor)
     return None if cls is None else from_list(cls, value.value)
 
@@ -240,12 +243,16 @@ def _checked(layout: Layout, field: Field, value: Value) -> Value:
             return _composite(layout, field, value)
         case Type.FIELDS:
             if not all(type(key) is Symbol for key in value):
-                raise FieldError(layout.name, field.name, "has a key that is no symbol", DECODE_ERROR)
+                raise FieldError(
+                    layout.name, field.name, "has a key that is no symbol", DECODE_ERROR
+                )
         case Type.STRING | Type.SYMBOL | Type.BINARY:
             _check_text(layout, field, value)
         case Type.UBYTE | Type.UINT:
             if field.above and value >= field.above:
-                raise FieldError(layout.name, field.name, f"is {value}, not below {field.above}", INVALID_FIELD)
+                raise FieldError(
+                    layout.name, field.name, f"is {value}, not below {field.above}", INVALID_FIELD
+                )
     return value
 
 
@@ -314,6 +321,7 @@ def _bare(field: Field, value: Value) -> Value:
 
 
 def _array(field: Field, values: tuple[Value, ...]) -> AmqpArray:
-    # Every multiple field is of symbols. An array even of one: not all clients read the single form.
+    # Every multiple field is of symbols. An array even of one: not all clients read the single
+    # form.
     wide = any(len(value) > 255 for value in values)
     return AmqpArray(0xB3 if wide else 0xA3, tuple(Symbol(value) for value in values))

@@ -1,8 +1,9 @@
-"""All composite values of AMQP 1.0 but message sections, declared once: performatives, SASL frames, termini, outcomes.
+"""Every composite value of AMQP 1.0 but message sections, declared once.
 
-The classes below are the table: field order, names, types, what is mandatory (no default), defaults, bounds
-[AMQP 2.7, 2.8, 3.4, 3.5, 4.5, 5.3.3]. `decode_performative` and `encode_performative` are the general codec;
-transfers in the usual encodings take a shorter way that must agree with it.
+Performatives, SASL frames, termini, outcomes. The classes below are the table: field order, names,
+types, what is mandatory (no default), defaults, bounds [AMQP 2.7, 2.8, 3.4, 3.5, 4.5, 5.3.3].
+`decode_performative` and `encode_performative` are the general codec; transfers in the usual
+encodings take a shorter way that must agree with it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from protocols.amqp.fields import (
     wire,
 )
 
-__all__ = ["DECODE_ERROR", "INVALID_FIELD", "Composite", "FieldError", "from_described", "to_described"]
+__all__ = [
+    "DECODE_ERROR",
+    "INVALID_FIELD",
+    "Composite",
+    "FieldError",
+    "from_described",
+    "to_described",
+]
 
 ROLE_SENDER: Final = False
 ROLE_RECEIVER: Final = True
@@ -382,8 +390,8 @@ _PERFORMATIVE_CODES: Final = frozenset((*range(0x10, 0x19), *range(0x40, 0x45)))
 def decode_performative(buf: bytes, offset: int, end: int) -> tuple[Performative, int]:
     """Return the performative at `offset` and where its payload starts.
 
-    Raises DecodeError when the bytes are no performative (answer with DECODE_ERROR), FieldError when a field breaks its
-    declaration (answer with its `condition`).
+    Raises DecodeError when the bytes are no performative (answer with DECODE_ERROR), FieldError
+    when a field breaks its declaration (answer with its `condition`).
     """
     value, payload = decode(buf, offset, end, depth_max=_FIELD_DEPTH_MAX + _OUTER_DEPTH)
     if type(value) is not Described:
@@ -393,11 +401,11 @@ def decode_performative(buf: bytes, offset: int, end: int) -> tuple[Performative
         raise DecodeError(offset, "frame body of an unknown performative")
     if payload - offset > COMPOUND_BYTES_MAX and type(value.value) is list:
         _check_sizes(cls.layout, buf, offset, payload)
-    return cast(Performative, from_list(cls, value.value)), payload
+    return cast("Performative", from_list(cls, value.value)), payload
 
 
 def _check_sizes(layout: Layout, buf: bytes, offset: int, end: int) -> None:
-    """Raise FieldError when a map or composite of this performative, known to decode, is too long."""
+    """Raise FieldError when a map or composite of a decodable performative is too long."""
     at = skip(buf, offset + 1, end)  # behind 0x00 and the descriptor
     at += 3 if buf[at] == 0xC0 else 9
     for field in layout.fields:
