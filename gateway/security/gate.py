@@ -140,7 +140,7 @@ class PasswordGate:
         done(let_in)
 
     def _mark(self, known: User | None, user: str, password: str) -> bytes:
-        """Return a keyed hash of the login and of what is stored: it tells nothing without the key."""
+        """Return a keyed hash of login and stored hash: it tells nothing without the key."""
         stored = "" if known is None else known.password.reveal()
         text = f"{user}\x00{stored}\x00{password}".encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, text, hashlib.sha256)
