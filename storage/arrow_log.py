@@ -32,9 +32,9 @@ from __future__ import annotations
 import posixpath
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -63,17 +63,12 @@ _SEAL: Final = 2
 _SCHEMA_MESSAGE: Final = SCHEMA.serialize().to_pybytes()
 
 
-class GoneError(Exception):
+class GoneError(LookupError):
     """The block was dropped by retention after it was looked up."""
 
 
-class Block(NamedTuple):
-    """Rows to append: they cover the offsets [first, end)."""
-
-    first: int
-    end: int
-    newest_ms: int
-    batch: pa.RecordBatch
+#: What is appended: first offset, end offset (exclusive), newest timestamp in ms, rows.
+Rows: TypeAlias = tuple[int, int, int, pa.RecordBatch]
 
 
 class BlockRef(NamedTuple):
@@ -143,7 +138,9 @@ class ArrowLog:
         next_offset: the offset that the next block must begin with.
     """
 
-    def __init__(self, fs: FileSystem, directory: str, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, *, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
         """Open the log in `directory` (made when missing). Raises DamageError, FormatError."""
         self._fs = fs
         self._directory = directory
@@ -172,36 +169,38 @@ class ArrowLog:
                 found += [b for b in segment.blocks if b.first < end and b.end > start]
         return found
 
-    def append(self, blocks: Sequence[Block]) -> None:
+    def append(self, blocks: Sequence[Rows]) -> None:
         """Add blocks; they are on the device when this returns. Blocks the thread.
 
         Raises OSError: a full disk leaves the log as it was; a failed sync ends its use for good,
         since nobody can tell any more what reached the device.
         """
         if self._failed is not None:
-            raise StorageError(f"{self._directory} takes nothing after a failed sync: {self._failed}.")
+            raise StorageError(
+                f"{self._directory} takes nothing after a failed sync: {self._failed}."
+            )
         position = 0
         while position < len(blocks):
             position += self._append_some(blocks[position:])
 
-    def _append_some(self, blocks: Sequence[Block]) -> int:
+    def _append_some(self, blocks: Sequence[Rows]) -> int:
         """Append as many blocks as the active segment takes, with one sync for all of them."""
-        segment = self._open_segment(blocks[0])
+        segment = self._open_segment(blocks[0][0])
         parts: list[bytes] = []
         entries: list[bytes] = []
         refs: list[BlockRef] = []
         size = segment.size
-        for block in blocks:
+        for first, end, newest_ms, batch in blocks:
             if refs and size >= self._segment_bytes:
                 break
             previous = refs[-1].end if refs else segment.end
-            if block.first != previous or block.end <= block.first:
-                raise ValueError(f"block [{block.first}, {block.end}) does not follow {previous}")
-            part = block.batch.serialize().to_pybytes()
+            if first != previous or end <= first:
+                raise ValueError(f"block [{first}, {end}) does not follow {previous}")
+            part = batch.serialize().to_pybytes()
+            crc = _checksum(part, first)
             ref = BlockRef(
-                segment.path, block.first, block.end, block.batch.num_rows, size, len(part),
-                block.newest_ms, zlib.crc32(part, block.first & 0xFFFFFFFF),
-            )  # fmt: skip
+                segment.path, first, end, batch.num_rows, size, len(part), newest_ms, crc
+            )
             parts.append(part)
             refs.append(ref)
             entries.append(_entry(_BLOCK, ref))
@@ -237,21 +236,21 @@ class ArrowLog:
             self._failed = error
             raise
 
-    def _open_segment(self, block: Block) -> _Segment:
+    def _open_segment(self, first: int) -> _Segment:
         """Return the segment that takes the next block, rolled when the last one is full."""
         segment = self._active
         if segment is not None and segment.size < self._segment_bytes:
             return segment
         if segment is not None:
             self._seal_active(segment)
-        segment = _Segment(posixpath.join(self._directory, f"{block.first:020d}"), block.first)
+        segment = _Segment(posixpath.join(self._directory, f"{first:020d}"), first)
         _create_files(self._fs, segment, self._directory)
         self._active = segment
         self._segments = (*self._segments, segment)
         return segment
 
     def _seal_active(self, segment: _Segment) -> None:
-        _seal(self._fs, segment)
+        _seal(self._fs, segment, self._sync)
         self._active = None
 
     def read(self, ref: BlockRef) -> pa.RecordBatch:
@@ -306,11 +305,16 @@ def _entry(kind: int, ref: BlockRef) -> bytes:
     return body + struct.pack("<I", zlib.crc32(body))
 
 
+def _checksum(data: bytes, first: int) -> int:
+    """Return the checksum of a block, salted with its offset: a misplaced block does not pass."""
+    return zlib.crc32(data, first & 0xFFFFFFFF)
+
+
 def _check_block(ref: BlockRef, data: bytes) -> None:
     if len(data) != ref.size:
         what = f"the block of offsets {ref.first} to {ref.end - 1} ends early"
         raise DamageError(ref.path, ref.position, what)
-    if zlib.crc32(data, ref.first & 0xFFFFFFFF) != ref.crc:
+    if _checksum(data, ref.first) != ref.crc:
         what = f"the checksum of the block of offsets {ref.first} to {ref.end - 1} is wrong"
         raise DamageError(ref.path, ref.position, what)
 
@@ -336,13 +340,13 @@ def _create_files(fs: FileSystem, segment: _Segment, directory: str) -> None:
     segment.index_fd, segment.fd = created[0][0], created[1][0]
 
 
-def _seal(fs: FileSystem, segment: _Segment) -> None:
+def _seal(fs: FileSystem, segment: _Segment, sync: Callable[[int], None]) -> None:
     """End the segment's Arrow stream and say so in the index; closes both files."""
     fs.pwrite(segment.fd, END_MARK, segment.size)
-    fs.fdatasync(segment.fd)
+    sync(segment.fd)
     mark = BlockRef(segment.path, segment.end, segment.end, 0, segment.size, len(END_MARK), 0, 0)
     fs.pwrite(segment.index_fd, _entry(_SEAL, mark), segment.index_size)
-    fs.fdatasync(segment.index_fd)
+    sync(segment.index_fd)
     segment.size += len(END_MARK)
     segment.index_size += _ENTRY.size
     fs.close(segment.fd)
@@ -400,7 +404,9 @@ def _join(
         finally:
             fs.close(fd)
         if size != segment.size:
-            raise DamageError(segment.path, min(size, segment.size), f"{size} bytes instead of {segment.size}")
+            raise DamageError(
+                segment.path, min(size, segment.size), f"{size} bytes instead of {segment.size}"
+            )
     else:
         _finish_last(fs, segment)
     segments.append(segment)
@@ -417,7 +423,7 @@ def _finish_last(fs: FileSystem, segment: _Segment) -> None:
         _check_block(ref, fs.pread(segment.fd, ref.size, ref.position))
     fs.truncate(segment.fd, segment.size)
     fs.truncate(segment.index_fd, segment.index_size)
-    _seal(fs, segment)
+    _seal(fs, segment, fs.fdatasync)
 
 
 def _load_index(fs: FileSystem, segment: _Segment, *, last: bool) -> bool:

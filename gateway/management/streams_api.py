@@ -1,0 +1,385 @@
+"""The HTTP calls of streams, below `/api/v1/streams`: operators' and the Spark reader's.
+
+    POST   /streams {"name", "address"}                 make a tap (and the address)
+    GET    /streams, /streams/{name}                    heads, floors, lag
+    DELETE /streams/{name}                              with its log and subscriptions
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
+    POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
+    POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
+    DELETE /streams/subscriptions/{name}
+    POST   /streams/heads                               {"address", "pin", "pinMs"}
+    POST   /streams/read                                {"ranges", "columns", ...} -> Arrow IPC
+
+A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. An answer of `read` is one
+whole Arrow IPC stream that ends in a trailer (`gateway.streams.reading`); it may stop before the
+ranges do, and then says where to go on. It knows no queue and no socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from gateway.management.http import Request, Response, json_response
+from gateway.management.json_body import read_fields
+from gateway.management.router import Router
+from gateway.model.errors import Code, RefusedError
+from gateway.streams import plan, reading
+from gateway.streams.plan import Loss, Piece, Reason
+from gateway.streams.registry import StreamRegistry, Tap
+from gateway.streams.subscription import Place, Subscription
+from gateway.streams.view import make_view
+
+ARROW: Final = "application/vnd.apache.arrow.stream"
+#: What is written to the transport in one piece: smaller ones cost throughput (measured).
+CHUNK_BYTES: Final = 1 << 20
+#: A poll is held at most this long: a stopped reader's request must not linger.
+WAIT_MS_MAX: Final = 2_000
+PIN_MS_MAX: Final = 24 * 3_600_000
+RANGES_MAX: Final = 10_000
+
+_Position = tuple[int, int]
+
+
+class _Fields(msgspec.Struct, rename="camel", kw_only=True):
+    """Names in JSON are camelCase."""
+
+
+class NewStream(_Fields):
+    """Body of `POST /streams`."""
+
+    name: str
+    address: str
+
+
+class Attach(_Fields):
+    """Body of `:attach`."""
+
+    address: str
+    starting_offsets: str = "latest"
+    position: dict[str, _Position] | None = None
+
+
+class Plan(_Fields):
+    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go."""
+
+    start: dict[str, _Position]
+    end: dict[str, _Position] | None = None
+    frozen: dict[str, _Position] | None = None
+    max_messages: int | None = None
+    max_bytes: int | None = None
+    wait_ms: int = 0
+
+
+class Commit(_Fields):
+    """Body of `:commit` and `:release`."""
+
+    end: dict[str, _Position]
+    fence: int
+
+
+class Heads(_Fields):
+    """Body of `POST /streams/heads`."""
+
+    address: str | None = None
+    pin: str | None = None
+    pin_ms: int = 3_600_000
+
+
+class ReadRange(_Fields):
+    """One range of `POST /streams/read`."""
+
+    stream: str
+    epoch: int
+    start: int
+    end: int
+
+
+class Read(_Fields):
+    """Body of `POST /streams/read`."""
+
+    ranges: list[ReadRange]
+    columns: list[str]
+    headers: str = "false"
+    body: str = "binary"
+    skip_losses: bool = False
+    pin: str | None = None
+    pin_ms: int = 3_600_000
+
+
+class StreamsApi:
+    """The functions behind the routes."""
+
+    def __init__(self, clock: IReactorTime, registry: StreamRegistry) -> None:
+        self._clock = clock
+        self._registry = registry
+
+    def install(self, router: Router) -> None:
+        """Add the routes."""
+        base = "/api/v1/streams"
+        router.add("GET", base, self.list)
+        router.add("POST", base, self.create)
+        router.add("POST", f"{base}/heads", self.heads)
+        router.add("POST", f"{base}/read", self.read)
+        router.add("GET", base + "/{name}", self.show)
+        router.add("DELETE", base + "/{name}", self.delete)
+        one = base + "/subscriptions/{name}"
+        router.add("DELETE", one, self.unsubscribe)
+        router.add("POST", one + ":attach", self.attach)
+        router.add("POST", one + ":plan", self.plan)
+        router.add("POST", one + ":commit", self.commit)
+        router.add("POST", one + ":release", self.commit)
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def list(self, _: Request) -> Response:
+        """All streams."""
+        return json_response(200, {"items": [_shown(tap) for tap in self._registry.all()]})
+
+    def show(self, _: Request, name: str) -> Response:
+        """One stream; 404."""
+        return json_response(200, _shown(self._registry.get(name)))
+
+    def create(self, request: Request) -> Deferred[Response]:
+        """Make a tap; 201 when it is durable, also when it was there already."""
+        fields = read_fields(request, NewStream)
+        made = self._registry.create(fields.name, fields.address)
+        return made.addCallback(lambda tap: json_response(201, _shown(tap)))
+
+    def delete(self, _: Request, name: str) -> Deferred[Response]:
+        """Delete a stream with all it holds; 204, 404."""
+        return self._registry.delete(name).addCallback(lambda _: Response(status=204))
+
+    def unsubscribe(self, _: Request, name: str) -> Deferred[Response]:
+        """Delete a subscription; 204, 404."""
+        return self._registry.unsubscribe(name).addCallback(lambda _: Response(status=204))
+
+    # -- the reader ----------------------------------------------------------------------------
+
+    def attach(self, request: Request, name: str) -> Deferred[Response]:
+        """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
+        fields = read_fields(request, Attach)
+        registry = self._registry
+        tap = registry.find_address(fields.address)
+        if tap is not None:
+            return self._attach(tap, name, fields)
+        made = registry.create(fields.address, fields.address)
+        return made.addCallback(self._attach, name, fields)
+
+    def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        position = (fields.position or {}).get(tap.stream.name)
+        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+
+        def answer(known: Subscription) -> Response:
+            stream, place = tap.stream.name, tap.place
+            shown = {
+                "subscription": known.name,
+                "address": tap.stream.address,
+                "fence": known.fence,
+                "floor": {stream: [known.epoch, known.floor]},
+                "first": {stream: [place.epoch, place.first]},
+                "heads": {stream: [place.epoch, place.head]},
+            }
+            return json_response(200, shown)
+
+        return made.addCallback(answer)
+
+    def plan(self, request: Request, name: str) -> Response | Deferred[Response]:
+        """How far a batch goes from `start`; waits up to `waitMs` while there is nothing."""
+        fields = read_fields(request, Plan)
+        tap = self._subscribed(name)
+        stream = tap.stream.name
+        epoch, offset = fields.start.get(stream, (tap.place.epoch, tap.place.first))
+        idle = fields.end is None and (epoch, offset) == (tap.place.epoch, tap.place.head)
+        if not idle or fields.wait_ms <= 0:
+            return self._plan(tap, (epoch, offset), fields)
+        waiter = self._registry.wait(tap)
+        timer = self._clock.callLater(min(fields.wait_ms, WAIT_MS_MAX) / 1000, waiter.cancel)
+
+        def over(_: object) -> Response:
+            if timer.active():
+                timer.cancel()
+            return self._plan(self._subscribed(name), (epoch, offset), fields)
+
+        return waiter.addBoth(over)
+
+    def _plan(self, tap: Tap, start: _Position, fields: Plan) -> Response:
+        name, place = tap.stream.name, tap.place
+        epoch, offset = start
+        loss = plan.find_loss(place, epoch, offset)
+        low = plan.effective_start(place, epoch, offset)
+        head = _frozen(place, (fields.frozen or {}).get(name))
+        pieces = _pieces(tap, low, head)
+        if fields.end is not None:
+            ended_epoch, end = fields.end.get(name, (place.epoch, low))
+            loss = loss or plan.find_loss(place, ended_epoch, end)
+            end = min(max(end, low), place.head) if ended_epoch == place.epoch else low
+        else:
+            end = plan.find_end(
+                pieces, low, head, rows_max=fields.max_messages, bytes_max=fields.max_bytes
+            )
+        shown = {
+            "end": {name: [place.epoch, end]},
+            "start": {name: [place.epoch, low]},
+            "first": {name: [place.epoch, place.first]},
+            "heads": {name: [place.epoch, place.head]},
+            "bytes": {name: plan.count_bytes(pieces, low, end)},
+            "losses": [_shown_loss(name, loss)] if loss is not None else [],
+        }
+        return json_response(200, shown)
+
+    def commit(self, request: Request, name: str) -> Deferred[Response]:
+        """Lift the floor; 200 when it is durable, 409 for a reader that was replaced."""
+        fields = read_fields(request, Commit)
+        tap = self._subscribed(name)
+        stream = tap.stream.name
+        if stream not in fields.end:
+            raise RefusedError.of(
+                Code.BAD_VALUE, f"The commit of {name!r} does not name its stream {stream!r}."
+            )
+        epoch, offset = fields.end[stream]
+        done = self._registry.commit(name, epoch, offset, fields.fence)
+        return done.addCallback(
+            lambda known: json_response(200, {"floor": {stream: [known.epoch, known.floor]}})
+        )
+
+    def heads(self, request: Request) -> Response:
+        """Places of one address or of all; with `pin` what is there now stays for `pinMs`."""
+        fields = read_fields(request, Heads)
+        registry = self._registry
+        if fields.address is None:
+            taps = registry.all()
+        else:
+            tap = registry.find_address(fields.address)
+            if tap is None:
+                raise RefusedError.of(
+                    Code.NOT_FOUND,
+                    f"No stream taps the address {fields.address!r}. Make one with POST "
+                    "/api/v1/streams, or start a streaming query with it.",
+                )
+            taps = [tap]
+        for tap in taps:
+            self._pin(tap, fields.pin, fields.pin_ms)
+        return json_response(200, {"items": [_shown(tap) for tap in taps]})
+
+    def read(self, request: Request) -> Deferred[Response]:
+        """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
+        fields = read_fields(request, Read)
+        if not fields.ranges or len(fields.ranges) > RANGES_MAX:
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
+            )
+        view = make_view(fields.columns, fields.headers, fields.body)
+        snapshots: list[reading.Snapshot] = []
+        losses: list[dict[str, object]] = []
+        for index, one in enumerate(fields.ranges):
+            tap = self._registry.get(one.stream)
+            self._pin(tap, fields.pin, fields.pin_ms)
+            loss = plan.find_loss(tap.place, one.epoch, one.start)
+            loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
+            if loss is not None:
+                losses.append(_shown_loss(one.stream, loss))
+            if one.epoch != tap.stream.epoch:
+                continue
+            low = plan.effective_start(tap.place, one.epoch, one.start)
+            if one.end > low:
+                snapshots.append(reading.take_snapshot(index, tap.stream, tap.log, low, one.end))
+        if losses and not fields.skip_losses:
+            text = "Some of the messages asked for are not there any more; see 'losses'."
+            return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
+        function = partial(reading.read_slice, skip_losses=fields.skip_losses, losses=losses)
+        made = self._registry.run(function, view, snapshots)
+        return made.addCallback(_arrow_response)
+
+    def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
+        if pin:
+            until = self._registry.now_ms() + min(max(pin_ms, 0), PIN_MS_MAX)
+            self._registry.pin(tap, pin[:80], tap.place.first, until)
+
+    def _subscribed(self, name: str) -> Tap:
+        tap = self._registry.find_subscription(name)
+        if tap is None:
+            raise RefusedError.of(Code.NOT_FOUND, f"There is no subscription {name!r}.")
+        return tap
+
+
+def _done(response: Response) -> Deferred[Response]:
+    done: Deferred[Response] = Deferred()
+    done.callback(response)
+    return done
+
+
+def _arrow_response(data: pa.Buffer) -> Response:
+    return Response(status=200, body=_chunks(data), content_type=ARROW)
+
+
+def _chunks(data: pa.Buffer) -> Iterator[bytes]:
+    for at in range(0, data.size, CHUNK_BYTES):
+        yield data.slice(at, min(CHUNK_BYTES, data.size - at)).to_pybytes()
+
+
+def _frozen(place: Place, frozen: _Position | None) -> int:
+    """Return the head a plan may go to: AvailableNow's target, reached when its life is over."""
+    if frozen is None:
+        return place.head
+    return min(frozen[1], place.head) if frozen[0] == place.epoch else place.first
+
+
+def _pieces(tap: Tap, start: int, end: int) -> list[Piece]:
+    """Return what lies in [start, end) with sizes, in the log and in the tail."""
+    stream = tap.stream
+    stored = tap.log.blocks(start, min(end, stream.sealed_offset))
+    pieces = [Piece(ref.first, ref.end, ref.size) for ref in stored]
+    runs = stream.tail(max(start, stream.sealed_offset), end)
+    return pieces + [Piece(run.base, run.end, run.size) for run in runs]
+
+
+def _shown_loss(stream: str, loss: Loss) -> dict[str, object]:
+    what = {
+        Reason.EXPIRED: "retention dropped them at its byte limit",
+        Reason.RECREATED: "the stream was deleted and made again; its new life begins at offset 0",
+        Reason.TRUNCATED: "the stream ends before them",
+    }[loss.reason]
+    span = f"offsets {loss.first} to {loss.end - 1}" if loss.end > loss.first else "all"
+    return {
+        "stream": stream,
+        "epoch": loss.epoch,
+        "first": loss.first,
+        "end": loss.end,
+        "reason": loss.reason.value,
+        "text": f"{stream} (life {loss.epoch}): {span} cannot be read: {what}",
+    }
+
+
+def _shown(tap: Tap) -> dict[str, object]:
+    stream, place = tap.stream, tap.place
+    subscriptions = [
+        {
+            "name": known.name,
+            "floor": known.floor,
+            "lag": max(place.head - known.floor, 0),
+            "fence": known.fence,
+            "createdMs": known.created_ms,
+            "seenMs": known.seen_ms,
+        }
+        for _, known in sorted(tap.subscriptions.items())
+    ]
+    return {
+        "name": stream.name,
+        "address": stream.address,
+        "epoch": place.epoch,
+        "first": place.first,
+        "head": place.head,
+        "next": stream.next_offset,
+        "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
+        "lostMessages": stream.lost_messages,
+        "pins": len(tap.pins),
+        "subscriptions": subscriptions,
+    }

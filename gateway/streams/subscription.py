@@ -1,0 +1,141 @@
+"""Subscriptions: how far each reader is, and who may say so.
+
+Pure values. A subscription belongs to one stream and has
+
+    floor   the lowest offset it may still ask for; only ever rises
+    epoch   the life of the stream it belongs to
+    fence   counts its attachments: only the newest may move the floor
+
+Where it starts is decided once, when it is made: `earliest`, `latest`, or an offset; from then on
+its floor holds retention back. A reader that names the place it has come to (its checkpoint) is
+taken at its word when the subscription was lost.
+
+File form: JSON, `{"version": 1, "subscriptions": [{...}]}`, sorted by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from gateway.model.errors import Code, RefusedError
+
+_VERSION: Final = 1
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """One reader's hold on a stream; times in ms of broker time."""
+
+    name: str
+    epoch: int
+    floor: int
+    fence: int
+    created_ms: int
+    seen_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a stream offers: the offsets that can be read."""
+
+    epoch: int
+    first: int
+    head: int
+
+
+def attach(
+    name: str,
+    known: Subscription | None,
+    place: Place,
+    *,
+    starting: str,
+    position: int | None,
+    now_ms: int,
+) -> Subscription:
+    """Return the subscription as it stands after one more attachment.
+
+    Args:
+        name: chosen by the user; one for each reading query.
+        known: what is stored; of an earlier epoch it counts as lost.
+        place: the stream now.
+        starting: `earliest`, `latest` or an offset in decimal; only for a new one.
+        position: where the reader's checkpoint stands in this epoch, if it has one.
+        now_ms: broker time.
+
+    Raises:
+        RefusedError: bad-value, when `starting` is none of those.
+    """
+    wanted = _start(starting, place)
+    if known is not None and known.epoch == place.epoch:
+        return replace(known, fence=known.fence + 1, seen_ms=now_ms)
+    fence = 1 if known is None else known.fence + 1
+    floor = wanted if position is None else position
+    return Subscription(
+        name=name,
+        epoch=place.epoch,
+        floor=min(max(floor, place.first), place.head),
+        fence=fence,
+        created_ms=now_ms,
+        seen_ms=now_ms,
+    )
+
+
+def _start(starting: str, place: Place) -> int:
+    if starting == EARLIEST:
+        return place.first
+    if starting == LATEST:
+        return place.head
+    if starting.isascii() and starting.isdigit() and len(starting) <= 19:
+        return int(starting)
+    raise RefusedError.of(
+        Code.BAD_VALUE,
+        f"The starting offset {starting[:40]!r} is neither 'earliest', 'latest' nor a number.",
+    )
+
+
+def commit(
+    known: Subscription, place: Place, *, epoch: int, offset: int, fence: int, now_ms: int
+) -> Subscription:
+    """Return the subscription with its floor lifted to `offset`; a lower one changes nothing.
+
+    Raises RefusedError: in-use when a newer attachment has taken over, not-found when the stream
+    is another life, bad-value when the offset was never advertised.
+    """
+    if fence != known.fence:
+        raise RefusedError.of(
+            Code.IN_USE,
+            f"The subscription {known.name!r} was attached again (fence {known.fence}) after this "
+            f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
+        )
+    if epoch != known.epoch or epoch != place.epoch:
+        raise RefusedError.of(
+            Code.NOT_FOUND,
+            f"The subscription {known.name!r} reads life {place.epoch} of its stream; the commit "
+            f"names life {epoch}, which was deleted.",
+        )
+    if offset > place.head:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"The commit of {known.name!r} names offset {offset}; the stream ends at {place.head}.",
+        )
+    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms)
+
+
+def encode(subscriptions: Iterable[Subscription]) -> bytes:
+    """Return the file form."""
+    ordered = sorted(subscriptions, key=lambda s: s.name)
+    value = {"version": _VERSION, "subscriptions": [asdict(s) for s in ordered]}
+    return json.dumps(value, indent=1).encode()
+
+
+def decode(data: bytes) -> list[Subscription]:
+    """Read the file form. Raises ValueError for what is not one."""
+    value = json.loads(data)
+    if not isinstance(value, dict) or value.get("version") != _VERSION:
+        raise ValueError("not a subscription file of version 1")
+    return [Subscription(**fields) for fields in value["subscriptions"]]
