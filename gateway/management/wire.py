@@ -12,7 +12,7 @@ fires when its client has left) is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -38,6 +38,8 @@ from gateway.management.http import (
 from gateway.management.router import Router
 from gateway.model.ports import Authenticator
 
+#: The gate as the peer with this address meets it.
+Authenticators = Callable[[str], Authenticator]
 #: These tell a supervisor whether the process lives; it has no password.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
 
@@ -74,10 +76,10 @@ class ApiSite(Site):
         self,
         clock: IReactorTime,
         router: Router,
-        authenticator: Authenticator,
+        for_peer: Authenticators,
         settings: WireSettings,
     ) -> None:
-        resource = ApiResource(clock, router, authenticator, settings)
+        resource = ApiResource(clock, router, for_peer, settings)
         super().__init__(  # type: ignore[no-untyped-call]
             resource,
             reactor=clock,
@@ -125,13 +127,13 @@ class ApiResource(Resource):
         self,
         clock: IReactorTime,
         router: Router,
-        authenticator: Authenticator,
+        for_peer: Authenticators,
         settings: WireSettings,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.clock = clock
         self.router = router
-        self.authenticator = authenticator
+        self.for_peer = for_peer
         self.settings = settings
 
     def render(self, request: ApiRequest) -> int:
@@ -161,14 +163,15 @@ class Exchange:
             allowed = self._resource.settings.allowed_hosts | {self._wire.own_name}
             access.check_host(request.headers["host"], allowed)
             access.check_origin(request.method, request.headers["host"], request.headers)
-            if request.path in OPEN_PATHS or self._resource.authenticator.open:
+            authenticator = self._resource.for_peer(self._wire.peer)
+            if request.path in OPEN_PATHS or authenticator.open:
                 self._answer(request)
             else:
-                self._authenticate(request)
+                self._authenticate(request, authenticator)
         except ProblemError as problem:
             self._send(problem_response(problem))
 
-    def _authenticate(self, request: Request) -> None:
+    def _authenticate(self, request: Request, authenticator: Authenticator) -> None:
         private = access.is_loopback(self._wire.peer) or self._wire.secure
         if not (private or self._resource.settings.allow_insecure):
             raise access.insecure()
@@ -183,7 +186,7 @@ class Exchange:
             else:
                 self._send(problem_response(access.unauthorized()))
 
-        self._resource.authenticator.check(user, password, checked)
+        authenticator.check(user, password, checked)
 
     def _answer(self, request: Request) -> None:
         whole = Request(

@@ -20,6 +20,11 @@ class Users:
     def __init__(self, **passwords: str) -> None:
         self.passwords = passwords
         self.waiting = []
+        self.peers = []
+
+    def for_peer(self, address: str) -> Users:
+        self.peers.append(address)
+        return self
 
     @property
     def open(self) -> bool:
@@ -123,5 +128,6 @@ def build_site(
     settings: WireSettings | None = None,
 ) -> tuple[ApiSite, Clock]:
     clock = Clock()
-    site = ApiSite(clock, router or Router(), users or Users(), settings or WireSettings())
+    asked = users or Users()
+    site = ApiSite(clock, router or Router(), asked.for_peer, settings or WireSettings())
     return site, clock

@@ -205,7 +205,7 @@ class OverTcp(TestCase):
     def connect(self, source):
         router = Router()
         router.add("GET", "/stream", lambda request: Response(status=200, body=source))
-        self.site = ApiSite(reactor, router, Users(), WireSettings())
+        self.site = ApiSite(reactor, router, Users().for_peer, WireSettings())
         port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
         endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port)

@@ -266,6 +266,7 @@ def test_a_good_password_is_waited_for():
     (reply,) = site.peer.replies()
     assert reply.status == 200
     assert site.requests[0][0].user == "ann"
+    assert users.peers == ["127.0.0.1"]
 
 
 def test_a_wrong_password_and_an_unknown_user_are_told_the_same():

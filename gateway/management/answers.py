@@ -1,0 +1,82 @@
+"""What the calls of the API share: bodies, patterns, lists, answers that wait for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+from twisted.internet.defer import Deferred
+
+from gateway.addresses.match import match_problem, matches
+from gateway.broker import Gateway
+from gateway.management.durable import when_durable
+from gateway.management.http import JSON, Response, json_response, shorten
+from gateway.model.address import RoutingType
+from gateway.model.errors import Code, RefusedError
+
+#: Lists longer than this leave in pieces of as many, each in a turn of its own.
+PIECE: Final = 250
+
+
+class Fields(msgspec.Struct, rename="camel", kw_only=True):
+    """Names in JSON are camelCase."""
+
+
+class Nothing(Fields):
+    """Body of calls that take none."""
+
+
+def answer_later(
+    gateway: Gateway, ticket: int, status: int, view: Callable[[], object]
+) -> Deferred[Response]:
+    """Answer with `view()` as it is once `ticket` is durable."""
+    done = when_durable(gateway, ticket)
+    return done.addCallback(lambda _: json_response(status, view()))
+
+
+def answer_gone(gateway: Gateway, ticket: int) -> Deferred[Response]:
+    """Answer 204 once `ticket` is durable."""
+    done = when_durable(gateway, ticket)
+    return done.addCallback(lambda _: Response(status=204))
+
+
+def read_routing_type(text: str | None) -> RoutingType | None:
+    """Return a routing type by its name. Raises RefusedError (bad-value)."""
+    if text is None:
+        return None
+    try:
+        return RoutingType(text)
+    except ValueError:
+        message = f"routingType is {shorten(text)}; it must be 'ANYCAST' or 'MULTICAST'."
+        raise RefusedError.of(Code.BAD_VALUE, message) from None
+
+
+def name_pattern(text: str | None) -> Callable[[str], bool]:
+    """Return the test of a `pattern`. Raises RefusedError (bad-value)."""
+    if text is None:
+        return lambda _: True
+    problem = match_problem(text)
+    if problem is not None:
+        raise RefusedError.of(Code.BAD_VALUE, f"The pattern is impossible: {problem}.")
+    return lambda name: matches(text, name)
+
+
+def list_response(
+    shown: Iterable[dict[str, object]], count: int, *, piece: int = PIECE
+) -> Response:
+    """Return a list; a long one leaves in pieces, so that nothing else waits for all of it."""
+    if count <= piece:
+        return json_response(200, {"items": list(shown)})
+    return Response(status=200, body=_pieces(iter(shown), piece), content_type=JSON)
+
+
+def _pieces(shown: Iterator[dict[str, object]], piece: int) -> Iterator[bytes]:
+    before = b'{"items":['
+    waiting: list[bytes] = []
+    for view in shown:
+        waiting.append(msgspec.json.encode(view))
+        if len(waiting) == piece:
+            yield before + b",".join(waiting)
+            before, waiting = b",", []
+    yield (before if waiting else b"") + b",".join(waiting) + b"]}"

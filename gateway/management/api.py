@@ -1,0 +1,58 @@
+"""All calls of the HTTP API in one table, and the small ones themselves.
+
+    GET /livez           200 as long as the process turns
+    GET /readyz          200 when messages can be sent and received, else 503 with the reason
+    GET /metrics         Prometheus text (`metrics`)
+    GET /api/v1/store    journal, disk, memory
+
+Queues, addresses and streams have modules of their own (`queues_api`, `addresses_api`,
+`streams_api`).
+"""
+
+from __future__ import annotations
+
+from gateway.management import metrics, views
+from gateway.management.addresses_api import AddressesApi
+from gateway.management.http import Request, Response, check_query, json_response
+from gateway.management.queues_api import QueuesApi
+from gateway.management.router import Router
+from gateway.management.views import Sources
+
+
+def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -> None:
+    """Add every call but those of the streams, which need a clock."""
+    StatusApi(sources).add_routes(router)
+    QueuesApi(sources).add_routes(router)
+    AddressesApi(sources).add_routes(router)
+    if with_metrics:
+        metrics.add_routes(router, sources)
+
+
+class StatusApi:
+    """The probes and the store."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def add_routes(self, router: Router) -> None:
+        """Add the routes."""
+        router.add("GET", "/livez", self.alive)
+        router.add("GET", "/readyz", self.ready)
+        router.add("GET", "/api/v1/store", self.show_store)
+
+    def alive(self, _: Request) -> Response:
+        """200 as long as the reactor turns."""
+        return json_response(200, {"status": "alive"})
+
+    def ready(self, _: Request) -> Response:
+        """200 when messages can be sent and received; 503 with the reason."""
+        failure = self._sources.gateway.failure
+        reason = failure.text if failure is not None else self._sources.not_ready()
+        if reason is None:
+            return json_response(200, {"status": "ready"})
+        return json_response(503, {"code": "not-ready", "message": reason})
+
+    def show_store(self, request: Request) -> Response:
+        """Journal, disk and memory."""
+        check_query(request, ())
+        return json_response(200, views.store_view(self._sources))

@@ -1,0 +1,227 @@
+r"""`GET /metrics`: the Prometheus text exposition, written by ourselves.
+
+A family is a `# HELP` and a `# TYPE` line and its samples, `name{label="value"} number` each (in
+a value `\`, `"` and line feed are escaped). Counters end in `_total`. Families of the gateway, of
+addresses, queues and streams have different names, so that a sum never counts twice.
+
+The figures are plain counters on the core's objects, read here and nowhere summed on the hot path.
+Each family leaves in a turn of its own; no more than `OBJECTS_MAX` objects of a kind are listed,
+and how many were left out is a metric itself. Pure: reads the core, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from gateway import __version__
+from gateway.broker.address import Address
+from gateway.management.http import Request, Response, check_query
+from gateway.management.router import Router
+from gateway.management.views import JournalFigures, Sources
+from gateway.queues.queue import Queue
+from gateway.streams.registry import Tap
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX: Final = "sluicegate_"
+#: Of one kind. Prometheus itself advises against more series from one target than this makes.
+OBJECTS_MAX: Final = 10_000
+
+Number = int | float | bool
+Sample = tuple[str, Number]
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figure(Generic[Thing]):
+    """One family over all objects of a kind."""
+
+    name: str
+    kind: str
+    text: str
+    read: Callable[[Thing], Number]
+
+
+def _gauge(name: str, text: str, read: Callable[[Thing], Number]) -> _Figure[Thing]:
+    return _Figure(name=name, kind="gauge", text=text, read=read)
+
+
+def _counter(name: str, text: str, read: Callable[[Thing], Number]) -> _Figure[Thing]:
+    return _Figure(name=name, kind="counter", text=text, read=read)
+
+
+def _lag(tap: Tap) -> int:
+    """Return how far the slowest subscription is behind; 0 without any."""
+    floor = tap.floor()
+    return 0 if floor is None else max(0, tap.stream.durable_offset - floor)
+
+
+_GATEWAY: Final[Sequence[_Figure[Sources]]] = (
+    _gauge("ready", "1 when messages can be sent and received", lambda s: s.not_ready() is None),
+    _gauge("store_failed", "1 when the disk refused", lambda s: s.gateway.failure is not None),
+    _gauge("addresses", "Addresses that exist", lambda s: len(s.gateway.addresses)),
+    _gauge("queues", "Queues that exist", lambda s: len(s.gateway.queues)),
+    _gauge("messages", "Messages held in all queues", lambda s: s.gateway.messages),
+    _gauge("memory_used_bytes", "Memory charged for messages", lambda s: s.gateway.memory),
+    _gauge("memory_limit_bytes", "global-max-size", lambda s: s.gateway.memory_max),
+    _counter("messages_in_total", "Messages taken from senders", lambda s: s.gateway.received),
+    _counter(
+        "messages_out_total", "Messages handed to consumers", lambda s: s.gateway.figures.delivered
+    ),
+    _counter(
+        "dead_letters_lost_total",
+        "Dead or expired messages that nothing took",
+        lambda s: s.gateway.figures.lost_dead_letters,
+    ),
+)
+
+_JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
+    _counter("journal_batches_total", "Batches written, each with one sync", lambda j: j.batches),
+    _counter("journal_written_bytes_total", "Bytes written", lambda j: j.bytes_written),
+    _counter("journal_stored_messages_total", "Messages written", lambda j: j.stored),
+    _counter(
+        "journal_cancelled_messages_total",
+        "Messages consumed before they had to be written",
+        lambda j: j.cancelled,
+    ),
+    _gauge("journal_files", "Journal files in use", lambda j: len(j.index.live)),
+    _gauge("journal_congested", "1 while senders wait for the disk", lambda j: j.congested),
+)
+
+_ADDRESS: Final[Sequence[_Figure[Address]]] = (
+    _counter("address_routed_messages_total", "Messages that met a queue", lambda a: a.routed),
+    _counter("address_unrouted_messages_total", "Messages that met none", lambda a: a.unrouted),
+    _counter("address_dropped_messages_total", "Messages dropped when full", lambda a: a.dropped),
+    _gauge("address_size_bytes", "Memory charged to the address", lambda a: a.size_bytes),
+    _gauge("address_producers", "Producers attached", lambda a: len(a.producers)),
+    _gauge(
+        "address_blocked",
+        "1 while senders are held back",
+        lambda a: a.operator_block or a.blocked is not None,
+    ),
+)
+
+_QUEUE: Final[Sequence[_Figure[Queue]]] = (
+    _gauge("queue_message_count", "Messages held, also in delivery", lambda q: q.message_count),
+    _gauge("queue_delivering_count", "Messages in delivery", lambda q: q.delivering),
+    _gauge("queue_scheduled_count", "Messages that wait for their time", lambda _: 0),
+    _gauge("queue_consumer_count", "Consumers attached", lambda q: q.consumer_count),
+    _gauge("queue_persistent_size_bytes", "Bytes of the messages held", lambda q: q.size_bytes),
+    _gauge("queue_paused", "1 while the queue is paused", lambda q: q.paused),
+    _counter("queue_messages_added_total", "Messages added", lambda q: q.added),
+    _counter("queue_messages_acknowledged_total", "Messages consumed", lambda q: q.acknowledged),
+    _counter("queue_messages_expired_total", "Messages expired", lambda q: q.expired),
+    _counter(
+        "queue_messages_killed_total", "Messages given up as undeliverable", lambda q: q.killed
+    ),
+    _counter("queue_messages_replaced_total", "Messages evicted by the ring", lambda q: q.replaced),
+)
+
+_STREAM: Final[Sequence[_Figure[Tap]]] = (
+    _gauge("stream_head", "Next offset, as far as durable", lambda t: t.stream.durable_offset),
+    _gauge("stream_first_offset", "Oldest offset kept", lambda t: t.stream.first_offset),
+    _gauge("stream_floor_lag", "Messages between the lowest floor and the head", _lag),
+    _gauge("stream_subscriptions", "Subscriptions", lambda t: len(t.subscriptions)),
+    _counter(
+        "stream_lost_messages_total",
+        "Messages that retention dropped before all had read them",
+        lambda t: t.stream.lost_messages,
+    ),
+)
+
+
+def add_routes(router: Router, sources: Sources) -> None:
+    """Serve the metrics of `sources`."""
+
+    def metrics(request: Request) -> Response:
+        check_query(request, ())
+        return Response(status=200, body=exposition(sources), content_type=CONTENT_TYPE)
+
+    router.add("GET", "/metrics", metrics)
+
+
+def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[bytes]:
+    """Yield the text, a few families at a time; `objects_max` of each kind are listed."""
+    gateway = sources.gateway
+    yield "".join(_whole_gateway(sources)).encode()
+    if sources.journal is not None:
+        yield "".join(_single(_JOURNAL, sources.journal)).encode()
+    left_out: list[Sample] = []
+    addresses = _labelled(gateway.addresses.items(), "address", objects_max)
+    left_out.append((_labels(kind="address"), len(gateway.addresses) - len(addresses)))
+    yield from _families(_ADDRESS, addresses)
+    queues = [
+        (_labels(address=queue.address, queue=queue.name), queue)
+        for _, queue in islice(gateway.queues.items(), objects_max)
+    ]
+    left_out.append((_labels(kind="queue"), len(gateway.queues) - len(queues)))
+    yield from _families(_QUEUE, queues)
+    if sources.streams is not None:
+        taps = sources.streams.all()
+        streams = [
+            (_labels(stream=tap.stream.name, address=tap.stream.address), tap)
+            for tap in taps[:objects_max]
+        ]
+        left_out.append((_labels(kind="stream"), len(taps) - len(streams)))
+        yield from _families(_STREAM, streams)
+    text = "Objects that exist and are not listed here"
+    yield _family("metrics_left_out", "gauge", text, left_out).encode()
+
+
+def _whole_gateway(sources: Sources) -> Iterator[str]:
+    yield _family("build", "gauge", "Always 1", [(_labels(version=__version__), 1)])
+    yield from _single(_GATEWAY, sources)
+    connections = [
+        (_labels(protocol=protocol), count)
+        for protocol, count in sorted(sources.connections().items())
+    ]
+    yield _family("connections", "gauge", "Open connections", connections)
+    refused = [
+        (_labels(code=code.value), count)
+        for code, count in sorted(
+            sources.gateway.figures.refused.items(), key=lambda item: item[0].value
+        )
+    ]
+    yield _family("refusals_total", "counter", "Messages refused, by reason", refused)
+    if sources.free_bytes is not None:
+        free = [("", sources.free_bytes())]
+        yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
+
+
+def _single(figures: Sequence[_Figure[Thing]], thing: Thing) -> Iterator[str]:
+    for figure in figures:
+        yield _family(figure.name, figure.kind, figure.text, [("", figure.read(thing))])
+
+
+def _families(
+    figures: Sequence[_Figure[Thing]], things: Sequence[tuple[str, Thing]]
+) -> Iterator[bytes]:
+    """Yield one family in one piece; the labels were written once for all families."""
+    for figure in figures:
+        read = figure.read
+        samples = [(labels, read(thing)) for labels, thing in things]
+        yield _family(figure.name, figure.kind, figure.text, samples).encode("utf-8", "replace")
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> str:
+    full = PREFIX + name
+    lines = [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
+    # `+ 0` writes True as 1.
+    lines += [f"{full}{labels} {value + 0}" for labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labelled(
+    items: Iterable[tuple[str, Thing]], label: str, objects_max: int
+) -> list[tuple[str, Thing]]:
+    return [(_labels(**{label: name}), thing) for name, thing in islice(items, objects_max)]
+
+
+def _labels(**values: str) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

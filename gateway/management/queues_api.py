@@ -1,0 +1,289 @@
+"""The HTTP calls on queues, below `/api/v1`.
+
+    GET    /queues ?address= ?pattern=           {"items": [...]}, by name
+    GET    /queues/{name}
+    POST   /queues {"name", "address", ...}      201, also for the same queue again; else 409
+    PATCH  /queues/{name} {"ringSize", ...}      200 with the new state
+    DELETE /queues/{name} ?removeConsumers=      204; 409 while it has consumers
+    POST   /queues/{name}/pause, /resume         200 with the state; a pause survives a restart
+    POST   /queues/{name}/removeAllMessages      200 {"messages"}: what waited, not what is out
+    POST   /queues/{name}/trim                   200 {"messages"}: down to the ring size
+    GET    /queues/{name}/messages ?offset= ?limit=
+
+What changes something answers only once that is durable. Each call checks all it was given before
+it changes anything. A pattern is a match as in address-settings: `orders.*`, `orders.#`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from twisted.internet.defer import Deferred
+
+from gateway.management import views
+from gateway.management.answers import (
+    Fields,
+    Nothing,
+    answer_gone,
+    answer_later,
+    list_response,
+    name_pattern,
+    read_routing_type,
+)
+from gateway.management.durable import check_store
+from gateway.management.http import (
+    Request,
+    Response,
+    check_query,
+    json_response,
+    query_flag,
+    query_int,
+)
+from gateway.management.json_body import read_fields
+from gateway.management.router import Router
+from gateway.management.views import FIXED, Sources
+from gateway.model.address import RoutingType, check_name
+from gateway.model.errors import Code, RefusedError
+from gateway.model.message import DURABLE
+from gateway.queues.queue import Queue
+from gateway.streams.columns import MessageReader
+
+#: A browse shows at most this many messages at once.
+BROWSE_MAX: Final = 1000
+
+
+class _Attributes(Fields, kw_only=True):
+    """What a queue can be given; those of `FIXED` are taken with their only value."""
+
+    ring_size: int | UnsetType = UNSET
+    max_consumers: int | UnsetType = UNSET
+    filter: object = UNSET
+    enabled: object = UNSET
+    exclusive: object = UNSET
+    last_value: object = UNSET
+    last_value_key: object = UNSET
+    non_destructive: object = UNSET
+    purge_on_no_consumers: object = UNSET
+    consumers_before_dispatch: object = UNSET
+    delay_before_dispatch: object = UNSET
+    group_buckets: object = UNSET
+    group_rebalance: object = UNSET
+    group_first_key: object = UNSET
+    auto_delete: object = UNSET
+
+
+class NewQueue(_Attributes, kw_only=True):
+    """Body of `POST /queues`; where not given, the address is the name and the type its default."""
+
+    name: str
+    address: str | None = None
+    routing_type: str | None = None
+    durable: bool = True
+
+
+class QueueChange(_Attributes, kw_only=True):
+    """Body of `PATCH /queues/{name}`; what cannot change may be repeated as it is."""
+
+    name: str | UnsetType = UNSET
+    address: str | UnsetType = UNSET
+    routing_type: str | UnsetType = UNSET
+    durable: bool | UnsetType = UNSET
+
+
+class Selection(Fields, kw_only=True):
+    """Body of the calls on many messages."""
+
+    filter: str | None = None
+
+
+class QueuesApi:
+    """The functions behind the routes."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._gateway = sources.gateway
+        self._directory = sources.gateway.directory
+
+    def add_routes(self, router: Router) -> None:
+        """Add the routes."""
+        queues = "/api/v1/queues"
+        router.add("GET", queues, self.list_queues)
+        router.add("POST", queues, self.create_queue)
+        queue = queues + "/{name}"
+        router.add("GET", queue, self.show_queue)
+        router.add("PATCH", queue, self.change_queue)
+        router.add("DELETE", queue, self.delete_queue)
+        router.add("GET", queue + "/messages", self.browse)
+        router.add("POST", queue + "/pause", self.pause)
+        router.add("POST", queue + "/resume", self.resume)
+        router.add("POST", queue + "/removeAllMessages", self.remove_all_messages)
+        router.add("POST", queue + "/trim", self.trim)
+
+    def list_queues(self, request: Request) -> Response:
+        """All queues, those of one address, those whose names match a pattern."""
+        query = check_query(request, ("address", "pattern"))
+        fits = name_pattern(query.get("pattern"))
+        address = query.get("address")
+        found = [
+            queue
+            for name, queue in sorted(self._gateway.queues.items())
+            if fits(name) and address in (None, queue.address)
+        ]
+        return list_response(map(views.queue_view, found), len(found))
+
+    def show_queue(self, request: Request, name: str) -> Response:
+        """One queue; 404."""
+        check_query(request, ())
+        return json_response(200, views.queue_view(self._directory.find_queue(name)))
+
+    def create_queue(self, request: Request) -> Deferred[Response]:
+        """Make a queue and its address."""
+        check_query(request, ())
+        fields = read_fields(request, NewQueue)
+        check_store(self._gateway)
+        _check_fixed(fields)
+        address = fields.name if fields.address is None else fields.address
+        check_name(fields.name, "queue")
+        check_name(address, "address")
+        settings = self._gateway.settings.for_address(address)
+        routing = read_routing_type(fields.routing_type) or settings.default_queue_routing_type
+        ring_size, max_consumers = _given(fields.ring_size), _given(fields.max_consumers)
+        known = self._gateway.queues.get(fields.name)
+        if known is not None:
+            self._check_same(known, fields, address, routing)
+            # Once more, to learn its ticket: the first definition may still be on its way.
+            queue, ticket = self._directory.update_queue(fields.name)
+            return answer_later(self._gateway, ticket, 201, lambda: views.queue_view(queue))
+        makes_address = address not in self._gateway.addresses
+        queue, ticket = self._directory.create_queue(
+            fields.name,
+            address,
+            routing,
+            durable=fields.durable,
+            ring_size=ring_size,
+            max_consumers=max_consumers,
+        )
+        if makes_address:
+            ticket = self._gateway.store.ticket
+        return answer_later(self._gateway, ticket, 201, lambda: views.queue_view(queue))
+
+    @staticmethod
+    def _check_same(queue: Queue, fields: NewQueue, address: str, routing: RoutingType) -> None:
+        """Raise RefusedError (already-exists) unless the queue is what is asked for."""
+        wanted = {
+            "address": (address, queue.address),
+            "routingType": (routing.value, queue.routing.value),
+            "durable": (fields.durable, queue.durable),
+            "ringSize": (fields.ring_size, queue.ring_size),
+            "maxConsumers": (fields.max_consumers, queue.max_consumers),
+        }
+        for key, (asked, there) in wanted.items():
+            if asked is not UNSET and asked != there:
+                message = f"Queue {queue.name!r} exists already, with {key} {there!r}."
+                raise RefusedError.of(Code.ALREADY_EXISTS, message)
+
+    def change_queue(self, request: Request, name: str) -> Deferred[Response]:
+        """Change what can change while messages flow."""
+        check_query(request, ())
+        queue = self._directory.find_queue(name)
+        fields = read_fields(request, QueueChange)
+        check_store(self._gateway)
+        _check_fixed(fields)
+        unchangeable = {
+            "name": (fields.name, queue.name),
+            "address": (fields.address, queue.address),
+            "routingType": (fields.routing_type, queue.routing.value),
+            "durable": (fields.durable, queue.durable),
+        }
+        for key, (asked, there) in unchangeable.items():
+            if asked is not UNSET and asked != there:
+                message = f"{key} of queue {name!r} is {there!r} and cannot be changed."
+                raise RefusedError.of(Code.BAD_VALUE, message)
+        _, ticket = self._directory.update_queue(
+            name,
+            ring_size=_given(fields.ring_size),
+            max_consumers=_given(fields.max_consumers),
+        )
+        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
+
+    def delete_queue(self, request: Request, name: str) -> Deferred[Response]:
+        """Delete a queue and what it holds."""
+        check_query(request, ("removeConsumers",))
+        read_fields(request, Nothing)
+        check_store(self._gateway)
+        remove_consumers = query_flag(request, "removeConsumers")
+        ticket = self._directory.delete_queue(name, remove_consumers=remove_consumers)
+        return answer_gone(self._gateway, ticket)
+
+    def pause(self, request: Request, name: str) -> Deferred[Response]:
+        """Deliver nothing until `resume`."""
+        return self._set_paused(request, name, paused=True)
+
+    def resume(self, request: Request, name: str) -> Deferred[Response]:
+        """Deliver again."""
+        return self._set_paused(request, name, paused=False)
+
+    def _set_paused(self, request: Request, name: str, *, paused: bool) -> Deferred[Response]:
+        check_query(request, ())
+        read_fields(request, Nothing)
+        check_store(self._gateway)
+        queue, ticket = self._directory.update_queue(name, paused=paused)
+        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
+
+    def remove_all_messages(self, request: Request, name: str) -> Deferred[Response]:
+        """Remove what waits in the queue; what is in delivery stays with its consumers."""
+        return self._remove(request, name, Queue.purge)
+
+    def trim(self, request: Request, name: str) -> Deferred[Response]:
+        """Evict what a lowered ring size leaves over."""
+        return self._remove(request, name, Queue.trim)
+
+    def _remove(
+        self, request: Request, name: str, remove: Callable[[Queue], int]
+    ) -> Deferred[Response]:
+        check_query(request, ())
+        queue = self._directory.find_queue(name)
+        if read_fields(request, Selection).filter is not None:
+            message = "A filter is not possible here in this version; leave it out."
+            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)
+        check_store(self._gateway)
+        stored = queue.durable and queue.any_flags & DURABLE
+        count = remove(queue)
+        # Without a stored message nothing was recorded, and no batch would ever be reported.
+        ticket = self._gateway.ticket_for(queue) if count and stored else 0
+        return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
+
+    def browse(self, request: Request, name: str) -> Response:
+        """Waiting messages in delivery order, untouched."""
+        query = check_query(request, ("offset", "limit", "filter"))
+        queue = self._directory.find_queue(name)
+        if query.get("filter"):
+            message = "A browse with a filter is not possible in this version; leave it out."
+            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)
+        offset = query_int(request, "offset", 0, high=1 << 62)
+        limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
+        found = queue.browse(offset, limit) if offset < queue.ready_count else []
+        reader = MessageReader()
+        shown = (views.message_view(reader, message) for message in found)
+        # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
+        return list_response(shown, len(found), piece=1)
+
+
+def _given(value: int | UnsetType) -> int | None:
+    return None if isinstance(value, UnsetType) else value
+
+
+def _check_fixed(fields: _Attributes) -> None:
+    """Raise RefusedError for an attribute whose feature this version does not have."""
+    for field in msgspec.structs.fields(fields):
+        key = field.encode_name
+        value = getattr(fields, field.name)
+        if key not in FIXED or value is UNSET:
+            continue
+        only = FIXED[key]
+        if type(value) is not type(only) or value != only:
+            shown = str(msgspec.json.encode(only), "ascii")
+            message = f"{key} can only be {shown} in this version."
+            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)

@@ -1,0 +1,244 @@
+"""What the API shows of queues, addresses, messages, settings and the store: plain dicts for JSON.
+
+The field names are a promise to scripts and stay. A figure of a feature that this version does not
+have is shown with the value that it would have unused, so that a reader of Artemis' names finds all
+of them. Counts are read when the view is made; the core changes them in the step that earns them.
+
+Pure: reads the core, changes nothing.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.addresses.match import SettingsTable
+from gateway.broker import Gateway
+from gateway.broker.address import Address
+from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.queues.queue import Queue
+from gateway.streams.columns import MessageReader, headers_map
+
+if TYPE_CHECKING:
+    from gateway.streams.registry import StreamRegistry
+
+#: Of each body that a browse shows; whoever needs all of it consumes or reads the stream.
+BODY_SHOWN_MAX: Final = 65536
+
+#: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
+FIXED: Final[Mapping[str, object]] = {
+    "filter": None,
+    "enabled": True,
+    "exclusive": False,
+    "lastValue": False,
+    "lastValueKey": None,
+    "nonDestructive": False,
+    "purgeOnNoConsumers": False,
+    "consumersBeforeDispatch": 0,
+    "delayBeforeDispatch": -1,
+    "groupBuckets": -1,
+    "groupRebalance": False,
+    "groupFirstKey": None,
+    "autoDelete": False,
+}
+
+
+class LiveSegments(Protocol):
+    """Which journal files hold something."""
+
+    live: dict[int, int]
+
+
+class JournalFigures(Protocol):
+    """What is shown of the journal (`storage.journal.Journal`)."""
+
+    batches: int
+    stored: int
+    cancelled: int
+    bytes_written: int
+    synced: int
+    index: LiveSegments
+
+    @property
+    def congested(self) -> bool: ...
+
+    @property
+    def failure(self) -> BaseException | None: ...
+
+    @property
+    def segment(self) -> int: ...
+
+
+def _no_connections() -> Mapping[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that API and metrics read.
+
+    Attributes:
+        gateway: the core.
+        not_ready: why the gateway is not ready (recovery, listeners, stopping); None when it is.
+        journal: None where nothing is stored.
+        free_bytes: of the data directory's file system.
+        connections: protocol -> open connections.
+        streams: None where there are none.
+    """
+
+    gateway: Gateway
+    not_ready: Callable[[], str | None]
+    journal: JournalFigures | None = None
+    free_bytes: Callable[[], int] | None = None
+    connections: Callable[[], Mapping[str, int]] = _no_connections
+    streams: StreamRegistry | None = None
+
+
+def queue_view(queue: Queue) -> dict[str, object]:
+    """Return a queue as the API shows it."""
+    return {
+        "name": queue.name,
+        "address": queue.address,
+        "routingType": queue.routing.value,
+        "durable": queue.durable,
+        "temporary": queue.temporary,
+        "autoCreated": queue.auto_created,
+        "paused": queue.paused,
+        "consumerCount": queue.consumer_count,
+        "maxConsumers": queue.max_consumers,
+        "messageCount": queue.message_count,
+        "deliveringCount": queue.delivering,
+        "scheduledCount": 0,
+        "messagesAdded": queue.added,
+        "messagesAcknowledged": queue.acknowledged,
+        "messagesExpired": queue.expired,
+        "messagesKilled": queue.killed,
+        "messagesReplaced": queue.replaced,
+        "persistentSize": queue.size_bytes,
+        "ringSize": queue.ring_size,
+        **FIXED,
+        "firstMessageAge": None,
+    }
+
+
+def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
+    """Return an address as the API shows it; `reason` says why it is full or blocked."""
+    refusal = gateway.full_because(address)
+    blocked = address.operator_block or address.blocked is not None
+    shown = refusal or (address.blocked if blocked else None)
+    return {
+        "name": address.name,
+        "routingTypes": sorted(kind.value for kind in address.routing_types),
+        "queueNames": sorted(queue.name for queue in address.queues),
+        "messageCount": sum(queue.message_count for queue in address.queues),
+        "sizeBytes": address.size_bytes,
+        "paging": False,
+        "full": refusal is not None and not address.operator_block,
+        "blocked": blocked,
+        "pageFiles": 0,
+        "pageBytes": 0,
+        "routedMessageCount": address.routed,
+        "unroutedMessageCount": address.unrouted,
+        "droppedMessageCount": address.dropped,
+        "producerCount": len(address.producers),
+        "temporary": address.temporary,
+        "autoCreated": address.auto_created,
+        "reason": None if shown is None else shown.text,
+    }
+
+
+def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str, object]:
+    """Return each effective value for `name`, with the match and the line that it is from."""
+    items = [
+        {
+            "key": found.key,
+            "value": found.value.value if isinstance(found.value, Enum) else found.value,
+            "match": found.match,
+            "origin": found.origin,
+        }
+        for found in table.explain(name)
+    ]
+    return {"address": name, "exists": exists, "items": items}
+
+
+def message_view(reader: MessageReader, message: Message) -> dict[str, object]:
+    """Return a waiting message: what is known of it, its headers, and the start of its body."""
+    flags = message.flags
+    head, body = reader.read(message.body, flags)
+    return {
+        "sequence": message.seq,
+        "protocol": "STOMP" if flags & STOMP else "AMQP",
+        "durable": bool(flags & DURABLE),
+        "priority": message.priority,
+        "deliveryCount": message.delivery_count,
+        "redelivered": bool(message.delivery_count or flags & MAYBE_SEEN),
+        "expires": message.expires if flags & EXPIRES else None,
+        "size": len(message.body),
+        "messageId": head.message_id,
+        "subject": head.subject,
+        "contentType": head.content_type,
+        "correlationId": head.correlation_id,
+        "replyTo": head.reply_to,
+        "created": head.created_ms,
+        "headers": dict(reversed(headers_map(head.headers))),
+        "annotations": dict(headers_map(head.annotations)),
+        **_body_view(body),
+    }
+
+
+def _body_view(body: bytes | None) -> dict[str, object]:
+    """Return a body as text where it is UTF-8, else in base64."""
+    if body is None:
+        return {"body": None, "bodyEncoding": None, "bodySize": 0, "bodyTruncated": False}
+    shown = body[:BODY_SHOWN_MAX]
+    truncated = len(shown) < len(body)
+    facts = {"bodySize": len(body), "bodyTruncated": truncated}
+    try:
+        return {"body": _decode(shown, truncated=truncated), "bodyEncoding": "text", **facts}
+    except UnicodeDecodeError:
+        return {"body": b64encode(shown).decode("ascii"), "bodyEncoding": "base64", **facts}
+
+
+def _decode(shown: bytes, *, truncated: bool) -> str:
+    """Decode UTF-8; a cut may have split the last character, which then is left out."""
+    try:
+        return shown.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if truncated and error.start >= len(shown) - 3 and error.reason == "unexpected end of data":
+            return shown[: error.start].decode("utf-8")
+        raise
+
+
+def store_view(sources: Sources) -> dict[str, object]:
+    """Return the figures of journal and disk."""
+    journal = sources.journal
+    return {
+        "journal": None if journal is None else journal_view(journal),
+        "disk": {"freeBytes": None if sources.free_bytes is None else sources.free_bytes()},
+        "memory": {
+            "usedBytes": sources.gateway.memory,
+            "limitBytes": sources.gateway.memory_max,
+            "messageCount": sources.gateway.messages,
+        },
+    }
+
+
+def journal_view(journal: JournalFigures) -> dict[str, object]:
+    """Return the journal's figures; `cancelledMessages` were consumed before they were written."""
+    return {
+        "files": [
+            {"number": number, "liveMessages": live}
+            for number, live in sorted(journal.index.live.items())
+        ],
+        "currentFile": journal.segment,
+        "batches": journal.batches,
+        "bytesWritten": journal.bytes_written,
+        "storedMessages": journal.stored,
+        "cancelledMessages": journal.cancelled,
+        "syncedTicket": journal.synced,
+        "congested": journal.congested,
+        "failure": None if journal.failure is None else str(journal.failure),
+    }
