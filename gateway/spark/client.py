@@ -1,0 +1,162 @@
+"""Calls to a gateway over HTTP: kept-alive connections, retries until a deadline.
+
+Every call can be repeated without harm, so a gateway that is killed and started again costs
+waiting only. It knows no offset and no row.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.spark.options import Options, SluicegateError
+
+_BUSY: Final = frozenset({429, 502, 503, 504})
+_PAUSE_MAX: Final = 2.0
+
+Fields = dict[str, Any]
+
+
+class RetryError(Exception):
+    """The gateway cannot be reached, or is busy, or an answer was cut: worth another try."""
+
+
+class StatusError(SluicegateError):
+    """The gateway refused a call."""
+
+    def __init__(self, status: int, answer: Mapping[str, Any], what: str) -> None:
+        text = answer.get("message") or f"HTTP status {status}"
+        hint = " Give `token`, or `username` and `password`." if status == 401 else ""
+        super().__init__(f"{what}: {text}{hint}")
+        self.status = status
+        self.losses: Sequence[Mapping[str, Any]] = answer.get("losses", ())
+
+
+#: Kept-alive connections of this process, by gateway and login; a task's worker is used again.
+_idle: dict[tuple[str, str], list[http.client.HTTPConnection]] = {}
+
+
+class Patience:
+    """Pauses between tries, longer each time, until a deadline since the last success."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.reset()
+
+    def reset(self) -> None:
+        self._end = time.monotonic() + self._seconds
+        self._pause = 0.05
+
+    def wait(self, error: Exception, what: str) -> None:
+        """Sleep, or raise SluicegateError when the deadline has passed."""
+        if time.monotonic() + self._pause > self._end:
+            text = f"{what}: {error}; gave up after {self._seconds:g} s (retryDeadline)"
+            raise SluicegateError(text) from error
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, _PAUSE_MAX)
+
+
+class Gateway:
+    """Calls to one gateway. Holds no connection itself, so that it can be pickled."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.url = url
+        self._options = options
+        login = f"{options['username']}:{options['password']}"
+        self._login = f"Basic {base64.b64encode(login.encode()).decode()}" if login != ":" else ""
+        if options["token"]:
+            self._login = f"Bearer {options['token']}"
+
+    def call(self, path: str, body: Mapping[str, Any], seconds: float | None = None) -> Fields:
+        """POST and return the JSON object that is answered, retried until the deadline."""
+        what = f"{self.url} {path}"
+        patience = Patience(self._options["retryDeadline"] if seconds is None else seconds)
+        while True:
+            try:
+                connection, response = self.post(path, body)
+                data = self.drain(connection, response)
+                fields: Fields = json.loads(data)
+                return fields
+            except (RetryError, ValueError) as error:
+                patience.wait(error, what)
+
+    def post(
+        self, path: str, body: Mapping[str, Any]
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """Send one request; returns a good answer's head. Raises RetryError, StatusError."""
+        headers = {"Content-Type": "application/json", "Accept": "*/*"}
+        authorization = self._authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        connection = self._connection()
+        try:
+            data = json.dumps(body).encode()
+            connection.request("POST", "/api/v1/streams" + path, data, headers)
+            response = connection.getresponse()
+            if response.status < 300:
+                return connection, response
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise RetryError(f"{type(error).__name__} {error}".strip()) from error
+        connection.close()
+        fields = _json_object(answer)
+        if response.status in _BUSY:
+            raise RetryError(fields.get("message") or f"HTTP status {response.status}")
+        raise StatusError(response.status, fields, f"{self.url} {path}")
+
+    def drain(
+        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+    ) -> bytes:
+        """Read what is left of an answer and keep the connection for the next call."""
+        try:
+            data = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise RetryError(f"{type(error).__name__} {error}".strip()) from error
+        if response.will_close:
+            connection.close()
+        else:
+            _idle.setdefault(self._key, []).append(connection)
+        return data
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.url, self._login + self._options["tokenFile"]
+
+    def _connection(self) -> http.client.HTTPConnection:
+        idle = _idle.get(self._key)
+        if idle:
+            return idle.pop()
+        parts, options = urlsplit(self.url), self._options
+        host, seconds = parts.hostname or "", options["connectTimeout"]
+        made = http.client.HTTPConnection(host, parts.port, timeout=seconds)
+        if parts.scheme == "https":
+            tls = ssl.create_default_context(cafile=options["tlsCaFile"] or None)
+            made = http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=tls)
+        try:
+            made.connect()
+        except OSError as error:
+            raise RetryError(f"cannot connect: {error}") from error
+        made.sock.settimeout(options["readTimeout"])
+        return made
+
+    def _authorization(self) -> str:
+        if not self._options["tokenFile"]:
+            return self._login
+        return "Bearer " + Path(self._options["tokenFile"]).read_text("utf-8").strip()
+
+
+def _json_object(data: bytes) -> Mapping[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

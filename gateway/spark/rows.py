@@ -1,0 +1,162 @@
+"""The rows of spans: asked for, checked batch by batch, taken up again after a cut.
+
+A task runs this on an executor. What the gateway sends is described in its `reading` module: an
+Arrow IPC stream whose batches carry the offsets they cover, and a trailer without which it is
+incomplete.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from gateway.spark.client import Gateway, Patience, RetryError, StatusError
+from gateway.spark.offsets import Span
+from gateway.spark.options import COLUMNS, Options, SluicegateError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+#: Metadata key of what the gateway says about a record batch.
+_FACTS: Final = b"sluicegate"
+
+_log = logging.getLogger("sluicegate.spark")
+
+
+def make_loss_error(losses: Sequence[Mapping[str, Any]]) -> SluicegateError:
+    """Return the error that names what was lost and the two ways on."""
+    texts = "; ".join(str(loss.get("text", loss)) for loss in losses[:5])
+    return SluicegateError(
+        f"Messages were lost before they were read: {texts}. Set failOnDataLoss=false to go on "
+        "with what is there, or start with a new subscription and checkpoint."
+    )
+
+
+def check_losses(losses: Sequence[Mapping[str, Any]], options: Options) -> None:
+    """Raise for losses, or with failOnDataLoss=false log them."""
+    if losses and options["failOnDataLoss"] == "true":
+        raise make_loss_error(losses)
+    for loss in losses:
+        _log.warning("messages were lost and are skipped: %s", loss.get("text", loss))
+
+
+def make_request(schema: StructType, options: Options) -> dict[str, Any]:
+    """Return what is asked of the gateway for a schema, also one given with `.schema(...)`."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for field in schema.fields:
+        kind, possible = kinds[field.name], COLUMNS.get(field.name)
+        if possible is None or kind not in possible or not field.nullable:
+            what = f"as {' or '.join(possible)}, nullable" if possible else ", ".join(COLUMNS)
+            raise SluicegateError(f"The schema has {field.name!r} {kind}; possible: {what}.")
+    plain = "amqp" if options["bodyFormat"] == "amqp" else "binary"
+    return {
+        "columns": list(kinds),
+        "headers": {"string": "json", None: "false"}.get(kinds.get("headers"), "map"),
+        "body": "string" if kinds.get("body") == "string" else plain,
+        "skipLosses": options["failOnDataLoss"] == "false",
+    }
+
+
+def read_spans(
+    spans: Sequence[Span], schema: StructType, options: Options, request: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of spans of one gateway; goes on behind the last batch after a cut."""
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    todo = list(spans)
+    patience = Patience(options["retryDeadline"])
+    while todo:
+        gateway = Gateway(todo[0].url, options)
+        try:
+            for batch in _answer(gateway, request, todo, arrow):
+                patience.reset()
+                yield batch
+        except RetryError as error:
+            patience.wait(error, f"{gateway.url}: reading {todo[0].stream!r} at {todo[0].start}")
+        todo = [span for span in todo if span.start < span.end]
+
+
+def _answer(
+    gateway: Gateway, request: Mapping[str, Any], todo: list[Span], arrow: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the checked batches of one answer; `todo` always tells what is still to come."""
+    import pyarrow as pa  # noqa: PLC0415 - this module must import where pyarrow is missing
+
+    ranges = [{"stream": s.stream, "epoch": s.epoch, "start": s.start, "end": s.end} for s in todo]
+    try:
+        connection, response = gateway.post("/read", {**request, "ranges": ranges})
+    except StatusError as error:
+        if not error.losses:
+            raise
+        raise make_loss_error(error.losses) from error
+    rows, facts = 0, {"rows": -1}
+    try:
+        reader = pa.ipc.open_stream(response)
+        _check_schema(gateway, reader.schema, arrow)
+        while True:
+            batch, metadata = reader.read_next_batch_with_custom_metadata()
+            facts = json.loads(metadata[_FACTS])
+            if "rows" in facts:
+                break
+            index = facts["range"]
+            _check_batch(batch, facts, todo[index], strict=not request["skipLosses"])
+            todo[index] = replace(todo[index], start=facts["end"])
+            rows += len(batch)
+            yield batch
+        gateway.drain(connection, response)
+    except (OSError, http.client.HTTPException, pa.ArrowInvalid, StopIteration) as error:
+        connection.close()
+        raise RetryError(f"the answer was cut: {type(error).__name__} {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    _check_trailer(facts, rows, todo, strict=not request["skipLosses"])
+
+
+def _check_schema(gateway: Gateway, sent: pa.Schema, needed: pa.Schema) -> None:
+    """Spark itself looks at the first batch of a task only, and fails obscurely on a later one."""
+    if not sent.equals(needed):
+        raise SluicegateError(f"{gateway.url} sent {sent}, Spark needs {needed}.")
+
+
+def _check_batch(
+    batch: pa.RecordBatch, facts: Mapping[str, int], span: Span, *, strict: bool
+) -> None:
+    """Raise SluicegateError unless the batch goes on exactly where the one before ended."""
+    first, end = facts["first"], facts["end"]
+    good = span.start <= first < end <= span.end and (first == span.start or not strict)
+    good = good and len(batch) == end - first - facts["holes"]
+    if good and len(batch) and "offset" in batch.schema.names:
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        offsets = batch.column("offset")
+        rising = pc.all(pc.less(offsets.slice(0, len(batch) - 1), offsets.slice(1))).as_py()
+        inside = first <= offsets[0].as_py() and offsets[-1].as_py() < end
+        good = inside and rising is not False
+    if not good:
+        raise SluicegateError(
+            f"{span.url} sent {len(batch)} rows as offsets {first} to {end - 1} of "
+            f"{span.stream!r}; expected were those from {span.start} to {span.end - 1}, each once."
+        )
+
+
+def _check_trailer(facts: Mapping[str, Any], rows: int, todo: list[Span], *, strict: bool) -> None:
+    """Take up what the gateway says at the end: rows sent, losses skipped, where to go on."""
+    if facts["rows"] != rows:
+        raise SluicegateError(f"The gateway sent {facts['rows']} rows, {rows} have arrived.")
+    for loss in facts["losses"]:
+        _log.warning("messages were lost and are skipped: %s", loss.get("text", loss))
+    if facts["error"]:
+        raise SluicegateError(f"{todo[0].url} cannot read on: {facts['error']}")
+    last, place = facts["next"] or (len(todo), 0)
+    for index, span in enumerate(todo[: last + 1]):
+        reached = place if index == last else span.end
+        if strict and reached != span.start:
+            raise SluicegateError(f"{span.url} left out {span.start} to {reached - 1}.")
+        todo[index] = replace(span, start=max(span.start, reached))

@@ -1,0 +1,290 @@
+"""What Spark sees: the data source `sluicegate` with its stream reader and its batch reader.
+
+What Spark calls, and what is done (one `StreamReader` lives on the driver, copies run in tasks):
+
+    initialOffset    attach: the subscription's floor, kept by the gateway, so the same each time
+    latestOffset     plan: how far the next batch may go; nothing new and Spark has come back for
+                     more, so all before `start` is in its commit log: release `start`
+    partitions       cut the range by bytes, pack small pieces together
+    read             rows of a range; a broken answer goes on behind the last complete batch
+    commit           lift the floor; what cannot be sent now goes with the next one
+
+Nothing happens in `__init__`: readers are made in several processes and pickled. Spark calls
+`commit` for a batch only when the next one is planned, and `stop` hardly ever: hence the release.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from gateway.spark.client import Gateway, StatusError
+from gateway.spark.offsets import (
+    Partition,
+    Places,
+    Span,
+    cut_and_pack,
+    make_offset,
+    read_offset,
+)
+from gateway.spark.options import Options, SluicegateError, make_ddl, parse_options
+from gateway.spark.rows import check_losses, make_request, read_spans
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+#: A commit that cannot be sent waits for the next one instead of holding the query up.
+_COMMIT_SECONDS: Final = 5.0
+#: A snapshot of a batch query is held this long after its last read.
+_PIN_MS: Final = 3_600_000
+
+_log = logging.getLogger("sluicegate.spark")
+
+
+class _Member:
+    """One gateway of a query; with several, the keys of its streams end in `@host:port`."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self.gateway = Gateway(url, options)
+        self.suffix = "@" + urlsplit(url).netloc if len(options["url"]) > 1 else ""
+        self.fence: int | None = None
+        self._options = options
+        self._path = f"/subscriptions/{quote(options['subscription'], safe='')}"
+
+    def own(self, places: Places) -> Places:
+        cut = len(self.suffix)
+        return {k[: len(k) - cut]: v for k, v in places.items() if k.endswith(self.suffix)}
+
+    def named(self, places: Places) -> Places:
+        return {key + self.suffix: value for key, value in places.items()}
+
+    def attach(self, places: Places | None) -> Places:
+        """Attach with the place of the checkpoint, if there is one; returns the floor."""
+        options = self._options
+        body = {
+            "address": options["address"],
+            "startingOffsets": options["startingOffsets"] or "latest",
+            "position": None if places is None else self.own(places),
+        }
+        reply = self.gateway.call(self._path + ":attach", body)
+        self.fence = reply["fence"]
+        return self.named(reply["floor"])
+
+    def ask(
+        self, action: str, body: dict[str, Any], places: Places, seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Call, attached; once more when the subscription has vanished."""
+        for again in (True, False):
+            if self.fence is None:
+                self.attach(places)
+            if action != "plan":
+                body["fence"] = self.fence
+            try:
+                return self.gateway.call(f"{self._path}:{action}", body, seconds)
+            except StatusError as error:
+                if error.status != 404 or not again:
+                    raise
+                self.fence = None
+        raise AssertionError
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The driver's side of a streaming query, and what its tasks run."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+        self._request = make_request(schema, options)
+        self._name = options["subscription"]
+        self._members = [_Member(url, options) for url in options["url"]]
+        self._initial: dict[str, Any] | None = None
+        self._frozen: Places | None = None
+        self._heads: Places = {}
+        self._released: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        if self._initial is None:
+            floors: Places = {}
+            for member in self._members:
+                floors |= member.attach(None)
+            self._initial = make_offset(self._name, floors)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows = self._options["maxMessagesPerTrigger"]
+        return ReadMaxRows(rows) if rows else ReadMaxBytes(self._options["maxBytesPerTrigger"])
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._frozen = {}
+        for member in self._members:
+            try:
+                reply = member.gateway.call("/heads", {"address": self._options["address"]})
+            except StatusError as error:
+                if error.status != 404:
+                    raise
+                continue
+            places = {one["name"]: [one["epoch"], one["head"]] for one in reply["items"]}
+            self._frozen |= member.named(places)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        places = read_offset(start, self._name)
+        ends = dict(places)
+        for member in self._members:
+            reply = member.ask("plan", self._plan(member, places, limit), places)
+            check_losses(reply["losses"], self._options)
+            self._heads |= member.named(reply["heads"])
+            for key, (epoch, place) in member.named(reply["end"]).items():
+                known = ends.get(key, [epoch, 0])
+                ends[key] = [epoch, max(place, known[1]) if known[0] == epoch else place]
+        end = make_offset(self._name, ends)
+        if end == start:
+            self._release(start)
+            if len(self._members) > 1 and self._frozen is None:
+                time.sleep(self._options["pollInterval"])
+        return end
+
+    def _plan(self, member: _Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
+        """Return the body of a plan call: both caps at once, unless Spark asks for all there is."""
+        count = len(self._members)
+        rows = self._options["maxMessagesPerTrigger"]
+        size = None if isinstance(limit, ReadAllAvailable) else self._options["maxBytesPerTrigger"]
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            size = limit.max_bytes
+        else:
+            rows = None
+        body: dict[str, Any] = {
+            "start": member.own(places),
+            "maxMessages": max(rows // count, 1) if rows else None,
+            "maxBytes": max(size // count, 1) if size else None,
+        }
+        if self._frozen is not None:
+            body["frozen"] = member.own(self._frozen)
+        elif count == 1:
+            body["waitMs"] = int(self._options["pollInterval"] * 1000)
+        return body
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return make_offset(self._name, self._heads) if self._heads else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        low, high = read_offset(start, self._name), read_offset(end, self._name)
+        spans: list[Span] = []
+        for member in self._members:
+            body = {"start": member.own(low), "end": member.own(high)}
+            reply = member.ask("plan", body, low)
+            check_losses(reply["losses"], self._options)
+            for stream, (epoch, first) in reply["start"].items():
+                last, size = reply["end"][stream][1], reply["bytes"][stream]
+                if last > first:
+                    spans.append(Span(member.gateway.url, stream, epoch, first, last, size))
+        return cut_and_pack(spans, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Partition)
+        return read_spans(partition.spans, self._schema, self._options, self._request)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._options["commitMode"] != "off":
+            self._lift("commit", end)
+
+    def _release(self, start: dict[str, Any]) -> None:
+        """Lift the floor to what Spark came back with: its batches before that are committed."""
+        fresh = start not in (self._initial, self._released)
+        if fresh and self._options["commitMode"] == "idle" and self._lift("release", start):
+            self._released = start
+
+    def _lift(self, action: str, offset: dict[str, Any]) -> bool:
+        places = read_offset(offset, self._name)
+        done = True
+        for member in self._members:
+            try:
+                member.ask(action, {"end": member.own(places)}, places, _COMMIT_SECONDS)
+            except SluicegateError as error:
+                if isinstance(error, StatusError) and error.status == 409:
+                    raise
+                _log.warning("%s of %s put off: %s", action, self._name, error)
+                done = False
+        return done
+
+
+class BatchReader(DataSourceReader):
+    """A batch query: one DataFrame is one snapshot, held while it is read."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+        self._request = make_request(schema, options)
+
+    def partitions(self) -> list[InputPartition]:
+        options, spans = self._options, []
+        pin = f"batch-{os.getpid()}-{time.monotonic_ns()}"
+        for url in options["url"]:
+            body = {"address": options["address"], "pin": pin, "pinMs": _PIN_MS}
+            for one in Gateway(url, options).call("/heads", body)["items"]:
+                first = self._resolve("startingOffsets", one, "earliest")
+                end = min(self._resolve("endingOffsets", one, "latest"), one["head"])
+                size = one["bytes"] * max(end - first, 0) // max(one["head"] - one["first"], 1)
+                if end > first:
+                    spans.append(Span(url, one["name"], one["epoch"], first, end, size))
+        return list(cut_and_pack(spans, options, pin))
+
+    def _resolve(self, name: str, stream: Mapping[str, Any], default: str) -> int:
+        text = self._options[name] or default
+        if text in ("earliest", "latest"):
+            return int(stream["first" if text == "earliest" else "head"])
+        if not text.isdigit():
+            raise SluicegateError(f"{name} is {text!r}; possible: earliest, latest, a number.")
+        return int(text)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Partition):  # Spark's stand-in for no partitions at all
+            return iter(())
+        request = {**self._request, "pin": partition.pin, "pinMs": _PIN_MS}
+        return read_spans(partition.spans, self._schema, self._options, request)
+
+
+class DefaultSource(DataSource):
+    """What `spark.readStream.format("sluicegate")` and `spark.read.format("sluicegate")` make."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sluicegate"
+
+    def _parsed(self) -> Options:
+        return parse_options(self.options)
+
+    def schema(self) -> str:
+        return make_ddl(self._parsed())
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(schema, self._parsed())
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        options = self._parsed()
+        if not options["subscription"]:
+            raise SluicegateError(
+                "The option 'subscription' is required: a name for this query, under which the "
+                "gateway keeps what it has still to read. Each query needs its own."
+            )
+        return StreamReader(schema, options)
