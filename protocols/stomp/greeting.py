@@ -1,0 +1,81 @@
+"""CONNECT and CONNECTED: version, login, heart-beats and names, judged before anything is shared.
+
+Pure decisions about the headers; who may come in is asked by the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.model.errors import Code, Refusal
+from protocols.stomp.frame import encode, error
+from protocols.stomp.heartbeat import Agreement, agree
+from protocols.stomp.limits import StompLimits
+from protocols.stomp.versions import SUPPORTED, Version, negotiate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """What a good CONNECT came to.
+
+    Attributes:
+        version: the one to be spoken.
+        user: login header, None when absent.
+        password: passcode header, "" when absent.
+        client_id: client-id header, None when absent.
+        beats: heart-beats and time to live.
+        connected: the CONNECTED frame.
+    """
+
+    version: Version
+    user: str | None
+    password: str
+    client_id: str | None
+    beats: Agreement
+    connected: bytes
+
+    def __repr__(self) -> str:
+        # The password stays out of logs and tracebacks.
+        return f"Greeting({self.version.text}, user={self.user!r}, client_id={self.client_id!r})"
+
+
+def greet(headers: Mapping[str, str], limits: StompLimits, session: str) -> Greeting | None:
+    """Judge the headers of CONNECT or STOMP; None when no version is common.
+
+    Raises:
+        RefusedError: bad heart-beat header.
+    """
+    version = negotiate(headers.get("accept-version"))
+    if version is None:
+        return None
+    beats = agree(headers.get("heart-beat"), limits)
+    reply: list[tuple[str, str]] = []
+    if "accept-version" in headers:
+        reply.append(("version", version.text))
+    reply.append(("session", session))
+    if limits.server_name is not None and version is not Version.V1_0:
+        reply.append(("server", limits.server_name))
+    if beats.reply is not None:
+        reply.append(("heart-beat", beats.reply))
+    if "request-id" in headers:
+        reply.append(("response-id", headers["request-id"]))
+    if limits.durability is not None:
+        reply.append(("x-durability", limits.durability))
+    return Greeting(
+        version=version,
+        user=headers.get("login"),
+        password=headers.get("passcode", ""),
+        client_id=headers.get("client-id"),
+        beats=beats,
+        # CONNECTED is never escaped [STOMP 1.2 Value Encoding]: it is written by the rules of 1.0,
+        # which leave out what would need it.
+        connected=encode("CONNECTED", reply, version=Version.V1_0, end=limits.end_of_frame),
+    )
+
+
+def no_common_version(limits: StompLimits) -> bytes:
+    """Return the ERROR for a peer that speaks no version of ours [STOMP 1.2 Negotiation]."""
+    versions = ", ".join(f"v{version.text}" for version in Version)
+    refusal = Refusal(code=Code.BAD_HEADER, text=f"Supported protocol versions are {versions}.")
+    return error(refusal, extra=[("version", SUPPORTED)], end=limits.end_of_frame)

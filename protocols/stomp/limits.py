@@ -1,0 +1,83 @@
+"""Every limit and setting of a STOMP connection, with its default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_KIB = 1024
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StompLimits:
+    """What one STOMP connection may do. Sizes are bytes, times seconds unless the name says `_ms`.
+
+    Attributes:
+        command_bytes_max: longest command word; the longest real one has 11.
+        header_line_bytes_max: one `name:value` line.
+        headers_max: header lines of one frame (RabbitMQ's number).
+        header_bytes_max: all header lines of one frame.
+        body_bytes_max: body of one frame (RabbitMQ's message size).
+        login_headers_max: header lines of CONNECT.
+        login_frame_bytes_max: CONNECT as a whole.
+        login_bytes_max: all that a peer may send before it is logged in.
+        login_seconds: how long logging in may take.
+        login_eols_max: line ends before CONNECT; more is noise of another protocol.
+        subscriptions_max: open subscriptions.
+        transactions_max: open transactions.
+        transaction_frames_max: frames in one transaction.
+        transaction_bytes_max: bodies in one transaction.
+        transaction_seconds: a transaction idle for longer is rolled back.
+        destinations_max: destinations that a connection keeps open for sending.
+        spool_bytes_max: SENDs held in memory while their address is full and ACKs must be heard.
+        frame_seconds: a frame must be complete after this, plus its bytes at the pace below.
+        frame_bytes_per_second: the slowest pace of a frame that is under way.
+        output_bytes_max: unsent output above which no more messages are taken from queues.
+        beat_min_ms: the gateway never beats faster.
+        ttl_ms: silence after which a peer that promised no heart-beats is gone.
+        ttl_min_ms: the shortest such time, whatever the peer promises.
+        ttl_max_ms: the longest; 0 no limit.
+        ttl_modifier: how many of the promised intervals may pass in silence.
+        window_bytes: unacknowledged bytes of a subscription with ack client or client-individual.
+        default_persistent: what a SEND without `persistent` is.
+        server_name: value of the `server` header of CONNECTED; None sends none.
+        durability: value of the `x-durability` header of CONNECTED; None sends none.
+        anycast_prefixes: destinations that start so name an anycast address.
+        multicast_prefixes: destinations that start so name a multicast address.
+        disk_full_pause: a full disk stops reading instead of an ERROR.
+        end_of_frame: what ends a frame that we send.
+    """
+
+    command_bytes_max: int = 32
+    header_line_bytes_max: int = 8 * _KIB
+    headers_max: int = 100
+    header_bytes_max: int = 64 * _KIB
+    body_bytes_max: int = 16 * _MIB
+    login_headers_max: int = 16
+    login_frame_bytes_max: int = 16 * _KIB
+    login_bytes_max: int = 64 * _KIB
+    login_seconds: float = 10.0
+    login_eols_max: int = 16
+    subscriptions_max: int = 256
+    transactions_max: int = 32
+    transaction_frames_max: int = 10_000
+    transaction_bytes_max: int = 64 * _MIB
+    transaction_seconds: float = 300.0
+    destinations_max: int = 256
+    spool_bytes_max: int = 16 * _MIB
+    frame_seconds: float = 30.0
+    frame_bytes_per_second: int = 8 * _KIB
+    output_bytes_max: int = 512 * _KIB
+    beat_min_ms: int = 500
+    ttl_ms: int = 60_000
+    ttl_min_ms: int = 1_000
+    ttl_max_ms: int = 0
+    ttl_modifier: float = 2.0
+    window_bytes: int = 10_240
+    default_persistent: bool = True
+    server_name: str | None = "Sluicegate"
+    durability: str | None = None
+    anycast_prefixes: tuple[str, ...] = ("/queue/",)
+    multicast_prefixes: tuple[str, ...] = ("/topic/",)
+    disk_full_pause: bool = False
+    end_of_frame: bytes = b"\0"

@@ -1,0 +1,79 @@
+"""What waits to be written: frames that may go now, and confirmations that wait for the journal.
+
+Confirmations leave in the order of the frames that asked for them, and none before its ticket is on
+disk: one that needs no disk still stands behind an earlier one that does. This is the only place
+that a RECEIPT passes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+
+class Outbox:
+    """The sending half of a connection.
+
+    Attributes:
+        size: bytes that `take` would return.
+        needed: highest ticket of anything done here; what DISCONNECT's RECEIPT waits for.
+    """
+
+    __slots__ = ("_durable", "_frames", "_waiting", "needed", "size")
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+        self._waiting: deque[tuple[int, bytes, Callable[[], None] | None]] = deque()
+        self._durable = 0
+        self.needed = 0
+        self.size = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is held back for the journal."""
+        return bool(self._waiting)
+
+    def write(self, frame: bytes) -> None:
+        """Send `frame` with the next `take`."""
+        self._frames.append(frame)
+        self.size += len(frame)
+
+    def note(self, ticket: int) -> None:
+        """Remember that something with this ticket was done, though nobody asked to hear of it."""
+        self.needed = max(self.needed, ticket)
+
+    def confirm(self, ticket: int, frames: bytes, then: Callable[[], None] | None = None) -> None:
+        """Send `frames` once `ticket` is on disk and all earlier confirmations have gone.
+
+        `then` is called when they are handed over to `take`.
+        """
+        self.needed = max(self.needed, ticket)
+        if self._waiting or ticket > self._durable:
+            self._waiting.append((ticket, frames, then))
+            return
+        self.write(frames)
+        if then is not None:
+            then()
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Let go what waited for tickets up to this one."""
+        self._durable = max(self._durable, ticket)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self._durable:
+            _, frames, then = waiting.popleft()
+            self.write(frames)
+            if then is not None:
+                then()
+
+    def forget_waiting(self) -> None:
+        """Confirm nothing more: the journal has failed or the peer is gone."""
+        self._waiting.clear()
+
+    def take(self) -> bytes:
+        """Return all that may be written now."""
+        frames = self._frames
+        if not frames:
+            return b""
+        self._frames = []
+        self.size = 0
+        return frames[0] if len(frames) == 1 else b"".join(frames)

@@ -1,0 +1,184 @@
+"""SEND: what its headers say, and the routes that the parser hands runs of bodies to.
+
+A destination is resolved once and kept open as a `Sender`. A head that can repeat (no transaction)
+gets a `Route`: the sender, the flags and the expiry that all its messages share.
+
+It knows the rules of SEND's headers [STOMP 1.2 SEND], not how frames come or what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from gateway.model import stomp_form
+from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.message import DEFAULT_PRIORITY, DURABLE, EXPIRES, STOMP, TEXT
+from gateway.model.ports import Broker, Producer
+from protocols.stomp.destinations import required, resolve
+from protocols.stomp.frame import Head
+from protocols.stomp.heads import shown
+from protocols.stomp.limits import StompLimits
+
+_TYPE_HEADER: Final = "destination-type"
+_SCHEDULING: Final = ("AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME")
+_FLAG_WORDS: Final = {"true": True, "false": False}
+#: ms since the epoch that fit a signed 64-bit field.
+_EXPIRES_DIGITS: Final = 18
+
+
+class Sender:
+    """One destination of this connection, open for sending. Implements ProducerOwner.
+
+    Attributes:
+        producer: the broker's side.
+        full: the address has reached a limit since the last send.
+        routing_header: destination-type to store with its messages; None when nobody named a type.
+    """
+
+    __slots__ = ("_unblocked", "full", "producer", "routes", "routing_header")
+
+    producer: Producer
+
+    def __init__(self, unblocked: Callable[[Sender], None]) -> None:
+        self._unblocked = unblocked
+        self.full = False
+        self.routes: dict[int, Route] = {}
+        self.routing_header: str | None = None
+
+    def producer_blocked(self, refusal: Refusal) -> None:
+        """Remember it for the next send [gateway.model.ports.ProducerOwner]."""
+        self.full = True
+
+    def producer_unblocked(self) -> None:
+        """Go on [gateway.model.ports.ProducerOwner]."""
+        self.full = False
+        self._unblocked(self)
+
+
+class Route:
+    """Where messages with one head go. Immutable."""
+
+    __slots__ = ("expires", "flags", "sender")
+
+    def __init__(self, sender: Sender, flags: int, expires: int) -> None:
+        self.sender = sender
+        self.flags = flags
+        self.expires = expires
+
+
+class Sending:
+    """The senders of one connection."""
+
+    __slots__ = ("_broker", "_limits", "_on_evict", "_senders", "_unblocked")
+
+    def __init__(
+        self,
+        broker: Broker,
+        limits: StompLimits,
+        unblocked: Callable[[Sender], None],
+        on_evict: Callable[[], None],
+    ) -> None:
+        """Start without senders; `on_evict` is called when routes handed out so far are void."""
+        self._broker = broker
+        self._limits = limits
+        self._unblocked = unblocked
+        self._on_evict = on_evict
+        self._senders: dict[tuple[str, str | None], Sender] = {}
+
+    def prepare(self, head: Head) -> Route:
+        """Judge a SEND head and lead it to its route; raises RefusedError, changing nothing."""
+        headers = head.headers
+        _refuse_scheduling(headers)
+        priority = _priority(headers)
+        persistent = _persistent(headers, default=self._limits.default_persistent)
+        expires = _expires(headers)
+        sender = self._sender(headers)
+        flags = priority | STOMP | (DURABLE if persistent else 0) | (EXPIRES if expires else 0)
+        if head.length < 0:
+            flags |= TEXT
+        if expires:
+            route = Route(sender, flags, expires)
+        else:
+            route = sender.routes.setdefault(flags, Route(sender, flags, 0))
+        stored = headers
+        if sender.routing_header is not None and _TYPE_HEADER not in headers:
+            stored = {_TYPE_HEADER: sender.routing_header, **headers}
+        before, behind = stomp_form.outline(
+            headers["destination"],
+            priority,
+            persistent,
+            content_type=headers.get("content-type"),
+            expires=expires,
+            headers=stored.items(),
+        )
+        head.lead_to(route, before, behind)
+        return route
+
+    def _sender(self, headers: Mapping[str, str]) -> Sender:
+        text = required(headers, "destination", "SEND")
+        key = (text, headers.get(_TYPE_HEADER))
+        sender = self._senders.get(key)
+        if sender is not None:
+            return sender
+        destination, routing = resolve(headers, "SEND", (_TYPE_HEADER,), self._limits)
+        if len(self._senders) >= self._limits.destinations_max:
+            self.close_all()
+        sender = Sender(self._unblocked)
+        sender.producer = self._broker.open_producer(destination, routing, sender)
+        sender.full = sender.producer.blocked() is not None
+        sender.routing_header = None if routing is None else routing.value
+        self._senders[key] = sender
+        return sender
+
+    def close_all(self) -> None:
+        """Close every sender; destinations are resolved anew when they are named again."""
+        senders, self._senders = self._senders, {}
+        self._on_evict()
+        for sender in senders.values():
+            sender.producer.close()
+
+
+def _refuse_scheduling(headers: Mapping[str, str]) -> None:
+    for name in _SCHEDULING:
+        if name in headers:
+            raise RefusedError.of(
+                Code.NOT_IMPLEMENTED,
+                f"Scheduled messages are not in this version; send without the header {name}.",
+            )
+
+
+def _priority(headers: Mapping[str, str]) -> int:
+    text = headers.get("priority")
+    if text is None:
+        return DEFAULT_PRIORITY
+    if len(text) != 1 or not "0" <= text <= "9":
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"priority '{shown(text)}' is not a whole number from 0 to 9."
+        )
+    return int(text)
+
+
+def _persistent(headers: Mapping[str, str], *, default: bool) -> bool:
+    text = headers.get("persistent")
+    if text is None:
+        return default
+    value = _FLAG_WORDS.get(text.lower())
+    if value is None:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"persistent '{shown(text)}' is neither true nor false."
+        )
+    return value
+
+
+def _expires(headers: Mapping[str, str]) -> int:
+    text = headers.get("expires")
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= _EXPIRES_DIGITS):
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"expires '{shown(text)}' is no time: write milliseconds since 1970 in at most "
+            f"{_EXPIRES_DIGITS} digits, or 0 for never.",
+        )
+    return int(text)

@@ -1,0 +1,420 @@
+"""A STOMP connection, sans-IO: bytes in, calls on the broker port, bytes out.
+
+    state             input                       next
+    OPENING           CONNECT, open gateway       OPEN       CONNECTED
+    OPENING           CONNECT, users configured   CHECKING   input is kept until the answer
+    OPENING           anything else               ENDED      ERROR that names the rule
+    CHECKING          right / wrong               OPEN / ENDED
+    OPEN              frames                      OPEN       see `_ACTIONS`
+    OPEN              DISCONNECT                  ENDED      RECEIPT when all SENDs are durable
+    OPEN              a refusal                   OPEN in 1.0 and 1.1, ENDED in 1.2
+    OPEN              bytes that are no frame     ENDED
+    any               loss                        ENDED      what was delivered goes back
+
+In ENDED no input counts; confirmations that wait for the disk still go out, in order, the ERROR
+behind them, then `closing` is set. It knows no socket, clock or thread: `now` is seconds of the
+caller's clock.
+
+A full address (BLOCK) stops reading. A peer that holds unacknowledged deliveries is still read, so
+that its ACKs can make room: what else it sends waits in memory, in order, up to `spool_bytes_max`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.ports import Authenticator, Broker
+from protocols.stomp import frame
+from protocols.stomp.commands import Commands
+from protocols.stomp.frame import Head
+from protocols.stomp.greeting import Greeting, greet, no_common_version
+from protocols.stomp.heads import FrameError
+from protocols.stomp.heartbeat import Pulse
+from protocols.stomp.limits import StompLimits
+from protocols.stomp.message_frames import Convert
+from protocols.stomp.outbox import Outbox
+from protocols.stomp.parser import Parser
+from protocols.stomp.subscription import StompConsumer
+from protocols.stomp.traffic import Traffic
+from protocols.stomp.versions import Version
+
+#: How often a connection is looked at when nothing is due sooner, in seconds.
+_LOOK_SECONDS: Final = 30.0
+_BEAT: Final = b"\n"
+_GREETINGS: Final = ("CONNECT", "STOMP")
+#: Refusals after which a connection ends in every version.
+_FATAL: Final = (Code.DISK_FULL, Code.STORE_FAILED, Code.SHUTTING_DOWN)
+
+
+class State(Enum):
+    """See the table in the module text."""
+
+    OPENING = "opening"
+    CHECKING = "checking"
+    OPEN = "open"
+    ENDED = "ended"
+
+
+def _nothing() -> None:
+    """Stand for `wake` until the shell sets it."""
+
+
+class StompSession:
+    """One connection; see the module text.
+
+    Attributes:
+        wake: called when there is something to send outside of `receive_data`; set by the shell.
+        closing: the transport is to be closed once `data_to_send()` is written.
+        paused_reading: the socket is not to be read now.
+        write_room: set by the shell; False while much output waits.
+        retick: ask for a new deadline: `tick` is to be called.
+        state: see the table.
+        version: as agreed; None before.
+        user: login of the peer, None when it gave none.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        authenticator: Authenticator,
+        limits: StompLimits,
+        name: str,
+        convert: Convert,
+    ) -> None:
+        """Start the connection `name`; `convert` gives other protocols' messages a STOMP form."""
+        self.wake: Callable[[], None] = _nothing
+        self.closing = False
+        self.paused_reading = False
+        self.write_room = True
+        self.retick = False
+        self.state = State.OPENING
+        self.version: Version | None = None
+        self.user: str | None = None
+        self.name = name
+        self.limits = limits
+        self.outbox = Outbox()
+        self._broker = broker
+        self._authenticator = authenticator
+        self._parser = Parser(self, limits)
+        self._commands = Commands(broker, self, convert, name)
+        self._traffic = Traffic(broker, self, self._parser, self._commands)
+        self._pulse: Pulse | None = None
+        self._opened_at: float | None = None
+        self._partial_since: float | None = None
+        self._awaiting = False
+        self._starved: list[StompConsumer] = []
+        self._look_again = False
+        self._removed: list[Refusal] = []
+
+    # ---- the shell's side
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take bytes from the peer and act on every whole frame in them."""
+        self._commands.now = now
+        if self._opened_at is None:
+            self._opened_at = now
+        if self.state is State.ENDED:
+            return
+        if self._pulse is not None:
+            self._pulse.heard(now)
+        parser = self._parser
+        partial = parser.partial
+        parser.receive(data)
+        if not parser.partial:
+            self._partial_since = None
+        elif self._partial_since is None or parser.partial != partial + len(data):
+            self._partial_since = now
+        if self.version is None and parser.received_total > self.limits.login_bytes_max:
+            self._too_much_before_login(parser.received_total)
+        if self._traffic.stalled:
+            self._traffic.pause_if_idle()
+        self._await()
+
+    def data_to_send(self) -> bytes:
+        """Return all that is to be written now."""
+        if self._look_again:
+            self._look_again = False
+            self._after_broker()
+        data = self.outbox.take()
+        if self._starved and self.write_room:
+            starved, self._starved = self._starved, []
+            for consumer in starved:
+                consumer.again()
+        return data
+
+    def _after_broker(self) -> None:
+        """Act on what the broker told us while it was busy."""
+        removed, self._removed = self._removed, []
+        for refusal in removed:
+            if self.state is State.OPEN:
+                self.refuse(refusal, None)
+        if self.state is State.OPEN:
+            self._traffic.go_on()
+        self._await()
+
+    def write_resumed(self) -> None:
+        """The transport has taken what waited."""
+        starved, self._starved = self._starved, []
+        for consumer in starved:
+            consumer.again()
+
+    def tick(self, now: float) -> float | None:
+        """Do what is due; return when to be called again."""
+        self._commands.now = now
+        if self._opened_at is None:
+            self._opened_at = now
+        if self.state is State.ENDED:
+            return None
+        if self._pulse is None:
+            deadline = self._opened_at + self.limits.login_seconds
+            if self.state is State.OPENING and now >= deadline:
+                self._login_too_late()
+                return None
+            return max(deadline, now + 1.0)
+        return self._tick_open(now, self._pulse)
+
+    def connection_lost(self, now: float) -> None:
+        """The peer is gone: everything it held goes back."""
+        self._commands.now = now
+        self._leave()
+        self.outbox.forget_waiting()
+
+    def receive_eof(self, now: float) -> None:
+        """The peer sends no more: end, but confirm what is still under way."""
+        self._commands.now = now
+        if self.state is not State.ENDED:
+            self.finish(b"")
+            self._settle()
+
+    def stop(self, now: float) -> None:
+        """Say that the gateway is going down, and end."""
+        self._commands.now = now
+        if self.state is not State.ENDED:
+            text = "The gateway is shutting down; connect again later."
+            refusal = Refusal(code=Code.SHUTTING_DOWN, text=text, transient=True)
+            self.finish(self._error(refusal, None))
+            self._settle()
+
+    # ---- time
+
+    def _tick_open(self, now: float, pulse: Pulse) -> float | None:
+        if self.paused_reading:
+            # Silence that we caused is not held against the peer.
+            pulse.heard(now)
+        elif pulse.silent(now):
+            text = f"Nothing was received for {pulse.ttl_ms} ms, which is this connection's limit."
+            self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
+            self._settle()
+            return None
+        elif self._frame_too_slow(now):
+            return None
+        if pulse.beat_due(now) and self.write_room:
+            self.outbox.write(_BEAT)
+        self._commands.transactions.expire(now)
+        return min(pulse.deadline(), now + _LOOK_SECONDS)
+
+    def _frame_too_slow(self, now: float) -> bool:
+        """End a connection whose frame is under way for too long [T16]."""
+        if self._partial_since is None or self._parser.halted:
+            return False
+        size = self._parser.partial
+        limits = self.limits
+        allowed = limits.frame_seconds + size / limits.frame_bytes_per_second
+        if now - self._partial_since < allowed:
+            return False
+        text = (
+            f"A frame of {size} bytes so far is not complete after {allowed:.0f} s; the limit is "
+            f"{limits.frame_seconds:g} s and 1 s for every {limits.frame_bytes_per_second} bytes."
+        )
+        self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
+        self._settle()
+        return True
+
+    # ---- confirmations
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Let go what waited for the journal [gateway.model.ports.DurableListener]."""
+        self._awaiting = False
+        self.outbox.durable_up_to(ticket)
+        self._settle()
+
+    def store_failed(self, refusal: Refusal) -> None:
+        """End without an outcome for what is unconfirmed [gateway.model.ports.DurableListener]."""
+        self._awaiting = False
+        self.outbox.forget_waiting()
+        if self.state is not State.ENDED:
+            self.finish(self._error(refusal, None))
+        self.closing = True
+        self.wake()
+
+    def _settle(self) -> None:
+        """Ask for the journal's word if something waits for it, and get what may go sent."""
+        self._await()
+        self.wake()
+
+    def _await(self) -> None:
+        if self.outbox.waiting and not self._awaiting:
+            self._awaiting = True
+            self._broker.await_durable(self)
+
+    # ---- the parser's side
+
+    def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
+        """Take SENDs of one route, or ACKs [protocols.stomp.parser.Sink]."""
+        if self.state is State.OPEN:
+            self._traffic.run(route, bodies, receipts)
+
+    def frame(self, head: Head, body: bytes) -> None:
+        """Take one frame [protocols.stomp.parser.Sink]."""
+        if self.state is State.OPENING:
+            self._greet(head)
+        elif self.state is State.OPEN:
+            self._traffic.frame(head, body)
+
+    def broken(self, error: FrameError) -> None:
+        """The bytes are no frames: end [protocols.stomp.parser.Sink]."""
+        if self.state is State.ENDED:
+            return
+        self.finish(b"" if error.silent else self._error(error.refusal, error.receipt))
+
+    # ---- login
+
+    def _greet(self, head: Head) -> None:
+        if head.command not in _GREETINGS:
+            text = f"The first frame must be CONNECT or STOMP, not {head.command}."
+            self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), head.receipt))
+            return
+        try:
+            greeting = greet(head.headers, self.limits, self.name)
+        except RefusedError as error:
+            self.finish(self._error(error.refusal, None))
+            return
+        if greeting is None:
+            self.finish(no_common_version(self.limits))
+        elif self._authenticator.open:
+            self._open(greeting)
+        elif greeting.user is None:
+            self._wrong_login(None)
+        else:
+            self.state = State.CHECKING
+            self._parser.halted = self.paused_reading = True
+            self._authenticator.check(
+                greeting.user, greeting.password, lambda good: self._checked(greeting, good=good)
+            )
+
+    def _checked(self, greeting: Greeting, *, good: bool) -> None:
+        if self.state is not State.CHECKING:
+            return
+        if not good:
+            self._wrong_login(greeting.user)
+            self._settle()
+            return
+        self.paused_reading = False
+        self._open(greeting)
+        self._parser.resume()
+        self._traffic.pause_if_idle()
+        self._settle()
+
+    def _open(self, greeting: Greeting) -> None:
+        self.state = State.OPEN
+        self.version = self._parser.version = greeting.version
+        self.user = greeting.user
+        self._commands.version = greeting.version
+        self._commands.client_id = greeting.client_id
+        self._traffic.connected = greeting.connected
+        self._pulse = Pulse(greeting.beats, self._commands.now)
+        self.retick = True
+        self.outbox.write(greeting.connected)
+
+    def _wrong_login(self, user: str | None) -> None:
+        if user is None:
+            text = "This gateway has users: CONNECT needs the headers login and passcode."
+        else:
+            text = f"User name [{user}] or password is invalid."
+        self.finish(self._error(Refusal(code=Code.NOT_AUTHORIZED, text=text), None))
+
+    def _login_too_late(self) -> None:
+        seconds = self.limits.login_seconds
+        text = f"No complete CONNECT came within {seconds:g} s; send it right after connecting."
+        self.finish(self._error(Refusal(code=Code.NOT_AUTHORIZED, text=text), None))
+        self._settle()
+
+    def _too_much_before_login(self, size: int) -> None:
+        if self.state is State.ENDED:
+            return
+        text = (
+            f"{size} bytes came before the login was answered; the limit is "
+            f"{self.limits.login_bytes_max}. Wait for CONNECTED before sending."
+        )
+        self.finish(self._error(Refusal(code=Code.TOO_LARGE, text=text), None))
+
+    # ---- what traffic and subscriptions ask for
+
+    @property
+    def ended(self) -> bool:
+        """Whether no input counts any more."""
+        return self.state is State.ENDED
+
+    def refuse(self, refusal: Refusal, receipt: bytes | None) -> None:
+        """Answer with ERROR behind earlier confirmations; 1.2 ends with it [STOMP 1.2 ERROR]."""
+        answer = self._error(refusal, receipt)
+        if self.version is Version.V1_2 or refusal.code in _FATAL:
+            self.finish(answer)
+        else:
+            self.outbox.confirm(0, answer)
+
+    def finish(self, answer: bytes, ticket: int = 0) -> None:
+        """End: `answer` goes out after `ticket` and all that is to be confirmed, then we close."""
+        if self.state is not State.ENDED:
+            self._leave()
+            self.outbox.confirm(ticket, answer, self._close)
+
+    def look_again(self) -> None:
+        """Call `Traffic.go_on` before the next output."""
+        self._look_again = True
+        self.wake()
+
+    def must_hear_acks(self) -> None:
+        """A delivery waits for an ACK [protocols.stomp.subscription.Host]."""
+        self._traffic.must_hear_acks()
+
+    def starved(self, consumer: StompConsumer) -> None:
+        """The output is full [protocols.stomp.subscription.Host]."""
+        self._starved.append(consumer)
+
+    def flush_soon(self) -> None:
+        """There is something to send [protocols.stomp.subscription.Host]."""
+        self.wake()
+
+    def subscription_removed(self, consumer: StompConsumer, refusal: Refusal) -> None:
+        """The queue side has ended it [protocols.stomp.subscription.Host].
+
+        The broker is in the middle of removing the queue: what follows is done before the next
+        output.
+        """
+        self._commands.subscriptions.drop(consumer)
+        self._removed.append(refusal)
+        self.look_again()
+
+    # ---- ending
+
+    def _error(self, refusal: Refusal, receipt: bytes | None) -> bytes:
+        version = self.version or Version.V1_0
+        return frame.error(refusal, receipt, version=version, end=self.limits.end_of_frame)
+
+    def _leave(self) -> None:
+        """Give everything back; no input counts from here on."""
+        if self.state is State.ENDED:
+            return
+        self.state = State.ENDED
+        self.paused_reading = False
+        self._parser.drop()
+        self._starved.clear()
+        self._commands.leave()
+        self._traffic.leave()
+
+    def _close(self) -> None:
+        self.closing = True

@@ -1,0 +1,278 @@
+"""One SUBSCRIBE: how many messages it takes, what it has sent, and what waits for an ACK.
+
+    ack header           room                                  settled
+    auto                 what the output takes                 when written
+    client               output, window, prefetch-count        by ACK, with all earlier ones
+    client-individual    output, window, prefetch-count        by ACK, each on its own
+
+The window counts bytes: messages go out while the unacknowledged ones are below it, so that a
+single frame above the window still goes, alone. The queue is told a number of messages, guessed
+from the last sizes; what turns out not to fit waits in `_later` and goes with the next ACK.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, Protocol
+
+from gateway.model.errors import Refusal
+from gateway.model.message import Message
+from gateway.model.ports import Subscription
+from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
+from protocols.stomp.limits import StompLimits
+from protocols.stomp.message_frames import MessageFrames
+from protocols.stomp.outbox import Outbox
+
+#: Messages asked for at once: enough to hide the cost of a call, few enough to share a turn.
+_ROOM_MAX: Final = 1000
+#: Size of a frame that is assumed before any was seen.
+_FIRST_GUESS: Final = 1024
+NO_WINDOW: Final = -1
+
+
+class AckMode(Enum):
+    """The `ack` header of SUBSCRIBE."""
+
+    AUTO = "auto"
+    CLIENT = "client"
+    INDIVIDUAL = "client-individual"
+
+    @classmethod
+    def of(cls, text: str) -> AckMode:
+        """Return the mode that `text` names; any other word is client, as in Artemis."""
+        return next((mode for mode in cls if mode.value == text), cls.CLIENT)
+
+
+class Host(Protocol):
+    """What a subscription needs of its connection."""
+
+    outbox: Outbox
+    limits: StompLimits
+    write_room: bool
+
+    def must_hear_acks(self) -> None:
+        """A delivery that waits for an ACK went out: do not stop reading now."""
+
+    def starved(self, consumer: StompConsumer) -> None:
+        """The output was full: call `consumer.again()` when it is not."""
+
+    def flush_soon(self) -> None:
+        """There is something to send."""
+
+    def subscription_removed(self, consumer: StompConsumer, refusal: Refusal) -> None:
+        """The queue side has ended the subscription."""
+
+
+class StompConsumer:
+    """The protocol's side of one subscription.
+
+    Attributes:
+        id: the subscription's id.
+        key: what its message ids start with.
+        durable_name: of a durable subscription, else None.
+        subscription: the hold on the queue; set right after subscribing.
+        open: False until the RECEIPT of SUBSCRIBE has gone: it comes before the first MESSAGE.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_frames",
+        "_gone",
+        "_hold",
+        "_host",
+        "_later",
+        "_prefetch",
+        "_size",
+        "_starved",
+        "_transactions",
+        "_unacked_bytes",
+        "_window",
+        "durable_name",
+        "id",
+        "key",
+        "open",
+        "subscription",
+    )
+
+    subscription: Subscription
+
+    def __init__(
+        self,
+        host: Host,
+        identity: tuple[str, bytes],
+        mode: AckMode,
+        frames: MessageFrames,
+        *,
+        window: int = NO_WINDOW,
+        prefetch: int = 0,
+        durable_name: str | None = None,
+    ) -> None:
+        """Prepare; `window` is in bytes (-1 none), `prefetch` in messages (0 no limit)."""
+        self._host = host
+        self.id, self.key = identity
+        self._frames = frames
+        self._hold: Hold | None = None
+        if mode is AckMode.CLIENT:
+            self._hold = CumulativeHold()
+        elif mode is AckMode.INDIVIDUAL:
+            self._hold = IndividualHold()
+        self._window = window
+        self._prefetch = prefetch
+        self._size = _FIRST_GUESS
+        self._unacked_bytes = 0
+        self._later: list[Message] = []
+        self._starved = False
+        self._transactions = 0
+        self._ended = False
+        self._gone = False
+        self.durable_name = durable_name
+        self.open = False
+
+    @property
+    def unacked(self) -> int:
+        """Deliveries that wait for an ACK."""
+        return 0 if self._hold is None else self._hold.count
+
+    def room(self) -> int:
+        """Return how many messages are taken now [gateway.model.ports.Consumer]."""
+        host = self._host
+        left = host.limits.output_bytes_max - host.outbox.size
+        if left <= 0 or not host.write_room:
+            if not self._starved:
+                self._starved = True
+                host.starved(self)
+            return 0
+        if not self.open:
+            return 0
+        room = min(_ROOM_MAX, left // self._size + 1)
+        hold = self._hold
+        if hold is None:
+            return room
+        if self._later:
+            return 0
+        if self._window >= 0 and hold.count:
+            room = min(room, -((self._unacked_bytes - self._window) // self._size))
+        elif self._window >= 0:
+            room = min(room, max(1, -(-self._window // self._size)))
+        if self._prefetch:
+            room = min(room, self._prefetch - hold.count)
+        return room
+
+    def deliver(self, messages: list[Message], any_flags: int) -> None:
+        """Send these [gateway.model.ports.Consumer]; in auto mode they are acknowledged at once.
+
+        Written in this turn is as far as STOMP can see: what is lost with the connection after
+        that is lost to auto mode by its definition.
+        """
+        host = self._host
+        hold = self._hold
+        if hold is None:
+            data = self._frames.render(messages, any_flags)
+            host.outbox.write(data)
+            self._size = len(data) // len(messages) + 1
+            self.subscription.acknowledge(messages)
+            host.flush_soon()
+            return
+        if self._window >= 0:
+            fitting = self._fitting(messages)
+            if fitting < len(messages):
+                self._later = messages[fitting:]
+                messages = messages[:fitting]
+        if messages:
+            self._send(hold, messages, any_flags)
+
+    def _fitting(self, messages: list[Message]) -> int:
+        """Return how many may go; they are counted as unacknowledged from here on."""
+        overhead = self._frames.overhead
+        taken = self._unacked_bytes
+        started = bool(self.unacked)
+        for index, message in enumerate(messages):
+            if taken >= self._window and (started or index):
+                self._unacked_bytes = taken
+                return index
+            taken += overhead + len(message.body)
+        self._unacked_bytes = taken
+        return len(messages)
+
+    def _send(self, hold: Hold, messages: list[Message], any_flags: int) -> None:
+        host = self._host
+        first = self._frames.next_number
+        data = self._frames.render(messages, any_flags)
+        host.outbox.write(data)
+        self._size = len(data) // len(messages) + 1
+        hold.add(first, messages)
+        host.must_hear_acks()
+        host.flush_soon()
+
+    def removed(self, refusal: Refusal) -> None:
+        """Tell the peer that its subscription is gone [gateway.model.ports.Consumer]."""
+        if self._hold is not None:
+            self._hold.take_all()
+        self._later = []
+        self._gone = True
+        self._host.subscription_removed(self, refusal)
+
+    def take(self, number: int) -> list[Message] | None:
+        """Return what an ACK or NACK of `number` settles; None when it settles nothing."""
+        if self._hold is None:
+            return None
+        settled = self._hold.take(number)
+        if settled is not None and self._window >= 0:
+            size = sum([len(m.body) for m in settled])
+            self._unacked_bytes -= size + self._frames.overhead * len(settled)
+        return settled
+
+    def again(self) -> None:
+        """There may be room again: send what waited, then ask the queue for more."""
+        self._starved = False
+        if not self.open:
+            return
+        hold = self._hold
+        if self._later and hold is not None:
+            fitting = self._fitting(self._later)
+            messages, self._later = self._later[:fitting], self._later[fitting:]
+            if messages:
+                self._send(hold, messages, -1)
+        if not self._later:
+            self.subscription.ready()
+
+    def start(self) -> None:
+        """SUBSCRIBE is confirmed: messages may follow."""
+        self.open = True
+        self.subscription.ready()
+
+    def unsubscribe(self) -> None:
+        """End it; what waits for an ACK goes back without a mark [STOMP 1.2 UNSUBSCRIBE]."""
+        self._end(failed=False)
+
+    def leave(self) -> None:
+        """End it with its connection: what the peer may have seen counts as a delivery."""
+        self._end(failed=True)
+
+    def _end(self, *, failed: bool) -> None:
+        self.open = False
+        if self._gone:
+            return
+        if self._later:
+            self.subscription.release(self._later)
+            self._later = []
+        held = [] if self._hold is None else self._hold.take_all()
+        if held:
+            self.subscription.release(held, failed=failed)
+        self._ended = True
+        self._close_when_free()
+
+    def enter_transaction(self) -> None:
+        """A transaction holds deliveries of this subscription, which stays until it ends."""
+        self._transactions += 1
+
+    def leave_transaction(self) -> None:
+        """The transaction has settled them."""
+        self._transactions -= 1
+        if self._ended:
+            self._close_when_free()
+
+    def _close_when_free(self) -> None:
+        if not self._transactions and not self._gone:
+            self._gone = True
+            self.subscription.close()

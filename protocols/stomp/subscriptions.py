@@ -1,0 +1,292 @@
+"""The subscriptions of a connection: SUBSCRIBE, UNSUBSCRIBE, and what an ACK or NACK names.
+
+    version    SUBSCRIBE id                     ACK and NACK name a delivery by
+    1.0        optional: subscription/<dest>    message-id
+    1.1        required                         message-id and subscription, which must agree
+    1.2        required                         id, the ack header of MESSAGE
+
+A message id is `<connection>-<n>-<number>`: <n> names the subscription in this connection. The id
+of another connection is therefore never taken for one of ours. It knows the rules of the headers,
+not how frames come or what is answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.model.address import RoutingType
+from gateway.model.errors import Code, RefusedError
+from gateway.model.message import Message
+from gateway.model.ports import Broker
+from protocols.stomp.destinations import required, resolve
+from protocols.stomp.heads import shown
+from protocols.stomp.message_frames import Convert, MessageFrames
+from protocols.stomp.subscription import NO_WINDOW, AckMode, Host, StompConsumer
+from protocols.stomp.versions import Version
+
+_TYPE_HEADERS: Final = ("subscription-type", "destination-type")
+_DURABLE_HEADERS: Final = (
+    "durable-subscription-name",
+    "durable-subscriber-name",
+    "activemq.subscriptionName",
+)
+_WINDOW_HEADERS: Final = ("consumer-window-size", "activemq.prefetchSize")
+_NO_LOCAL_HEADERS: Final = ("no-local", "activemq.noLocal")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.]")
+#: Digits of a delivery's number: more than a connection can count to.
+_NUMBER_DIGITS: Final = 18
+
+
+class Subscriptions:
+    """All of one connection.
+
+    Attributes:
+        by_id: the open ones.
+    """
+
+    __slots__ = ("_broker", "_by_key", "_convert", "_count", "_host", "_prefix", "by_id")
+
+    def __init__(self, broker: Broker, host: Host, convert: Convert, name: str) -> None:
+        """Start without any; `name` is the connection's and goes into message ids."""
+        self._broker = broker
+        self._host = host
+        self._convert = convert
+        self._prefix = _UNSAFE.sub("_", name)
+        self._count = 0
+        self._by_key: dict[bytes, StompConsumer] = {}
+        self.by_id: dict[str, StompConsumer] = {}
+
+    @property
+    def unacked(self) -> bool:
+        """Whether a delivery waits for an ACK."""
+        return any(consumer.unacked for consumer in self.by_id.values())
+
+    def subscribe(
+        self, headers: Mapping[str, str], version: Version, client_id: str | None
+    ) -> StompConsumer:
+        """Open a subscription; it sends nothing until `start()`. Raises RefusedError."""
+        _refuse_unsupported(headers)
+        name = self._free_id(headers, version)
+        destination, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
+        durable = _durable_name(headers, client_id, "SUBSCRIBE")
+        if durable is not None and routing is RoutingType.ANYCAST:
+            raise RefusedError.of(
+                Code.ROUTING_MISMATCH,
+                "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
+            )
+        mode = AckMode.of(headers.get("ack", "auto"))
+        window, prefetch = _windows(headers, self._host.limits.window_bytes)
+        self._count += 1
+        key = f"{self._prefix}-{self._count}".encode()
+        frames = MessageFrames(
+            version,
+            name,
+            key,
+            with_ack=mode is not AckMode.AUTO,
+            address=destination.address,
+            convert=self._convert,
+            end=self._host.limits.end_of_frame,
+        )
+        consumer = StompConsumer(
+            self._host,
+            (name, key),
+            mode,
+            frames,
+            window=window,
+            prefetch=prefetch,
+            durable_name=durable,
+        )
+        consumer.subscription = self._broker.subscribe(
+            destination,
+            RoutingType.MULTICAST if durable is not None else routing,
+            consumer,
+            durable_name=durable,
+            # Two connections of one client-id share a durable subscription, as in Artemis.
+            shared=durable is not None,
+        )
+        self.by_id[name] = consumer
+        self._by_key[key] = consumer
+        return consumer
+
+    def _free_id(self, headers: Mapping[str, str], version: Version) -> str:
+        name = headers.get("id")
+        if name is None:
+            if version is not Version.V1_0:
+                required(headers, "id", "SUBSCRIBE")
+            name = f"subscription/{required(headers, 'destination', 'SUBSCRIBE')}"
+        if name in self.by_id:
+            raise RefusedError.of(
+                Code.ALREADY_EXISTS,
+                f"Subscription id '{shown(name)}' is in use on this connection; choose another.",
+            )
+        limit = self._host.limits.subscriptions_max
+        if len(self.by_id) >= limit:
+            raise RefusedError.of(
+                Code.TOO_MANY,
+                f"This connection has {limit} subscriptions, which is the limit; end one first.",
+            )
+        return name
+
+    def unsubscribe(
+        self, headers: Mapping[str, str], version: Version, client_id: str | None
+    ) -> None:
+        """Close a subscription; delete a durable one whose name is given. Raises RefusedError."""
+        durable = _durable_name(headers, client_id, "UNSUBSCRIBE")
+        name = headers.get("id")
+        if name is None and version is Version.V1_0 and "destination" in headers:
+            name = f"subscription/{headers['destination']}"
+        if name is None and durable is None:
+            required(headers, "id", "UNSUBSCRIBE")
+        consumer = self.by_id.get(name) if name is not None else None
+        if consumer is not None:
+            self.drop(consumer)
+            consumer.unsubscribe()
+        elif durable is None:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"No subscription '{shown(name or '')}' is open on this connection."
+            )
+        if durable is not None:
+            self._broker.delete_subscription(durable)
+
+    def drop(self, consumer: StompConsumer) -> None:
+        """Forget a subscription that has ended or is about to."""
+        self.by_id.pop(consumer.id, None)
+        self._by_key.pop(consumer.key, None)
+
+    def leave_all(self) -> None:
+        """End all of them with the connection."""
+        consumers = list(self.by_id.values())
+        self.by_id.clear()
+        self._by_key.clear()
+        for consumer in consumers:
+            consumer.leave()
+
+    def named(
+        self, headers: Mapping[str, str], command: str, version: Version
+    ) -> tuple[StompConsumer, list[Message]]:
+        """Return what an ACK or NACK settles; raises RefusedError, then nothing is settled."""
+        if version is Version.V1_2:
+            text = required(headers, "id", command)
+        else:
+            text = required(headers, "message-id", command)
+        found = self._by_key.get(text.rpartition("-")[0].encode())
+        if version is Version.V1_1:
+            name = required(headers, "subscription", command)
+            if found is not None and found.id != name:
+                raise RefusedError.of(
+                    Code.NOT_FOUND,
+                    f"Message '{shown(text)}' was not sent to subscription '{shown(name)}'.",
+                )
+        return self._settled(text, command)
+
+    def _settled(self, text: str, command: str) -> tuple[StompConsumer, list[Message]]:
+        key, _, digits = text.rpartition("-")
+        consumer = self._by_key.get(key.encode())
+        if consumer is not None and digits.isdecimal() and len(digits) <= _NUMBER_DIGITS:
+            messages = consumer.take(int(digits))
+            if messages is not None:
+                return consumer, messages
+        raise _unknown_delivery(text, command)
+
+    def acknowledge_all(self, ids: Iterable[bytes]) -> RefusedError | None:
+        """Settle a run of ids, those of one subscription together, up to the first that is refused.
+
+        Only 1.2 has ACKs that are nothing but an id, and in 1.2 a refusal ends the connection.
+        """
+        refused: RefusedError | None = None
+        current: StompConsumer | None = None
+        gathered: list[Message] = []
+        for raw in ids:
+            key, _, digits = raw.rpartition(b"-")
+            consumer = self._by_key.get(key)
+            messages: list[Message] | None = None
+            if consumer is not None and digits.isdigit() and len(digits) <= _NUMBER_DIGITS:
+                messages = consumer.take(int(digits))
+            if messages is None:
+                refused = _unknown_delivery(raw.decode(), "ACK")
+                break
+            if consumer is not current and gathered:
+                _acknowledge(current, gathered)
+                gathered = []
+            current = consumer
+            gathered += messages
+        if gathered:
+            _acknowledge(current, gathered)
+        return refused
+
+
+def _acknowledge(consumer: StompConsumer | None, messages: list[Message]) -> None:
+    assert consumer is not None
+    consumer.subscription.acknowledge(messages)
+    consumer.again()
+
+
+def _unknown_delivery(text: str, command: str) -> RefusedError:
+    return RefusedError.of(
+        Code.NOT_FOUND,
+        f"{command} names '{shown(text)}', which waits for no ACK here: it is unknown, settled "
+        "already, or its subscription is in auto mode.",
+    )
+
+
+def _refuse_unsupported(headers: Mapping[str, str]) -> None:
+    if "selector" in headers:
+        if not headers["selector"].strip():
+            raise RefusedError.of(
+                Code.BAD_VALUE, "The selector is empty; leave the header out to get every message."
+            )
+        raise RefusedError.of(
+            Code.NOT_IMPLEMENTED,
+            "Selectors are not in this version; subscribe without the header selector.",
+        )
+    for name in _NO_LOCAL_HEADERS:
+        if headers.get(name, "false").lower() != "false":
+            raise RefusedError.of(
+                Code.NOT_IMPLEMENTED,
+                f"{name} is not in this version; subscribe without it.",
+            )
+
+
+def _durable_name(headers: Mapping[str, str], client_id: str | None, command: str) -> str | None:
+    """Return the queue of the durable subscription that is named; raises RefusedError."""
+    for header in _DURABLE_HEADERS:
+        name = headers.get(header)
+        if name is None:
+            continue
+        if not name:
+            raise RefusedError.of(Code.BAD_VALUE, f"{header} is empty; give it a name.")
+        if not client_id:
+            raise RefusedError.of(
+                Code.BAD_HEADER,
+                f"{command} with {header} needs a client-id header on CONNECT: both together name "
+                "the subscription.",
+            )
+        return f"{client_id}.{name}"
+    return None
+
+
+def _windows(headers: Mapping[str, str], default: int) -> tuple[int, int]:
+    """Return the window in bytes (-1 none) and the prefetch in messages (0 no limit)."""
+    prefetch = _whole(headers, "prefetch-count")
+    if prefetch is not None and prefetch < 1:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"prefetch-count {prefetch} is below 1; nothing would ever be sent."
+        )
+    for name in _WINDOW_HEADERS:
+        window = _whole(headers, name)
+        if window is not None:
+            return max(window, NO_WINDOW), prefetch or 0
+    # Who counts in messages does not expect a limit in bytes beside it.
+    return (NO_WINDOW if prefetch else default), prefetch or 0
+
+
+def _whole(headers: Mapping[str, str], name: str) -> int | None:
+    text = headers.get(name)
+    if text is None:
+        return None
+    if _NUMBER.fullmatch(text) is None:
+        raise RefusedError.of(Code.BAD_VALUE, f"{name} '{shown(text)}' is not a whole number.")
+    return int(text)

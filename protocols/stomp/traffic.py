@@ -1,0 +1,316 @@
+"""The traffic of an open connection: runs of SENDs, single commands, and waiting for room.
+
+    flowing    SENDs go to their producers as they come
+    stalled    an address is full (BLOCK, PAGE): nothing is read, or, while the peer holds
+               deliveries whose ACKs could make room, all but ACK and NACK waits here in order
+
+A producer says that it is full, not what its address does about it. Under BLOCK a message that
+comes all the same is taken, under FAIL it is refused: so the next SEND after that word is offered
+alone, and its fate decides whether the connection waits or is told. What waits is bounded; only a
+full spool is an ERROR. Confirmations stand in frame order whether frames waited or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.ports import Broker
+from protocols.stomp import frame
+from protocols.stomp.commands import Commands
+from protocols.stomp.frame import SEND, Head
+from protocols.stomp.outbox import Outbox
+from protocols.stomp.parser import ACKS, Parser
+from protocols.stomp.sending import Route, Sender, Sending
+
+#: What a waiting frame costs beside its body and header values.
+_FRAME_BYTES: Final = 256
+_LATE_RECEIPT: Final = "RECEIPT"
+
+
+class Connection(Protocol):
+    """What traffic does to its connection."""
+
+    paused_reading: bool
+    outbox: Outbox
+
+    @property
+    def ended(self) -> bool: ...
+
+    def refuse(self, refusal: Refusal, receipt: bytes | None) -> None:
+        """Answer with ERROR; this may end the connection."""
+
+    def finish(self, answer: bytes, ticket: int) -> None:
+        """End the connection with `answer` after `ticket`."""
+
+    def look_again(self) -> None:
+        """Call `go_on` before the next output."""
+
+
+class _Run:
+    """SENDs of one route that wait, or are on their way."""
+
+    __slots__ = ("bodies", "receipts", "route")
+
+    def __init__(self, route: Route, bodies: list[bytes], receipts: list[bytes]) -> None:
+        self.route = route
+        self.bodies = bodies
+        self.receipts = receipts
+
+    def cut(self, count: int) -> _Run:
+        """Take the first `count` off and return them."""
+        first = _Run(self.route, self.bodies[:count], self.receipts[:count])
+        self.bodies = self.bodies[count:]
+        self.receipts = self.receipts[count:]
+        return first
+
+
+class Traffic:
+    """See the module text.
+
+    Attributes:
+        connected: the CONNECTED frame, for a peer that asks again.
+    """
+
+    __slots__ = (
+        "_commands",
+        "_connection",
+        "_limits",
+        "_parser",
+        "_sending",
+        "_spool",
+        "_spool_bytes",
+        "_stalled",
+        "connected",
+    )
+
+    def __init__(
+        self, broker: Broker, connection: Connection, parser: Parser, commands: Commands
+    ) -> None:
+        self.connected = b""
+        self._connection = connection
+        self._parser = parser
+        self._commands = commands
+        self._limits = parser.limits
+        self._sending = Sending(broker, self._limits, self._unblocked, parser.forget)
+        self._stalled: Sender | None = None
+        self._spool: deque[_Run | tuple[Head, bytes]] = deque()
+        self._spool_bytes = 0
+
+    @property
+    def stalled(self) -> bool:
+        """Whether something waits for room at an address."""
+        return self._stalled is not None
+
+    # ---- flowing
+
+    def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
+        """Take SENDs of one route, or ACKs that are only ids [protocols.stomp.parser.Sink]. Hot."""
+        if route is ACKS:
+            refused = self._commands.subscriptions.acknowledge_all(bodies)
+            if refused is not None:
+                self._connection.refuse(refused.refusal, None)
+            return
+        assert isinstance(route, Route)
+        sender = route.sender
+        if self._stalled is not None or sender.full:
+            self._run_into_full(_Run(route, bodies, receipts))
+            return
+        ticket = sender.producer.send(bodies, route.flags, route.expires)
+        if ticket < 0:
+            self._partly_taken(_Run(route, bodies, receipts))
+            return
+        outbox = self._connection.outbox
+        if receipts:
+            outbox.confirm(ticket, frame.receipts(receipts, self._limits.end_of_frame))
+        elif ticket > outbox.needed:
+            outbox.needed = ticket
+
+    def frame(self, head: Head, body: bytes) -> None:
+        """Take one frame [protocols.stomp.parser.Sink]."""
+        if self._stalled is None:
+            self._act(head, body)
+        elif head.command in ("ACK", "NACK") and "transaction" not in head.headers:
+            self._settle_while_stalled(head)
+        else:
+            self._wait(head, body)
+
+    def _act(self, head: Head, body: bytes) -> None:
+        try:
+            if head.command == SEND:
+                self._send(head, body)
+            elif head.command == "DISCONNECT":
+                answer = b""
+                if head.receipt is not None:
+                    answer = frame.receipts((head.receipt,), self._limits.end_of_frame)
+                self._connection.finish(answer, self._connection.outbox.needed)
+            elif head.command in ("CONNECT", "STOMP"):
+                # Nothing is negotiated twice [Artemis answers so].
+                self._connection.outbox.write(self.connected)
+            elif head.command == _LATE_RECEIPT:
+                self._commands.confirm(head.length, head.receipt)
+            else:
+                self._commands.act(head)
+        except RefusedError as error:
+            self._connection.refuse(error.refusal, head.receipt)
+
+    def _send(self, head: Head, body: bytes) -> None:
+        route = self._sending.prepare(head)
+        stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
+        transaction = head.headers.get("transaction")
+        if transaction is None:
+            self.run(route, [stored], [] if head.receipt is None else [head.receipt])
+            return
+        # Heads in a transaction are looked at each time.
+        head.route = None
+        self._commands.send_in(transaction, route, stored)
+        self._commands.confirm(0, head.receipt)
+
+    def _confirm(self, run: _Run, ticket: int) -> None:
+        outbox = self._connection.outbox
+        if run.receipts:
+            outbox.confirm(ticket, frame.receipts(run.receipts, self._limits.end_of_frame))
+        else:
+            outbox.note(ticket)
+
+    def _partly_taken(self, run: _Run) -> None:
+        """Go on behind a send that was refused somewhere in `run`."""
+        sender = run.route.sender
+        producer = sender.producer
+        while True:
+            refusal = producer.refusal
+            assert refusal is not None, "a run is refused with a reason"
+            taken = run.cut(producer.taken)
+            if taken.bodies:
+                self._confirm(taken, producer.ticket)
+            if refusal.code is Code.DISK_FULL and self._limits.disk_full_pause:
+                self._stall(sender, run)
+                return
+            refused = run.cut(1)
+            self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
+            if self._connection.ended or not run.bodies:
+                return
+            ticket = producer.send(run.bodies, run.route.flags, run.route.expires)
+            if ticket >= 0:
+                self._confirm(run, ticket)
+                return
+
+    # ---- stalled
+
+    def _run_into_full(self, run: _Run) -> None:
+        if self._stalled is not None:
+            self._wait_run(run)
+            return
+        sender = run.route.sender
+        blocked = sender.producer.blocked()
+        sender.full = blocked is not None
+        waits = blocked is not None and blocked.transient and blocked.code is not Code.DISK_FULL
+        offered = run.cut(1) if waits else run
+        ticket = sender.producer.send(offered.bodies, run.route.flags, run.route.expires)
+        if ticket < 0:
+            offered.bodies += run.bodies if waits else []
+            offered.receipts += run.receipts if waits else []
+            self._partly_taken(offered)
+            return
+        self._confirm(offered, ticket)
+        if waits:
+            self._stall(sender, run)
+
+    def _stall(self, sender: Sender, run: _Run) -> None:
+        """Wait for room; `run` is what comes first then."""
+        self._stalled = sender
+        if run.bodies:
+            self._spool.appendleft(run)
+            self._spool_bytes += sum(map(len, run.bodies))
+        self.pause_if_idle()
+
+    def pause_if_idle(self) -> None:
+        """Stop reading while stalled, unless an ACK could make room."""
+        if self._stalled is not None and not self._commands.subscriptions.unacked:
+            self._parser.halted = self._connection.paused_reading = True
+
+    def must_hear_acks(self) -> None:
+        """A delivery went out whose ACK must be read, stalled or not."""
+        if self._stalled is not None and self._parser.halted:
+            self._connection.look_again()
+
+    def _unblocked(self, sender: Sender) -> None:
+        if self._stalled is sender:
+            self._connection.look_again()
+
+    def go_on(self) -> None:
+        """Send what waited if there is room now, and read again if there is reason to."""
+        if self._stalled is not None and not self._stalled.full:
+            self._stalled = None
+            self._replay()
+        if self._connection.ended:
+            return
+        if self._parser.halted and (self._stalled is None or self._commands.subscriptions.unacked):
+            self._connection.paused_reading = False
+            self._parser.resume()
+        self.pause_if_idle()
+
+    def _replay(self) -> None:
+        spool = self._spool
+        while spool and self._stalled is None and not self._connection.ended:
+            waiting = spool.popleft()
+            if isinstance(waiting, _Run):
+                self._spool_bytes -= sum(map(len, waiting.bodies))
+                self.run(waiting.route, waiting.bodies, waiting.receipts)
+            else:
+                head, body = waiting
+                self._spool_bytes -= _cost(head, body)
+                self._act(head, body)
+
+    def _settle_while_stalled(self, head: Head) -> None:
+        """Settle at once, confirm in frame order: behind the SENDs that wait."""
+        receipt, head.receipt = head.receipt, None
+        try:
+            ticket = self._commands.act(head)
+        except RefusedError as error:
+            self._connection.refuse(error.refusal, receipt)
+            return
+        if receipt is not None:
+            late = Head(_LATE_RECEIPT, {}, ticket)
+            late.receipt = receipt
+            self._wait(late, b"")
+
+    def _wait(self, head: Head, body: bytes) -> None:
+        cost = _cost(head, body)
+        if self._fits(cost, head.receipt):
+            self._spool.append((head, body))
+
+    def _wait_run(self, run: _Run) -> None:
+        cost = sum(map(len, run.bodies))
+        if self._fits(cost, run.receipts[-1] if run.receipts else None):
+            self._spool.append(run)
+
+    def _fits(self, cost: int, receipt: bytes | None) -> bool:
+        limit = self._limits.spool_bytes_max
+        if self._spool_bytes + cost <= limit:
+            self._spool_bytes += cost
+            return True
+        assert self._stalled is not None
+        refusal = self._stalled.producer.blocked()
+        why = "" if refusal is None else f" {refusal.text}"
+        self._connection.refuse(
+            Refusal(
+                code=Code.ADDRESS_FULL if refusal is None else refusal.code,
+                text=f"{self._spool_bytes} bytes of this connection wait for room and {limit} is "
+                f"the limit. Acknowledge what was delivered before sending more.{why}",
+                transient=True,
+            ),
+            receipt,
+        )
+        return False
+
+    def leave(self) -> None:
+        """The connection ends: forget what waits, which was never confirmed."""
+        self._stalled = None
+        self._spool.clear()
+        self._sending.close_all()
+
+
+def _cost(head: Head, body: bytes) -> int:
+    return _FRAME_BYTES + len(body) + sum(map(len, head.headers.values()))
