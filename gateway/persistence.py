@@ -184,7 +184,7 @@ def open_journal(
     return journal, restored
 
 
-def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[str, bytes]]:
+def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]]:
     numbers = sorted(n for n in map(segment_number, fs.listdir(directory)) if n is not None)
     for number in numbers:
         path = posixpath.join(directory, segment_name(number))
@@ -195,7 +195,7 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[str, bytes]]:
             fs.drop_cache(fd)
         finally:
             fs.close(fd)
-        yield path, read_file(fs, path)
+        yield number, path, read_file(fs, path)
 
 
 def restore(found: Recovered) -> Restored:

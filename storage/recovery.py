@@ -2,9 +2,10 @@
 
 Damage rule. Let W be the largest `last synced` number in any whole batch. A batch that is not whole is
 
-* rot, when it lies in a segment that is not the last one, or when a whole batch with W at or above its place follows:
-  it was once complete and confirmed. Recovery refuses, naming file and offset;
-* the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it is read.
+* rot, when a whole batch that was written after its sync follows, in its segment or in a later one (whose numbers
+  then do not continue where reading stopped): it was once complete and confirmed. Recovery refuses, naming file and offset;
+* the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it in its segment is read. The
+  next life of the journal continues with the number of the batch that was cut.
 
 Nothing is ever appended to a segment that was read here; the caller opens a new one.
 """
@@ -70,31 +71,26 @@ class Recovered:
     records: int = 0
 
 
-def recover(files: Iterator[tuple[str, bytes]]) -> Recovered:
-    """Read segments, given as (path, content) in ascending number.
+def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
+    """Read segments, given as (number of the name, path, content) in ascending number.
 
     Raises DamageError on rot, FormatError on a newer format.
     """
     found = Recovered()
-    torn: tuple[str, int] | None = None
-    for path, data in files:
-        header = decode_segment_header(data)
-        if header is None:
-            # A segment whose header was never synced: the crash came while it was being opened.
-            if any(data[:SEGMENT_HEADER_BYTES]) or torn is None:
-                torn = torn or (path, 0)
-            continue
-        if torn is not None:
-            raise DamageError(*torn, "a later segment exists, so this was once complete")
-        number, uuid = header
+    for number, path, data in files:
         found.segment = max(found.segment, number)
+        header = decode_segment_header(data)
+        # No header, or that of a file's earlier life: the crash came while the segment was being opened. Nothing
+        # was confirmed from it; if that is not so, the numbers of the batches do not continue, which is found below.
+        if header is None or header[0] != number:
+            continue
         found.segments.append(number)
-        torn = _read_segment(found, path, data, number, uuid)
+        _read_segment(found, path, data, number, header[1])
     return found
 
 
-def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: bytes) -> tuple[str, int] | None:
-    """Apply all whole batches of a segment; returns where a torn tail begins, if one does."""
+def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: bytes) -> None:
+    """Apply all whole batches of a segment."""
     offset = SEGMENT_HEADER_BYTES
     expected = found.ticket + 1
     while True:
@@ -103,7 +99,8 @@ def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: b
         end = offset + BATCH_HEADER_BYTES
         payload = data[end : end + head.length] if head is not None else b""
         if head is None or len(payload) != head.length or zlib.crc32(payload, salt) != head.payload_crc:
-            return _judge_tail(found, path, data, offset, uuid, head)
+            _judge_tail(found, path, data, offset, uuid, head)
+            return
         if found.ticket and head.number != expected:
             raise DamageError(path, offset, f"batch {head.number} stands where batch {expected} belongs")
         try:
@@ -117,19 +114,15 @@ def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: b
 
 def _judge_tail(
     found: Recovered, path: str, data: bytes, offset: int, uuid: bytes, head: BatchHead | None
-) -> tuple[str, int] | None:
+) -> None:
     """Tell the end of the data, a torn tail and rot apart, where no whole batch begins at `offset`."""
     for later in _heads_after(data, offset, uuid, head):
         if later.synced > found.ticket:
             raise DamageError(path, offset, f"batch {found.ticket + 1} was synced and is not whole any more")
-    if head is None and not any(data[offset : offset + BATCH_HEADER_BYTES]):
-        return None
-    if head is None:
-        # Leftovers of a recycled file and a torn header look alike; neither was ever confirmed.
-        return None
-    found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
-    found.clean = False
-    return path, offset
+    # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that was ever confirmed.
+    if head is not None:
+        found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
+        found.clean = False
 
 
 def _heads_after(data: bytes, offset: int, uuid: bytes, head: BatchHead | None) -> Iterator[BatchHead]:

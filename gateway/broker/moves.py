@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from gateway.model import stomp_form
 from gateway.model.address import RoutingType
-from gateway.model.amqp_types import DecodeError
+from gateway.model.amqp_types import DecodeError, Value
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, STOMP, TEXT, Message
-from gateway.model.sections import with_origin
+from gateway.model.sections import with_annotations, without_expiry
 from gateway.queues.queue import Gone, Queue
 
 if TYPE_CHECKING:
@@ -63,10 +63,13 @@ class Mover:
             if expired_at:
                 facts.append(("_AMQ_ACTUAL_EXPIRY", str(expired_at)))
             return stomp_form.with_headers(message.body, facts)
+        origin: dict[str, Value] = {
+            "x-opt-ORIG-ADDRESS": queue.address, "x-opt-ORIG-QUEUE": queue.name, "x-opt-ORIG-MESSAGE-ID": message.seq,
+        }
+        if expired_at:
+            origin["x-opt-ACTUAL-EXPIRY"] = expired_at
         try:
-            return with_origin(
-                message.body, address=queue.address, queue=queue.name, message_id=message.seq, expired_at=expired_at
-            )
+            return with_annotations(without_expiry(message.body), origin)
         except DecodeError:
             # A body whose sections cannot be read was accepted as opaque bytes; it moves as it is.
             return message.body

@@ -1,0 +1,74 @@
+"""The specification's error conditions, and which of them says what we refuse [AMQP 2.8.15-2.8.18, 3.5.10]."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.model.amqp_types import Symbol
+from gateway.model.errors import Code, Refusal
+from protocols.amqp.performatives import Error
+
+INTERNAL_ERROR: Final = "amqp:internal-error"
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED: Final = "amqp:unauthorized-access"
+DECODE_ERROR: Final = "amqp:decode-error"
+RESOURCE_LIMIT: Final = "amqp:resource-limit-exceeded"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+ILLEGAL_STATE: Final = "amqp:illegal-state"
+RESOURCE_LOCKED: Final = "amqp:resource-locked"
+RESOURCE_DELETED: Final = "amqp:resource-deleted"
+CONNECTION_FORCED: Final = "amqp:connection:forced"
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
+WINDOW_VIOLATION: Final = "amqp:session:window-violation"
+HANDLE_IN_USE: Final = "amqp:session:handle-in-use"
+UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
+TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
+MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
+STOLEN: Final = "amqp:link:stolen"
+
+_CONDITIONS: Final = {
+    Code.ADDRESS_FULL: RESOURCE_LIMIT,
+    Code.MEMORY_FULL: RESOURCE_LIMIT,
+    Code.DISK_FULL: RESOURCE_LIMIT,
+    Code.TOO_MANY: RESOURCE_LIMIT,
+    Code.MAX_CONSUMERS: RESOURCE_LIMIT,
+    Code.TOO_LARGE: MESSAGE_SIZE,
+    Code.NOT_FOUND: NOT_FOUND,
+    Code.NOT_AUTHORIZED: UNAUTHORIZED,
+    Code.ALREADY_EXISTS: NOT_ALLOWED,
+    Code.BAD_NAME: INVALID_FIELD,
+    Code.BAD_VALUE: INVALID_FIELD,
+    Code.ROUTING_MISMATCH: ILLEGAL_STATE,
+    Code.IN_USE: ILLEGAL_STATE,
+    Code.NOT_IMPLEMENTED: NOT_IMPLEMENTED,
+    Code.QUEUE_DELETED: RESOURCE_DELETED,
+    Code.STORE_FAILED: ILLEGAL_STATE,
+    Code.SHUTTING_DOWN: CONNECTION_FORCED,
+}
+
+
+class ConnectionFault(Exception):
+    """The peer broke a rule of the connection: it is closed with this condition."""
+
+    def __init__(self, condition: str, text: str) -> None:
+        super().__init__(text)
+        self.error = Error(condition=condition, description=text)
+
+
+class SessionFault(ConnectionFault):
+    """The peer broke a rule of a session: the session is ended."""
+
+
+class LinkFault(ConnectionFault):
+    """The peer broke a rule of a link: the link is detached."""
+
+
+def error_of(refusal: Refusal) -> Error:
+    """Return the wire's form of a refusal; `info` carries our stable code."""
+    return Error(
+        condition=_CONDITIONS.get(refusal.code, INTERNAL_ERROR),
+        description=refusal.text,
+        info={Symbol("x-reason"): refusal.code.value},
+    )

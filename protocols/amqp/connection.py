@@ -1,0 +1,565 @@
+"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: headers, SASL, open and close, channels, idle time-outs.
+
+    state      what comes next                          on it
+    HEADER     protocol header 3 (SASL) or 0 (AMQP)     SASL: offer; AMQP: take as anonymous where allowed
+    SASL       SASL frames                              until the outcome
+    AMQP_HEADER  protocol header 0                      answer with ours
+    OPEN       open                                     answer with ours
+    OPENED     everything else                          channels, sessions
+    CLOSED     nothing                                  we said close, or cut: what comes is ignored
+
+Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at before SASL is
+through. Bytes come whole turns at a time; `protocols.amqp.stream` has the hot loop over transfers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from gateway.model.amqp_types import DecodeError
+from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.ports import Authenticator, Broker
+from protocols.amqp.conditions import (
+    CONNECTION_FORCED,
+    DECODE_ERROR,
+    FRAMING_ERROR,
+    ILLEGAL_STATE,
+    NOT_ALLOWED,
+    RESOURCE_LIMIT,
+    UNAUTHORIZED,
+    ConnectionFault,
+    SessionFault,
+    error_of,
+)
+from protocols.amqp.frames import AMQP_FRAME, EMPTY_FRAME, HEAD_BYTES, SASL_FRAME, Shape, frame, learn
+from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.performatives import (
+    Begin,
+    Close,
+    Composite,
+    End,
+    Error,
+    FieldError,
+    Open,
+    Transfer,
+    decode_performative,
+)
+from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
+from protocols.amqp.sasl import SaslServer
+from protocols.amqp.session import HANDLE_MAX, INCOMING_WINDOW, AmqpSession
+from protocols.amqp.stream import receive_transfers
+from protocols.shell import PeerFacts
+
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+#: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can have them.
+OUT_BYTES_MAX: Final = 1 << 20
+#: Shapes of transfers that a connection remembers.
+_SHAPES_MAX: Final = 8
+#: The smallest max-frame-size that a peer may have [AMQP 2.7.1].
+_FRAME_MIN: Final = 512
+#: Time-outs of a peer shorter than this would have us do little else than keep it alive.
+_IDLE_MS_MIN: Final = 100
+
+
+class State(Enum):
+    """See the module text."""
+
+    HEADER = "header"
+    SASL = "sasl"
+    AMQP_HEADER = "amqp-header"
+    OPEN = "open"
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
+class AmqpConnection:
+    """Implements the shell's Session and the DurableListener port."""
+
+    def __init__(self, broker: Broker, authenticator: Authenticator, limits: AmqpLimits, peer: PeerFacts) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.peer = peer
+        self.state = State.HEADER
+        self.container = ""
+        self.user: str | None = None
+        self.remote_frame_max = _FRAME_MIN
+        self.sessions: dict[int, AmqpSession] = {}
+        self.sessions_due: list[AmqpSession] = []
+        self.shapes: list[Shape] = []
+        self.links = 0
+        self.refused_handles: set[tuple[int, int]] = set()
+        self.closing = False
+        self.paused_reading = False
+        self.write_room = True
+        self.retick = False
+        self.wake: Callable[[], None] = _nobody
+        self.fault: Error | None = None
+        self._authenticator = authenticator
+        self._sasl: SaslServer | None = None
+        self._ours: dict[int, AmqpSession] = {}
+        self._parts: list[bytes] = []
+        self._have = 0
+        self._need = HEAD_BYTES
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._stalled = False
+        self._waiting: deque[tuple[int, AmqpSession, int, int, IncomingLink]] = deque()
+        self._answers: deque[tuple[int, AmqpSession, Composite]] = deque()
+        self._unfinished = 0
+        self._came = 0
+        self._started: float | None = None
+        self._last_in = 0.0
+        self._last_out = 0.0
+        self._now = 0.0
+        self._remote_idle = 0.0
+
+    # ---- bytes in
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take what the peer sent; the answers are in `data_to_send`."""
+        self._now = self._last_in = now
+        if self.state is State.CLOSED:
+            return
+        if self.state is not State.OPENED:
+            self._came += len(data)
+        if self._parts:
+            self._parts.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+        try:
+            self._consume(data)
+        except ConnectionFault as fault:
+            self.fail(fault.error)
+
+    def _consume(self, data: bytes) -> None:
+        """Read frames from the start of `data`; keep what is not complete."""
+        at = 0
+        end = len(data)
+        self._need = HEAD_BYTES
+        while end - at >= HEAD_BYTES and self.state is not State.CLOSED:
+            if self.state is State.OPENED:
+                if self.shapes:
+                    at = receive_transfers(self, data, at, end)
+                    if end - at < HEAD_BYTES:
+                        break
+                size = self._frame_size(data, at)
+                if end - at < size:
+                    self._need = size
+                    break
+                self._frame(data, at, at + size)
+                at += size
+                continue
+            step = self._before_open(data, at, end)
+            if not step:
+                break
+            at += step
+        if at < end and self.state is not State.CLOSED:
+            self._parts = [data[at:] if at else data]
+            self._have = end - at
+
+    def _before_open(self, data: bytes, at: int, end: int) -> int:
+        """Take one header or frame of a connection that is not open; returns its bytes, 0 when more must come."""
+        if self._came > self.limits.prelogin_bytes:
+            raise ConnectionFault(RESOURCE_LIMIT, f"More than {self.limits.prelogin_bytes} bytes came before open.")
+        if self.state in (State.HEADER, State.AMQP_HEADER):
+            self._header(data[at : at + HEAD_BYTES])
+            return HEAD_BYTES
+        if self.state is State.SASL and self._sasl is not None and not self._sasl_wants():
+            self._need = end - at + 1
+            return 0
+        size = self._frame_size(data, at)
+        if end - at < size:
+            self._need = size
+            return 0
+        if self.state is State.SASL:
+            self._sasl_frame(data, at, at + size)
+        else:
+            self._frame(data, at, at + size)
+        return size
+
+    def _frame_size(self, data: bytes, at: int) -> int:
+        """Return the size of the frame at `at`, checked [AMQP 2.3.1]. Raises ConnectionFault."""
+        size = int.from_bytes(data[at : at + 4], "big")
+        doff = data[at + 4]
+        limit = SASL_BYTES_MAX if self.state is State.SASL else self.limits.max_frame_size
+        if size < HEAD_BYTES or doff < 2 or doff * 4 > size:
+            raise ConnectionFault(FRAMING_ERROR, f"A frame of {size} bytes with a data offset of {doff} words cannot be.")
+        if size > limit:
+            raise ConnectionFault(FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}.")
+        return size
+
+    def _header(self, header: bytes) -> None:
+        """Take a protocol header [AMQP 2.2]."""
+        if header == AMQP_HEADER:
+            if self.state is State.HEADER and not (self.limits.anonymous and self._authenticator.open):
+                self.write(SASL_HEADER)
+                self._cut("login is needed, and came without SASL")
+                return
+            self.write(AMQP_HEADER)
+            self.state = State.OPEN
+        elif header == SASL_HEADER and self.state is State.HEADER:
+            self.write(SASL_HEADER)
+            mechanisms = (*self.limits.sasl, *(("ANONYMOUS",) if self.limits.anonymous and self._authenticator.open else ()))
+            self._sasl = SaslServer(self._authenticator, mechanisms, self._sasl_answered)
+            self.state = State.SASL
+            self._write_sasl()
+        else:
+            self.write(SASL_HEADER if self.state is State.HEADER else AMQP_HEADER)
+            self._cut(f"not a protocol header that is spoken here: {header!r}")
+
+    # ---- SASL
+
+    def _sasl_wants(self) -> bool:
+        """Whether another SASL frame may be read now: not while a password is being checked."""
+        return self._sasl is not None and self._sasl.state.value != "checking"
+
+    def _sasl_frame(self, data: bytes, at: int, end: int) -> None:
+        if data[at + 5] != SASL_FRAME:
+            self._cut("a frame other than SASL's came before login")
+            return
+        assert self._sasl is not None, "in state SASL"
+        self._sasl.receive_body(data[at + 4 * data[at + 4] : end])
+        self._write_sasl()
+
+    def _write_sasl(self) -> None:
+        assert self._sasl is not None, "SASL has begun"
+        for body in self._sasl.frames_to_send():
+            self.write((len(body) + HEAD_BYTES).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body)
+        if self._sasl.outcome is True:
+            self.user = self._sasl.user
+            self._sasl = None
+            self.state = State.AMQP_HEADER
+        elif self._sasl.outcome is False:
+            self._cut(self._sasl.reason)
+
+    def _sasl_answered(self) -> None:
+        """The authenticator has answered, on a later turn: go on with what came meanwhile."""
+        if self.state is not State.SASL:
+            return
+        self._write_sasl()
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts = []
+            try:
+                self._consume(data)
+            except ConnectionFault as fault:
+                self.fail(fault.error)
+        self.wake()
+
+    # ---- frames
+
+    def _frame(self, data: bytes, at: int, end: int) -> None:
+        """Take one frame by the general codec. Raises ConnectionFault."""
+        if data[at + 5] != AMQP_FRAME:
+            raise ConnectionFault(FRAMING_ERROR, f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.")
+        channel = int.from_bytes(data[at + 6 : at + 8], "big")
+        begin = at + 4 * data[at + 4]
+        if begin == end:
+            return  # an empty frame: the peer is alive
+        try:
+            performative, payload = decode_performative(data, begin, end)
+        except DecodeError as error:
+            raise ConnectionFault(DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}.") from error
+        except FieldError as error:
+            raise ConnectionFault(error.condition, f"A frame on channel {channel}: {error}.") from error
+        if self.state is State.OPEN:
+            self._open(performative)
+            return
+        match performative:
+            case Open():
+                raise ConnectionFault(ILLEGAL_STATE, "A second open came; a connection is opened once.")
+            case Close():
+                self._close_received()
+            case Begin():
+                self._begin(channel, performative)
+            case _:
+                self._on_channel(channel, performative, data, at, payload, end)
+
+    def _on_channel(self, channel: int, performative: Composite, data: bytes, at: int, payload: int, end: int) -> None:
+        session = self.sessions.get(channel)
+        if session is None:
+            raise ConnectionFault(NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun.")
+        if isinstance(performative, End):
+            self._end(channel, session)
+            return
+        if session.ended:
+            return
+        try:
+            session.receive(performative, data[payload:end])
+        except SessionFault as fault:
+            session.end(fault.error)
+            return
+        if isinstance(performative, Transfer):
+            self._learn(data, at, performative, payload, end)
+
+    def _learn(self, data: bytes, at: int, transfer: Transfer, payload: int, end: int) -> None:
+        try:
+            shape = learn(data, at, transfer, payload, end)
+        except DecodeError:
+            return
+        if shape is not None:
+            self.shapes.insert(0, shape)
+            del self.shapes[_SHAPES_MAX:]
+
+    def forget_shapes(self) -> None:
+        """Links changed: what was learned of them holds no more."""
+        self.shapes.clear()
+
+    def _open(self, performative: Composite) -> None:
+        if not isinstance(performative, Open):
+            raise ConnectionFault(ILLEGAL_STATE, "The first frame must be an open.")
+        if performative.max_frame_size < _FRAME_MIN:
+            raise ConnectionFault(NOT_ALLOWED, f"max-frame-size {performative.max_frame_size} is below {_FRAME_MIN} [AMQP 2.7.1].")
+        if not performative.container_id:
+            raise ConnectionFault(NOT_ALLOWED, "The container-id is empty.")
+        self.container = performative.container_id
+        self.remote_frame_max = min(performative.max_frame_size, self.limits.max_frame_size)
+        self.state = State.OPENED
+        self.retick = True
+        if performative.idle_time_out:
+            if performative.idle_time_out < _IDLE_MS_MIN:
+                self._write_open()
+                raise ConnectionFault(NOT_ALLOWED, f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN}.")
+            self._remote_idle = performative.idle_time_out / 1000
+        self._write_open()
+
+    def _write_open(self) -> None:
+        limits = self.limits
+        self.write_frame(0, Open(
+            container_id=limits.container_id, max_frame_size=limits.max_frame_size, channel_max=limits.channel_max,
+            idle_time_out=limits.idle_ms // 2 or None,
+            offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
+            properties={"product": "sluicegate", "version": limits.version, "x-durability": "fsync"},  # type: ignore[dict-item]
+        ))
+
+    def _begin(self, channel: int, begin: Begin) -> None:
+        if channel > self.limits.channel_max:
+            raise ConnectionFault(NOT_ALLOWED, f"Channel {channel} is above the channel-max of {self.limits.channel_max}.")
+        if channel in self.sessions:
+            raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
+        session = AmqpSession(self, channel, channel, begin)
+        self.sessions[channel] = session
+        self.write_frame(channel, Begin(
+            remote_channel=channel, next_outgoing_id=session.next_outgoing_id, incoming_window=INCOMING_WINDOW,
+            outgoing_window=0x7FFFFFFF, handle_max=HANDLE_MAX,
+        ))
+
+    def _end(self, channel: int, session: AmqpSession) -> None:
+        del self.sessions[channel]
+        self.refused_handles = {h for h in self.refused_handles if h[0] != channel}
+        if not session.ended:
+            session.end(None)
+
+    # ---- what sessions use
+
+    def write(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+
+    def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
+        self.write(frame(performative, channel, AMQP_FRAME, payload))
+
+    def room(self, credit: int) -> int:
+        """Return how many of `credit` deliveries this connection can take now."""
+        if self.write_room and self._out_bytes < OUT_BYTES_MAX:
+            if credit > 0:
+                self.wake()
+            return credit
+        self._stalled = True
+        return 0
+
+    def hold(self, size: int) -> None:
+        """Count bytes of unfinished deliveries. Raises SessionFault at the limit."""
+        self._unfinished += size
+        if self._unfinished > self.limits.unfinished_max + self.limits.max_message_size:
+            raise SessionFault(
+                RESOURCE_LIMIT, f"Unfinished deliveries of this connection hold more than {self.limits.unfinished_max} bytes beyond one message."
+            )
+
+    def check_links(self) -> None:
+        """Raise RefusedError when there are too many links."""
+        if self.links >= self.limits.links_max:
+            raise RefusedError.of(Code.TOO_MANY, f"This connection has {self.links} links; the limit is {self.limits.links_max}.")
+
+    def steal(self, name: str, *, incoming: bool) -> None:
+        """Detach a link of this name, wherever it is attached."""
+        for session in self.sessions.values():
+            if session.stolen(name, incoming=incoming):
+                return
+
+    # ---- confirmations: step 6 of the durable order
+
+    def await_ticket(self, ticket: int, session: AmqpSession, first: int, count: int, link: IncomingLink) -> None:
+        """Accept deliveries when the ticket is durable."""
+        waiting = self._waiting
+        if waiting:
+            last = waiting[-1]
+            if last[0] == ticket and last[4] is link and last[2] + last[3] == first:
+                waiting[-1] = (ticket, session, last[2], last[3] + count, link)
+                return
+        elif not self._answers:
+            self.broker.await_durable(self)
+        waiting.append((ticket, session, first, count, link))
+
+    def answer_later(self, ticket: int, session: AmqpSession, answer: Composite) -> None:
+        """Write a frame when the ticket is durable; at once when it is 0."""
+        if not ticket:
+            session.write_frame(answer)
+            return
+        if not self._waiting and not self._answers:
+            self.broker.await_durable(self)
+        self._answers.append((ticket, session, answer))
+
+    def durable_up_to(self, ticket: int) -> None:
+        """See the DurableListener port."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= ticket:
+            _, session, first, count, link = waiting.popleft()
+            if not session.ended:
+                session.accept(first, count)
+                link.confirmed(count)
+        while self._answers and self._answers[0][0] <= ticket:
+            _, session, answer = self._answers.popleft()
+            if not session.ended:
+                session.write_frame(answer)
+        if waiting or self._answers:
+            self.broker.await_durable(self)
+        self.wake()
+
+    def store_failed(self, refusal: Refusal) -> None:
+        """See the DurableListener port."""
+        self._waiting.clear()
+        self._answers.clear()
+        self.fail(error_of(refusal))
+        self.wake()
+
+    # ---- bytes out
+
+    def data_to_send(self) -> bytes:
+        """Return all that is to be written now, and forget it."""
+        if self.sessions_due:
+            due, self.sessions_due = self.sessions_due, []
+            for session in due:
+                session.flush()
+        for session in self.sessions.values():
+            session.flush_flows()
+        if not self._out:
+            return b""
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        self._out_bytes = 0
+        self._last_out = self._now
+        if self._stalled and self.write_room:
+            self._stalled = False
+            self._resume()
+        return data
+
+    def write_resumed(self) -> None:
+        """The transport has room again."""
+        self._stalled = False
+        self._resume()
+
+    def _resume(self) -> None:
+        for session in self.sessions.values():
+            session.resume()
+            session.finish_drains()
+        if self._out:
+            self.wake()
+
+    # ---- time
+
+    def tick(self, now: float) -> float | None:
+        """Keep the peer alive, give a silent one up [AMQP 2.4.5]; returns when to come again."""
+        self._now = now
+        if self._started is None:
+            self._started = self._last_in = self._last_out = now
+        if self.state is State.CLOSED:
+            return None
+        if self.state is not State.OPENED:
+            deadline = self._started + self.limits.login_seconds
+            if now >= deadline:
+                self._cut(f"not open after {self.limits.login_seconds} s")
+                return None
+            return deadline
+        deadlines: list[float] = []
+        if self.limits.idle_ms:
+            dead = self._last_in + self.limits.idle_ms / 1000
+            if now >= dead and not self.paused_reading:
+                self._cut(f"silent for {self.limits.idle_ms} ms")
+                return None
+            deadlines.append(max(dead, now + 0.05))
+        if self._remote_idle:
+            due = self._last_out + self._remote_idle / 2
+            if now >= due:
+                self.write(EMPTY_FRAME)
+                due = now + self._remote_idle / 2
+            deadlines.append(due)
+        return min(deadlines, default=None)
+
+    # ---- the end
+
+    def fail(self, error: Error) -> None:
+        """Close with a condition; what the peer sends from here on is ignored."""
+        if self.state is State.CLOSED:
+            return
+        self.fault = error
+        if self.state is State.OPEN:
+            self._write_open()
+        spoken = self.state in (State.OPEN, State.OPENED)
+        self._release(lost=False)
+        if spoken:
+            self.write_frame(0, Close(error=error))
+        self._closed()
+
+    def _cut(self, reason: str) -> None:
+        """Close without a word: the peer speaks no AMQP yet, or not any more."""
+        self.fault = Error(condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED, description=reason)
+        self._release(lost=True)
+        self._closed()
+
+    def _close_received(self) -> None:
+        self._release(lost=False)
+        self.write_frame(0, Close())
+        self._closed()
+
+    def _closed(self) -> None:
+        self.state = State.CLOSED
+        self.closing = True
+        self._parts = []
+        self.retick = False
+
+    def _release(self, *, lost: bool) -> None:
+        for session in self.sessions.values():
+            session.close(lost=lost)
+        if self._sasl is not None:
+            self._sasl.abandon()
+        self._waiting.clear()
+        self._answers.clear()
+
+    def connection_lost(self, now: float) -> None:
+        """The socket is gone. What the peer held goes back, counted as an attempt: it may have been seen."""
+        self._now = now
+        if self.state is not State.CLOSED:
+            self._release(lost=True)
+            self._closed()
+        self.sessions.clear()
+
+    def stop(self, now: float) -> None:
+        """See the shell's Session."""
+        self._now = now
+        if self.state is State.OPENED:
+            self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
+        else:
+            self._cut("the gateway is stopping")
+
+
+def _nobody() -> None:
+    """Stand for the shell until it has introduced itself."""

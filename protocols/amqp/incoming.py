@@ -1,0 +1,283 @@
+"""A link on which the gateway receives [AMQP 2.6]: credit granted and policed, runs to the broker, outcomes back.
+
+A run comes from the hot loop of the connection; everything else (several frames, odd encodings, an anonymous
+target) comes one delivery at a time and goes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gateway.model.address import RoutingType
+from gateway.model.amqp_types import DecodeError, Symbol
+from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.message import DURABLE, EXPIRES
+from gateway.model.ports import Producer
+from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
+from gateway.model.serial import MASK
+from protocols.amqp.conditions import MESSAGE_SIZE, TRANSFER_LIMIT, LinkFault, error_of
+from protocols.amqp.performatives import Rejected, Transfer
+from protocols.amqp.terminus import destination_of
+
+if TYPE_CHECKING:
+    from protocols.amqp.session import AmqpSession
+
+#: Deliveries of one link that may wait for the disk before its credit is held back (the store's own task limit).
+UNSETTLED_MAX = 10_000
+#: Routes that an anonymous sender's link keeps.
+_ROUTES_MAX = 64
+
+
+class IncomingLink:
+    """Implements the ProducerOwner port for one link."""
+
+    __slots__ = ("_flow_due", "_held", "_parts", "_parts_bytes", "_partial", "_routes", "_session", "blocked", "credit",
+                 "delivery_count", "handle", "message_max", "name", "producer", "temporary", "unsettled")
+
+    def __init__(self, session: AmqpSession, name: str, handle: int) -> None:
+        self._session = session
+        self.name = name
+        self.handle = handle
+        self.producer: Producer | None = None
+        self.temporary: str | None = None
+        self.credit = 0
+        self.delivery_count = 0
+        self.unsettled = 0
+        self.blocked = False
+        self.message_max = session.limits.max_message_size
+        self._flow_due = False
+        self._partial: Transfer | None = None
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._routes: dict[tuple[str, RoutingType | None], Producer] = {}
+
+    # ---- credit
+
+    def grant(self) -> None:
+        """Top the credit up when it is low and nothing holds it back; the flow goes out with this turn's bytes."""
+        limits = self._session.limits
+        if self.credit <= limits.amqp_low_credits and not self.blocked and self.unsettled <= UNSETTLED_MAX:
+            self.credit = limits.amqp_credits
+            if not self._flow_due:
+                self._flow_due = True
+                self._session.flow_links.append(self)
+
+    def flow_sent(self) -> None:
+        self._flow_due = False
+
+    def producer_blocked(self, refusal: Refusal) -> None:
+        """See the ProducerOwner port: what is granted may still be used, no more is given."""
+        self.blocked = True
+
+    def producer_unblocked(self) -> None:
+        """See the ProducerOwner port."""
+        self.blocked = False
+        self.grant()
+        self._session.wake()
+
+    # ---- runs from the hot loop
+
+    def receive_run(
+        self, bodies: list[bytes], flags: int, ttl_ms: int, first: int, *, settled: bool
+    ) -> None:
+        """Take a run of whole deliveries `first`... that share flags and ttl; credit was checked by the caller."""
+        count = len(bodies)
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & MASK
+        producer = self.producer
+        if producer is None:
+            self._receive_each(bodies, [flags] * count, [0] * count, first, settled=settled)
+        else:
+            expires = 0
+            if ttl_ms:
+                flags |= EXPIRES
+                expires = self._session.now_ms() + ttl_ms
+            self._confirm(producer.send(bodies, flags, expires), first, count, producer, settled=settled)
+        if self.credit <= self._session.limits.amqp_low_credits:
+            self.grant()
+
+    def receive_mixed(
+        self, bodies: list[bytes], flags: Sequence[int], ttls_ms: Sequence[int], first: int, *, settled: bool
+    ) -> None:
+        """As `receive_run` for deliveries that differ in flags or ttl."""
+        count = len(bodies)
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & MASK
+        now_ms = self._session.now_ms()
+        expires = [now_ms + t if t else 0 for t in ttls_ms]
+        self._receive_each(
+            bodies, [f | EXPIRES if e else f for f, e in zip(flags, expires, strict=True)], expires, first, settled=settled
+        )
+        if self.credit <= self._session.limits.amqp_low_credits:
+            self.grant()
+
+    def receive_looked(
+        self, bodies: list[bytes], flags: list[int], expires: list[int], first: int, *, settled: bool
+    ) -> None:
+        """As `receive_run` for deliveries whose sections were looked into, one by one."""
+        count = len(bodies)
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & MASK
+        producer = self.producer
+        if producer is not None and flags.count(flags[0]) == count and expires.count(expires[0]) == count:
+            ticket = producer.send(bodies, flags[0], expires[0])
+            self._confirm(ticket, first, count, producer, settled=settled)
+        else:
+            self._receive_each(bodies, flags, expires, first, settled=settled)
+        if self.credit <= self._session.limits.amqp_low_credits:
+            self.grant()
+
+    def _receive_each(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], first: int, *, settled: bool
+    ) -> None:
+        producer = self.producer
+        if producer is not None:
+            ticket = producer.send_mixed(bodies, flags, expires)
+            self._confirm(ticket, first, len(bodies), producer, settled=settled)
+            return
+        for index, body in enumerate(bodies):
+            delivery = (first + index) & MASK
+            try:
+                route = self._route_of(body)
+            except RefusedError as error:
+                if not settled:
+                    self._session.refuse(delivery, delivery, Rejected(error=error_of(error.refusal)))
+                continue
+            self._confirm(route.send([body], flags[index], expires[index]), delivery, 1, route, settled=settled)
+
+    def _confirm(self, ticket: int, first: int, count: int, producer: Producer, *, settled: bool) -> None:
+        """Hold the answers back until the ticket is durable; refuse what was not taken."""
+        session = self._session
+        if ticket >= 0:
+            if not settled:
+                if ticket:
+                    self.unsettled += count
+                session.confirm(ticket, first, count, self)
+            return
+        taken = producer.taken
+        refusal = producer.refusal
+        assert refusal is not None, "refused without a reason"
+        if taken and not settled:
+            if producer.ticket:
+                self.unsettled += taken
+            session.confirm(producer.ticket, first, taken, self)
+        if not settled:
+            last = (first + count - 1) & MASK
+            session.refuse((first + taken) & MASK, last, Rejected(error=error_of(refusal)))
+        if refusal.transient:
+            self.blocked = self.blocked or producer.blocked() is not None
+
+    def confirmed(self, count: int) -> None:
+        """The answers to `count` deliveries went out after their batch was synced."""
+        self.unsettled -= count
+        if self.credit <= self._session.limits.amqp_low_credits:
+            self.grant()
+
+    # ---- one delivery at a time
+
+    def transfer(self, transfer: Transfer, payload: bytes) -> None:
+        """Take one frame that the general codec has read. Raises LinkFault."""
+        partial = self._partial
+        if partial is None:
+            if self.credit <= 0:
+                raise LinkFault(
+                    TRANSFER_LIMIT, f"Link {self.name!r} sent a transfer without credit; delivery-count is {self.delivery_count}."
+                )
+            partial = transfer
+        if transfer.aborted:
+            self._forget_partial()
+            self.delivery_count = (self.delivery_count + 1) & MASK
+            self.credit -= 1
+            self.grant()
+            return
+        size = self._parts_bytes + len(payload)
+        if size > self.message_max:
+            self._forget_partial()
+            raise LinkFault(
+                MESSAGE_SIZE, f"A message on link {self.name!r} has more than {self.message_max} bytes, the max-message-size of this link."
+            )
+        if transfer.more or self._partial is not None:
+            self._parts.append(payload)
+            self._parts_bytes += len(payload)
+            self._session.hold(len(payload))
+            self._partial = partial
+        if transfer.more:
+            return
+        if self._partial is not None:
+            payload = b"".join(self._parts)
+            self._forget_partial()
+        settled = bool(partial.settled or transfer.settled)
+        assert partial.delivery_id is not None, "checked by the session"
+        self._receive_one(payload, partial.delivery_id, settled=settled)
+
+    @property
+    def in_delivery(self) -> Transfer | None:
+        """The first frame of a delivery that is not complete."""
+        return self._partial
+
+    def _forget_partial(self) -> None:
+        if self._partial is not None:
+            self._session.hold(-self._parts_bytes)
+        self._partial = None
+        self._parts = []
+        self._parts_bytes = 0
+
+    def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & MASK
+        body, flags, expires = look_into(body, self._session.now_ms())
+        self._receive_each([body], [flags], [expires], delivery, settled=settled)
+        if self.credit <= self._session.limits.amqp_low_credits:
+            self.grant()
+
+    def _route_of(self, body: bytes) -> Producer:
+        """Return the route of a message sent to no fixed target: its `to` decides [AMQP anonymous terminus]."""
+        try:
+            sections = scan(body)
+            to = sections.to
+            kind = sections.message_annotations.get(Symbol("x-opt-jms-dest"))
+        except DecodeError as error:
+            raise RefusedError.of(Code.BAD_VALUE, f"The message's sections cannot be read: {error}.") from error
+        if not isinstance(to, str) or not to:
+            raise RefusedError.of(Code.BAD_VALUE, "Missing 'to' field for message sent to an anonymous producer.")
+        routing = {0: RoutingType.ANYCAST, 1: RoutingType.MULTICAST, 2: RoutingType.ANYCAST, 3: RoutingType.MULTICAST}.get(
+            kind if isinstance(kind, int) else -1
+        )
+        route = self._routes.get((to, routing))
+        if route is None:
+            destination, prefixed = destination_of(to, (), self._session.limits.prefixes)
+            route = self._session.broker.open_producer(destination, routing or prefixed, self)
+            if len(self._routes) >= _ROUTES_MAX:
+                self._routes.pop(next(iter(self._routes))).close()
+            self._routes[to, routing] = route
+        return route
+
+    def close(self) -> None:
+        """End the link: routes are closed, an unfinished delivery is forgotten."""
+        self._forget_partial()
+        if self.producer is not None:
+            self.producer.close()
+        for route in self._routes.values():
+            route.close()
+        self._routes.clear()
+
+
+def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
+    """Return a message as it is stored, with its flags and expiry.
+
+    absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is taken as it is,
+    non-durable unless its header said otherwise before it broke.
+    """
+    try:
+        facts = header_facts(body)
+    except DecodeError:
+        return body, 4, 0
+    flags = facts.priority | (DURABLE if facts.durable else 0)
+    expires = now_ms + facts.ttl_ms if facts.ttl_ms else 0
+    try:
+        body = strip_delivery_annotations(body, facts.end)
+        expires = absolute_expiry(body, facts.end) or expires
+    except DecodeError:
+        pass  # opaque from here on: what the header said still holds
+    return body, (flags | EXPIRES if expires > 0 else flags), max(0, expires)

@@ -1,0 +1,45 @@
+"""What one AMQP connection may ask for; each default says where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.model.address import RoutingType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmqpLimits:
+    """Settings of an acceptor for AMQP.
+
+    Attributes:
+        max_frame_size: what the peer may send in one frame; bytes (Artemis' default).
+        max_message_size: of one message, over all its frames; bytes.
+        unfinished_max: bytes of messages that are not complete, over a whole connection, beyond one message.
+        channel_max: the largest channel number, so sessions less one.
+        links_max: links over all sessions.
+        amqp_credits: credit that a sender gets.
+        amqp_low_credits: credit at which it is topped up.
+        idle_ms: silence after which the peer is taken for dead; it is told half of it [AMQP 2.4.5]. 0: never.
+        login_seconds: time to get through SASL and open.
+        prelogin_bytes: bytes that an unknown peer may send.
+        prefixes: address prefixes that name a routing type.
+        anonymous: whether ANONYMOUS is offered, and an AMQP header without SASL taken.
+        sasl: mechanisms that need a user, best first.
+        container_id: how the gateway calls itself.
+    """
+
+    max_frame_size: int = 131072
+    max_message_size: int = 16 << 20
+    unfinished_max: int = 8 << 20
+    channel_max: int = 255
+    links_max: int = 1024
+    amqp_credits: int = 1000
+    amqp_low_credits: int = 300
+    idle_ms: int = 60000
+    login_seconds: float = 10.0
+    prelogin_bytes: int = 65536
+    prefixes: tuple[tuple[str, RoutingType], ...] = ()
+    anonymous: bool = True
+    sasl: tuple[str, ...] = ("PLAIN",)
+    container_id: str = "sluicegate"
+    version: str = ""

@@ -1,0 +1,380 @@
+"""A session [AMQP 2.5]: windows and delivery-ids both ways, handles, dispositions, flow.
+
+Delivery-ids of both directions are counted here. What the peer may send (incoming-window) is policed; what we send
+stays within its window. Answers are collected as ranges and leave joined, with the connection's next write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.serial import MASK, add, distance
+from protocols.amqp.attaching import attach_incoming, attach_outgoing
+from protocols.amqp.conditions import (
+    HANDLE_IN_USE,
+    INVALID_FIELD,
+    NOT_FOUND,
+    RESOURCE_LIMIT,
+    UNATTACHED_HANDLE,
+    WINDOW_VIOLATION,
+    LinkFault,
+    SessionFault,
+    error_of,
+)
+from protocols.amqp.frames import accepted_range
+from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.outgoing import OutgoingLink
+from protocols.amqp.performatives import (
+    ROLE_RECEIVER,
+    ROLE_SENDER,
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    Disposition,
+    End,
+    Error,
+    Flow,
+    Received,
+    Rejected,
+    Source,
+    Target,
+    Transfer,
+)
+from protocols.amqp.unsettled import Unsettled
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+#: Transfer frames that the peer may send ahead; refreshed at half. A message of 16 MiB takes 128 of them.
+INCOMING_WINDOW: Final = 4096
+#: No window of ours limits what we send; the peer's does.
+_OUTGOING_WINDOW: Final = 0x7FFFFFFF
+#: Links a session, and a connection, may have [security defaults].
+HANDLE_MAX: Final = 255
+
+
+class AmqpSession:
+    """See the module text."""
+
+    def __init__(self, connection: AmqpConnection, channel: int, remote_channel: int, begin: Begin) -> None:
+        self._connection = connection
+        self.channel = channel
+        self.remote_channel = remote_channel
+        self.limits = connection.limits
+        self.broker = connection.broker
+        self.container = connection.container
+        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.next_incoming_id = begin.next_outgoing_id
+        self.incoming_window = INCOMING_WINDOW
+        self.next_delivery: int | None = None  # delivery-id that the peer's next delivery must have
+        self.remote_incoming_window = begin.incoming_window
+        self.next_outgoing_id = 1
+        self.next_outgoing_delivery = 1
+        self.unsettled: Unsettled[OutgoingLink] = Unsettled()
+        self.flow_links: list[IncomingLink] = []
+        self._accepted: list[list[int]] = []
+        self._flow_due = False
+        self.ended = False  # we said end: what the peer still sends is ignored
+
+    # ---- what links ask for
+
+    def now_ms(self) -> int:
+        return self.broker.now_ms()
+
+    def wake(self) -> None:
+        self._connection.wake()
+
+    @property
+    def frame_max(self) -> int:
+        """The largest frame that the peer takes."""
+        return self._connection.remote_frame_max
+
+    def room(self, credit: int) -> int:
+        """Return how many of `credit` deliveries may go out now."""
+        return self._connection.room(credit)
+
+    def write_run(self, data: bytes) -> None:
+        self._connection.write(data)
+
+    def write_frame(self, performative: Composite, payload: bytes = b"") -> None:
+        self._connection.write_frame(self.channel, performative, payload)
+
+    def sent(self, first: int, count: int, frames: int) -> None:
+        """Count deliveries that were written."""
+        self.next_outgoing_delivery = (first + count) & MASK
+        self.next_outgoing_id = (self.next_outgoing_id + frames) & MASK
+        self.remote_incoming_window -= frames
+
+    def hold(self, size: int) -> None:
+        """Count bytes of unfinished deliveries over the connection. Raises SessionFault at its limit."""
+        self._connection.hold(size)
+
+    def link_removed(self, link: OutgoingLink, refusal: Refusal) -> None:
+        """The gateway ended a subscription."""
+        link.close(lost=False)
+        self._drop(link)
+        self.write_frame(Detach(handle=link.handle, closed=True, error=error_of(refusal)))
+        self.wake()
+
+    # ---- answers to the peer's deliveries
+
+    def confirm(self, ticket: int, first: int, count: int, link: IncomingLink) -> None:
+        """Accept deliveries when `ticket` is durable; at once when it is 0."""
+        if ticket:
+            self._connection.await_ticket(ticket, self, first, count, link)
+        else:
+            self.accept(first, count)
+
+    def accept(self, first: int, count: int) -> None:
+        """Add a range to what is accepted with the next write; neighbours are joined."""
+        ranges = self._accepted
+        last = (first + count - 1) & MASK
+        if not ranges:
+            self._connection.sessions_due.append(self)
+            ranges.append([first, last])
+        elif ranges[-1][1] + 1 == first:
+            ranges[-1][1] = last
+        else:
+            ranges.append([first, last])
+
+    def refuse(self, first: int, last: int, outcome: Composite) -> None:
+        """Settle deliveries with another outcome."""
+        self._flush_accepted()
+        self.write_frame(Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome))  # type: ignore[arg-type]
+
+    def _flush_accepted(self) -> None:
+        ranges, self._accepted = self._accepted, []
+        for first, last in ranges:
+            self._connection.write(accepted_range(self.channel, first, last))
+        if ranges and self in self._connection.sessions_due:
+            self._connection.sessions_due.remove(self)
+
+    def flush(self) -> None:
+        """Write what is due: accepted ranges, then flows."""
+        for first, last in self._accepted:
+            self._connection.write(accepted_range(self.channel, first, last))
+        self._accepted.clear()
+
+    def flush_flows(self) -> None:
+        """Write credit and window updates."""
+        if self.flow_links:
+            links, self.flow_links = self.flow_links, []
+            for link in links:
+                link.flow_sent()
+                self._write_flow(link)
+        elif self._flow_due:
+            self._write_flow(None)
+
+    def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
+        self._flow_due = False
+        self.incoming_window = INCOMING_WINDOW
+        self.write_frame(Flow(
+            next_incoming_id=self.next_incoming_id, incoming_window=self.incoming_window,
+            next_outgoing_id=self.next_outgoing_id, outgoing_window=_OUTGOING_WINDOW,
+            handle=link.handle if link is not None else None,
+            delivery_count=link.delivery_count if link is not None else None,
+            link_credit=link.credit if link is not None else None,
+        ))
+
+    # ---- frames
+
+    def count_frames(self, count: int) -> None:
+        """Count transfer frames that came. Raises SessionFault beyond the window [AMQP 2.5.6]."""
+        self.next_incoming_id = (self.next_incoming_id + count) & MASK
+        self.incoming_window -= count
+        if self.incoming_window < INCOMING_WINDOW // 2:
+            if self.incoming_window < 0:
+                raise SessionFault(WINDOW_VIOLATION, f"More transfer frames came than the incoming-window of {INCOMING_WINDOW} allows.")
+            self._flow_due = True
+
+    def receive(self, performative: Composite, payload: bytes) -> None:
+        """Act on one frame. Raises SessionFault, ConnectionFault."""
+        match performative:
+            case Transfer():
+                self._transfer(performative, payload)
+            case Flow():
+                self._flow(performative)
+            case Disposition():
+                self._disposition(performative)
+            case Attach():
+                self._attach(performative)
+            case Detach():
+                self._detach(performative)
+
+    def _transfer(self, transfer: Transfer, payload: bytes) -> None:
+        self.count_frames(1)
+        link = self.links.get(transfer.handle)
+        if not isinstance(link, IncomingLink):
+            raise SessionFault(UNATTACHED_HANDLE, f"A transfer came on handle {transfer.handle}, on which nothing may be sent.")
+        first = link.in_delivery is None
+        if first:
+            if transfer.delivery_id is None:
+                raise SessionFault(INVALID_FIELD, "The first transfer of a delivery must have a delivery-id.")
+            if self.next_delivery is not None and distance(self.next_delivery, transfer.delivery_id) < 0:
+                raise SessionFault(INVALID_FIELD, f"delivery-id {transfer.delivery_id} was used before; {self.next_delivery} is next.")
+            self.next_delivery = add(transfer.delivery_id, 1)
+        elif transfer.delivery_id is not None and link.in_delivery is not None and transfer.delivery_id != link.in_delivery.delivery_id:
+            raise SessionFault(INVALID_FIELD, f"delivery-id {transfer.delivery_id} came inside another delivery of the same link.")
+        try:
+            link.transfer(transfer, payload)
+        except LinkFault as fault:
+            self._detach_with(link, fault.error)
+
+    def _flow(self, flow: Flow) -> None:
+        seen = flow.next_incoming_id if flow.next_incoming_id is not None else 1
+        behind = max(0, distance(seen, self.next_outgoing_id))
+        widened = self.remote_incoming_window <= 0
+        self.remote_incoming_window = flow.incoming_window - behind
+        if flow.handle is None:
+            if flow.echo:
+                self._write_flow(None)
+            if widened and self.remote_incoming_window > 0:
+                self.resume()
+            return
+        link = self.links.get(flow.handle)
+        if link is None:
+            raise SessionFault(UNATTACHED_HANDLE, f"A flow came for handle {flow.handle}, on which nothing is attached.")
+        if isinstance(link, OutgoingLink):
+            link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
+            if flow.drain:
+                if link.end_drain():
+                    self._write_flow(link)
+            elif flow.echo:
+                self._write_flow(link)
+        elif flow.echo:
+            self._write_flow(link)
+
+    def resume(self) -> None:
+        """There is room again: links with credit have their queues looked at."""
+        for link in self.links.values():
+            if isinstance(link, OutgoingLink) and link.subscription is not None and link.credit > 0:
+                link.subscription.ready()
+
+    def finish_drains(self) -> None:
+        """Answer drains that had to wait for room."""
+        for link in self.links.values():
+            if isinstance(link, OutgoingLink) and link.draining and link.subscription is not None:
+                link.subscription.dispatch_now()
+                if link.end_drain():
+                    self._write_flow(link)
+
+    def _disposition(self, disposition: Disposition) -> None:
+        if disposition.role is ROLE_SENDER:
+            return  # the sender settles what we have settled already
+        last = disposition.first if disposition.last is None else disposition.last
+        if distance(disposition.first, last) < 0:
+            raise SessionFault(INVALID_FIELD, f"A disposition covers {disposition.first} to {last}: last lies before first.")
+        if isinstance(disposition.state, Received) or (disposition.state is None and not disposition.settled):
+            return
+        ticket = 0
+        found = self.unsettled.pop_range(disposition.first, last)
+        for chunk in found:
+            ticket = max(ticket, chunk.link.settle(disposition.state, chunk.messages))  # type: ignore[arg-type]
+        if found and not disposition.settled:
+            self._settle_back(disposition, last, ticket)
+
+    def _settle_back(self, disposition: Disposition, last: int, ticket: int) -> None:
+        """Settle the peer's unsettled outcome, once it cannot be undone [AMQP 2.6.12]."""
+        answer = Disposition(role=ROLE_SENDER, first=disposition.first, last=last, settled=True, state=disposition.state)
+        self._connection.answer_later(ticket, self, answer)
+
+    # ---- links
+
+    def _attach(self, attach: Attach) -> None:
+        if attach.handle in self.links:
+            raise SessionFault(HANDLE_IN_USE, f"Handle {attach.handle} is in use by link {self.links[attach.handle].name!r}.")
+        if attach.handle > HANDLE_MAX:
+            raise SessionFault(INVALID_FIELD, f"Handle {attach.handle} is above the handle-max of {HANDLE_MAX}.")
+        self._connection.steal(attach.name, incoming=attach.role is ROLE_SENDER)
+        try:
+            self._connection.check_links()
+            link = attach_incoming(self, attach) if attach.role is ROLE_SENDER else attach_outgoing(self, attach)
+        except RefusedError as error:
+            self._refuse_attach(attach, error_of(error.refusal))
+            return
+        self.links[attach.handle] = link
+        self._connection.links += 1
+        if isinstance(link, IncomingLink):
+            link.grant()
+            if link.credit:
+                self.flush_flows()
+
+    def _refuse_attach(self, attach: Attach, error: Error) -> None:
+        """Answer with a null terminus, then detach with the reason [AMQP 2.6.3]."""
+        incoming = attach.role is ROLE_SENDER
+        source = attach.source if incoming else None
+        target = None if incoming else attach.target
+        self.write_frame(Attach(
+            name=attach.name, handle=attach.handle, role=not attach.role, source=source, target=target,
+            initial_delivery_count=None if incoming else 0,
+        ))
+        self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
+        self._connection.refused_handles.add((self.channel, attach.handle))
+
+    def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        self._close_link(link, closed=False)
+        self.write_frame(Detach(handle=link.handle, closed=True, error=error))
+        self._connection.refused_handles.add((self.channel, link.handle))
+
+    def _detach(self, detach: Detach) -> None:
+        refused = (self.channel, detach.handle)
+        link = self.links.get(detach.handle)
+        if link is None:
+            if refused not in self._connection.refused_handles:
+                raise SessionFault(UNATTACHED_HANDLE, f"A detach came for handle {detach.handle}, on which nothing is attached.")
+            self._connection.refused_handles.discard(refused)
+            return
+        error = self._close_link(link, closed=detach.closed)
+        self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
+
+    def _close_link(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> Error | None:
+        """End a link; `closed`: for good, so that a durable subscription goes as well."""
+        error: Error | None = None
+        if isinstance(link, OutgoingLink):
+            link.close(lost=False)
+            if closed and link.durable_name is not None:
+                try:
+                    self.broker.delete_subscription(link.durable_name)
+                except RefusedError as refused:
+                    if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
+                        error = error_of(refused.refusal)
+        else:
+            link.close()
+        self._drop(link)
+        if link.temporary is not None:
+            self.broker.delete_temporary(link.temporary)
+        return error
+
+    def _drop(self, link: IncomingLink | OutgoingLink) -> None:
+        if self.links.pop(link.handle, None) is not None:
+            self._connection.links -= 1
+            self._connection.forget_shapes()
+
+    def stolen(self, name: str, *, incoming: bool) -> bool:
+        """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
+        for link in self.links.values():
+            if link.name == name and isinstance(link, IncomingLink) is incoming:
+                self._detach_with(link, Error(condition="amqp:link:stolen", description=f"Link {name!r} was attached again."))
+                return True
+        return False
+
+    def close(self, *, lost: bool) -> None:
+        """End all links; `lost`: the connection was cut."""
+        for link in list(self.links.values()):
+            if isinstance(link, OutgoingLink):
+                link.close(lost=lost)
+            else:
+                link.close()
+            self._drop(link)
+            if link.temporary is not None:
+                self.broker.delete_temporary(link.temporary)
+
+    def end(self, error: Error | None) -> None:
+        """Say end to the peer and release everything."""
+        self.close(lost=False)
+        self.ended = True
+        self.write_frame(End(error=error))
+
+
