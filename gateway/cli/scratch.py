@@ -150,8 +150,12 @@ class ScratchGateway:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.running():
-            self.stop()
+        if not self.running():
+            return
+        status = self.stop()
+        if status and error is None:
+            text = f"The gateway stopped with status {status}."
+            raise GatewayFailedError(text + self._log_tail())
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
