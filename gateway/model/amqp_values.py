@@ -50,6 +50,9 @@ class UByte(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
+    #: Texts for people and headers show the number alone.
+    __str__ = int.__repr__
+
 
 class UShort(UByte):
     """ushort [AMQP 1.6.4]."""
@@ -100,6 +103,8 @@ class Float32(float):
 
     def __repr__(self) -> str:
         return f"Float32({float(self)!r})"
+
+    __str__ = float.__repr__
 
 
 class Char(str):
