@@ -130,15 +130,27 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
 }
 
 
+#: What other sources call it.
+_MEANT: Final = {
+    "maxoffsetspertrigger": "maxMessagesPerTrigger",
+    "maxeventspertrigger": "maxMessagesPerTrigger",
+    "startingposition": "startingOffsets",
+    "queue": "address",
+    "queues": "address",
+    "topic": "address",
+    "subscribe": "address",
+    "path": "address",
+    "groupid": "subscription",
+}
+
+
 def parse_options(given: Mapping[str, str]) -> Options:
     """Return the checked options; raises SluicegateError naming option, rule and value."""
     names = {name.lower(): name for name in OPTIONS}
     texts = {name: default for name, (default, _) in OPTIONS.items()}
     for name, value in given.items():
         if name.lower() not in names:
-            near = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.5)
-            hint = f"did you mean {names[near[0]]!r}?" if near else f"known: {', '.join(OPTIONS)}."
-            raise SluicegateError(f"The option {name!r} is unknown; {hint}")
+            raise SluicegateError(f"The option {name!r} is unknown; {_hint(name.lower())}")
         texts[names[name.lower()]] = str(value)
     options: Options = {name: OPTIONS[name][1](name, text) for name, text in texts.items()}
     for name in ("url", "address"):
@@ -154,6 +166,15 @@ def parse_options(given: Mapping[str, str]) -> Options:
     if options["includeHeaders"] != "false" and "headers" not in options["columns"]:
         options["columns"].append("headers")
     return options
+
+
+def _hint(name: str) -> str:
+    meant = _MEANT.get(name)
+    if meant is None:
+        names = {known.lower(): known for known in OPTIONS}
+        near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+        meant = names[near[0]] if near else None
+    return f"did you mean {meant!r}?" if meant else f"known are: {', '.join(OPTIONS)}."
 
 
 def make_ddl(options: Options) -> str:

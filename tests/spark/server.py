@@ -1,0 +1,130 @@
+"""A gateway's streams behind the real management listener, as a process that a test can kill.
+
+    python -m tests.spark.server DIRECTORY PORT
+
+Prints `ready PORT`. Beside the streams' calls it has `POST /test/fill`
+`{"stream", "count", "kind"}`, which answers when the messages are in the log, `POST /test/faults`
+`{"cutEvery"}`: answers of `read` break off after that many bytes, and `GET /test/commits`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
+
+from gateway.management.http import Request, Response, json_response
+from gateway.management.router import Router
+from gateway.management.streams_api import StreamsApi
+from gateway.management.wire import ApiSite, WireSettings
+from gateway.model.message import STOMP
+from gateway.streams.registry import StreamRegistry, StreamSettings
+from storage.arrow_log import StreamFiles
+from storage.files import RealFiles
+from tests.streams.harness import Owner, amqp_message, fill, stomp_message
+
+
+class Threads:
+    """The worker threads."""
+
+    def run(self, function: Any, *args: Any) -> Deferred[Any]:
+        return deferToThread(function, *args)
+
+
+class OpenGate:
+    """No user is configured."""
+
+    open = True
+
+    def check(self, user: str, password: str, done: Any) -> None:
+        done(True)
+
+
+class Faults:
+    """Cuts answers of `read`, as a network does."""
+
+    def __init__(self) -> None:
+        self.cut_every = 0
+        self.calls: list[str] = []
+
+    def watch(self, api: StreamsApi) -> None:
+        real = api.read
+
+        def read(request: Request) -> Deferred[Response]:
+            return real(request).addCallback(self._cut)
+
+        api.read = read  # type: ignore[method-assign]
+        lift = api.commit
+
+        def commit(request: Request, name: str) -> Deferred[Response]:
+            self.calls.append(f"{request.path.rpartition(':')[2]} {request.body.decode()}")
+            return lift(request, name)
+
+        api.commit = commit  # type: ignore[method-assign]
+
+    def _cut(self, response: Response) -> Response:
+        if self.cut_every and not isinstance(response.body, bytes):
+            body = b"".join(response.body)
+            return Response(status=200, body=self._broken(body), content_type=response.content_type)
+        return response
+
+    def _broken(self, body: bytes) -> Iterator[bytes]:
+        if len(body) <= self.cut_every:
+            yield body
+            return
+        yield body[: self.cut_every]
+        raise ConnectionError("cut by the test")
+
+
+def make_bodies(kind: str, start: int, count: int) -> tuple[list[bytes], int]:
+    """Return stored messages whose body is their number as text."""
+    if kind == "amqp":
+        return [amqp_message(b"%d" % i, app={"n": i}) for i in range(start, start + count)], 0x14
+    return [stomp_message(b"%d" % i, n=str(i)) for i in range(start, start + count)], STOMP | 4
+
+
+def main(directory: str, port: int) -> None:
+    """Serve until killed."""
+    now = lambda: int(time.time() * 1000)  # noqa: E731
+    settings = StreamSettings(seal_after_ms=500)
+    store = StreamFiles(RealFiles(), directory)
+    registry = StreamRegistry(store, Threads(), Owner(), settings, now)
+    registry.load()
+    registry.recover({})
+    router, faults = Router(), Faults()
+    api = StreamsApi(reactor, registry)
+    faults.watch(api)
+    api.install(router)
+
+    def on_fill(request: Request) -> Deferred[Response]:
+        fields = msgspec.json.decode(request.body)
+        tap = registry.get(fields["stream"])
+        start = tap.stream.next_offset
+        bodies, flags = make_bodies(fields["kind"], start, fields["count"])
+        for at in range(0, len(bodies), 500):
+            fill(registry, fields["stream"], bodies[at : at + 500], flags)
+        return registry.flush().addCallback(lambda _: json_response(200, {}))
+
+    def on_faults(request: Request) -> Response:
+        faults.cut_every = msgspec.json.decode(request.body)["cutEvery"]
+        return json_response(200, {})
+
+    router.add("POST", "/test/fill", on_fill)
+    router.add("POST", "/test/faults", on_faults)
+    router.add("GET", "/test/commits", lambda _: json_response(200, faults.calls))
+    LoopingCall(registry.tick).start(0.2, now=False)
+    site = ApiSite(reactor, router, lambda _: OpenGate(), WireSettings())
+    listening = reactor.listenTCP(port, site, interface="127.0.0.1")
+    print("ready", listening.getHost().port, flush=True)
+    reactor.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
