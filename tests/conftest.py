@@ -31,15 +31,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def gateway_process(tmp_path: Path) -> Iterator[Callable[..., ScratchGateway]]:
-    """A function that starts gateways: `start(folder=..., settings=[...])`; all are stopped at the
-    end.
+    """A function that starts gateways: `start(folder=..., settings=(...), config=...)`.
 
-    A gateway that the test has stopped or killed itself is left alone.
+    All are stopped at the end, and must stop with status 0. A gateway that the test has stopped or
+    killed itself is left alone.
     """
     started: list[ScratchGateway] = []
 
-    def start(folder: Path | None = None, settings: tuple[str, ...] = ()) -> ScratchGateway:
-        gateway = ScratchGateway(folder or tmp_path / f"gateway-{len(started)}", settings=settings)
+    def start(
+        folder: Path | None = None, settings: tuple[str, ...] = (), config: Path | None = None
+    ) -> ScratchGateway:
+        folder = folder or tmp_path / f"gateway-{len(started)}"
+        gateway = ScratchGateway(folder, settings=settings, config=config)
         started.append(gateway)
         gateway.start()
         return gateway

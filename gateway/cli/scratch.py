@@ -59,17 +59,21 @@ class ScratchGateway:
         log: the file that its output goes to.
     """
 
-    def __init__(self, folder: Path, *, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, settings: Sequence[str] = (), config: Path | None = None
+    ) -> None:
         """Choose ports; nothing runs yet.
 
         Args:
             folder: holds the data directory and the log.
             settings: more `KEY=VALUE` for `--set`.
+            config: a configuration file; its ports and data directory are overruled.
         """
         self.data = folder / "data"
         self.log = folder / "gateway.log"
         self.port, self.stomp_port, self.management_port = free_ports(3)
         self._settings = list(settings)
+        self._config = config
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -110,7 +114,9 @@ class ScratchGateway:
         }
         settings = [f'{key}="tcp:{port}:interface={HOST}"' for key, port in endpoints.items()]
         given = [part for one in [*settings, *self._settings] for part in ("--set", one)]
-        return [sys.executable, "-m", "gateway", "run", "--data", str(self.data), *given]
+        file = [] if self._config is None else ["-c", str(self._config)]
+        data = ["--data", str(self.data)]
+        return [sys.executable, "-m", "gateway", "run", *file, *data, *given]
 
     def stop(self) -> int:
         """Ask it to stop (SIGTERM); returns its exit status, raises GatewayFailedError."""
