@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.addresses.match import SettingsTable
+from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.address import Address
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
@@ -127,7 +128,9 @@ def queue_view(queue: Queue) -> dict[str, object]:
 def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
     """Return an address as the API shows it; `reason` says why it is full or blocked."""
     refusal = gateway.full_because(address)
-    blocked = address.operator_block or address.blocked is not None
+    # A full address with FAIL gives no credit either, but it is full, not blocked.
+    holds = address.settings.address_full_policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
+    blocked = address.operator_block or (holds and address.blocked is not None)
     shown = refusal or (address.blocked if blocked else None)
     return {
         "name": address.name,

@@ -1,0 +1,168 @@
+"""The probes, the store, and the whole table of routes through the real listener."""
+
+from __future__ import annotations
+
+import json
+import queue as queues
+import re
+
+import pytest
+from twisted.internet.task import Clock
+
+from gateway.management.http import json_response
+from gateway.management.wire import OPEN_PATHS, ApiSite, WireSettings
+from gateway.model.turn import Turn
+from gateway.persistence import JournalStore, open_journal
+from storage.files import RealFiles
+from storage.segments import Segments
+from storage.writer import ThreadWriter
+from tests.management.core import Core
+from tests.management.harness import Peer, Users, request_bytes
+
+API_ROUTES = Core().router.routes()
+
+
+def concrete(template: str) -> str:
+    return re.sub(r"\{[a-z_]+\}", "q", template)
+
+
+def serve(core: Core, users: Users | None = None) -> Peer:
+    clock = Clock()
+    site = ApiSite(clock, core.router, (users or Users()).for_peer, WireSettings())
+    return Peer(site, clock)
+
+
+def test_the_table_of_routes_is_what_was_promised():
+    promised = {
+        ("GET", "/livez"),
+        ("GET", "/readyz"),
+        ("GET", "/metrics"),
+        ("GET", "/api/v1/store"),
+        ("GET", "/api/v1/queues"),
+        ("POST", "/api/v1/queues"),
+        ("GET", "/api/v1/queues/{name}"),
+        ("PATCH", "/api/v1/queues/{name}"),
+        ("DELETE", "/api/v1/queues/{name}"),
+        ("GET", "/api/v1/queues/{name}/messages"),
+        ("POST", "/api/v1/queues/{name}/pause"),
+        ("POST", "/api/v1/queues/{name}/resume"),
+        ("POST", "/api/v1/queues/{name}/removeAllMessages"),
+        ("POST", "/api/v1/queues/{name}/trim"),
+        ("GET", "/api/v1/addresses"),
+        ("POST", "/api/v1/addresses"),
+        ("GET", "/api/v1/addresses/{name}"),
+        ("DELETE", "/api/v1/addresses/{name}"),
+        ("GET", "/api/v1/addresses/{name}/settings"),
+        ("POST", "/api/v1/addresses/{name}/block"),
+        ("POST", "/api/v1/addresses/{name}/unblock"),
+    }
+    assert set(API_ROUTES) == promised
+
+
+@pytest.mark.parametrize(("method", "template"), API_ROUTES)
+def test_with_users_every_route_but_the_probes_is_closed(method, template):
+    core = Core()
+    core.send("q", b"x")
+    told = list(core.store.told)
+    peer = serve(core, Users(ann="secret"))
+    reply = peer.ask(method, concrete(template))
+    if template in OPEN_PATHS:
+        assert reply.status == 200
+    else:
+        assert reply.status == 401
+        assert b"queue" not in reply.body
+    assert core.store.told == told
+
+
+@pytest.mark.parametrize(("method", "template"), [r for r in API_ROUTES if r[0] == "GET"])
+def test_no_get_changes_anything(method, template):
+    core = Core()
+    core.send("q", b"x")
+    told = list(core.store.told)
+    peer = serve(core)
+    for verb in ("GET", "HEAD"):
+        peer.channel.dataReceived(request_bytes(verb, concrete(template)))
+    assert core.store.told == told
+    assert core.queue("q")["messageCount"] == 1
+
+
+@pytest.mark.parametrize(("method", "template"), [r for r in API_ROUTES if r[0] != "GET"])
+def test_no_page_of_another_site_changes_anything(method, template):
+    core = Core()
+    core.send("q", b"x")
+    told = list(core.store.told)
+    peer = serve(core)
+    path = concrete(template)
+    assert peer.ask(method, path, b"{}", Origin="http://evil.example").status == 403
+    assert peer.ask(method, path, b"{}", Sec_Fetch_Site="cross-site").status == 403
+    assert peer.ask(method, path, b"{}", Host="evil.example").status == 421
+    assert peer.ask(method, path, b"a=b", Content_Type="text/plain").status == 415
+    assert core.store.told == told
+
+
+def test_alive_and_ready():
+    core = Core()
+    assert core.ask("GET", "/livez") == (200, {"status": "alive"})
+    assert core.ask("GET", "/readyz") == (200, {"status": "ready"})
+    core.not_ready = "recovery is not done"
+    status, error = core.ask("GET", "/readyz")
+    assert status == 503
+    assert error == {"code": "not-ready", "message": "recovery is not done"}
+    assert core.ask("GET", "/livez")[0] == 200
+    core.not_ready = None
+    core.gateway.store_failed("the disk said no")
+    assert core.ask("GET", "/readyz")[1]["message"] == "the disk said no"
+
+
+def test_the_store_without_a_journal():
+    core = Core(free_bytes=lambda: 123)
+    status, shown = core.ask("GET", "/api/v1/store")
+    assert status == 200
+    assert shown["journal"] is None
+    assert shown["disk"] == {"freeBytes": 123}
+    assert shown["memory"]["limitBytes"] == 512 << 20
+    assert core.ask("GET", "/api/v1/store?x=1")[0] == 422
+
+
+def test_a_queue_made_over_http_is_in_the_journal_when_the_answer_comes(tmp_path):
+    """Through the real listener, broker, journal, writer thread and disk."""
+    posted = queues.SimpleQueue()
+    files, folder = RealFiles(), str(tmp_path)
+    core = Core()
+    journal, _ = open_journal(files, folder, 1 << 20)
+    store = JournalStore(journal)
+    core.gateway.store = core.gateway.directory._store = store
+    store.snapshot = core.gateway.directory.snapshot
+    journal.on_durable = core.gateway.durable_up_to
+    segments = Segments(files, folder, lambda: bytes(16))
+    journal.start(ThreadWriter(journal, segments, posted.put, 1 << 20))
+    assert isinstance(core.gateway.turn, Turn)
+    peer = serve(core)
+
+    body = json.dumps({"name": "q", "ringSize": 5}).encode()
+    assert peer.send(request_bytes("POST", "/api/v1/queues", body)) == []
+    core.turn()
+    posted.get(timeout=10)()
+    (reply,) = peer.replies()
+    assert reply.status == 201
+    # What a crash would find now, from the bytes on disk alone.
+    _, found = open_journal(files, folder, 1 << 20)
+    assert [(d.name, d.ring_size) for d in found.queues] == [("q", 5)]
+
+    peer.send(request_bytes("DELETE", "/api/v1/queues/q"))
+    core.turn()
+    posted.get(timeout=10)()
+    assert [r.status for r in peer.replies()] == [204]
+    _, found = open_journal(files, folder, 1 << 20)
+    assert found.queues == []
+    done = queues.SimpleQueue()
+    journal.close(lambda: done.put(None))
+    while done.empty():
+        posted.get(timeout=10)()
+
+
+def test_routes_of_others_fit_beside_ours():
+    core = Core()
+    core.router.add("GET", "/api/v1/streams/{name}", lambda _, name: json_response(200, name))
+    assert core.ask("GET", "/api/v1/streams/x") == (200, "x")
+    assert core.ask("GET", "/api/v1/queues") == (200, {"items": []})

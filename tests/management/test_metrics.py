@@ -1,0 +1,233 @@
+"""The exposition: judged by Prometheus' own parser, against the core's figures."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway import __version__
+from gateway.addresses.settings import FullPolicy
+from gateway.management.metrics import CONTENT_TYPE, exposition
+from gateway.model.address import RoutingType
+from gateway.model.errors import Code, Refusal
+from gateway.model.message import DURABLE, STOMP
+from tests.management.core import Core, limited
+
+
+class Live:
+    def __init__(self, live):
+        self.live = live
+
+
+class Journal:
+    """The journal's figures, all different."""
+
+    batches, stored, cancelled, bytes_written, synced = 3, 5, 7, 11, 13
+    index = Live({1: 0, 2: 4})
+    congested = True
+    failure = None
+    segment = 2
+
+
+class Subscription:
+    floor = 4
+
+
+class Stream:
+    name, address, epoch = "s", "a", 1
+    durable_offset, first_offset, lost_messages = 10, 2, 3
+
+
+class Tap:
+    def __init__(self, floor):
+        self.stream = Stream()
+        self.subscriptions = {"x": Subscription()}
+        self._floor = floor
+
+    def floor(self):
+        return self._floor
+
+
+class Streams:
+    def __init__(self, *taps):
+        self.taps = list(taps)
+
+    def all(self):
+        return self.taps
+
+
+def read(core: Core, **options) -> dict:
+    """Return {(name, labels): value} as Prometheus understands it."""
+    text = b"".join(exposition(core.sources, **options)).decode()
+    found = {}
+    names = set()
+    for family in text_string_to_metric_families(text):
+        assert family.name not in names, f"{family.name} comes twice"
+        names.add(family.name)
+        assert family.documentation
+        assert family.type in ("gauge", "counter")
+        for sample in family.samples:
+            assert sample.name.startswith("sluicegate_")
+            assert sample.name.endswith("_total") == (family.type == "counter")
+            key = (sample.name.removeprefix("sluicegate_"), frozenset(sample.labels.items()))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def value(found: dict, name: str, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+def test_the_gateways_own_figures():
+    core = Core(
+        limited("full", FullPolicy.FAIL, max_size_messages=1),
+        connections=lambda: {"amqp": 2, "stomp": 1},
+        free_bytes=lambda: 1 << 40,
+    )
+    core.send("q", b"1", b"2", b"3")
+    core.send("full", b"1", b"2", b"3")
+    core.take("q", 2)
+    found = read(core)
+    assert value(found, "build", version=__version__) == 1
+    assert value(found, "ready") == 1
+    assert value(found, "store_failed") == 0
+    assert value(found, "addresses") == value(found, "queues") == 2
+    assert value(found, "messages") == 4
+    assert value(found, "messages_in_total") == core.gateway.received
+    assert value(found, "messages_out_total") == 2
+    assert value(found, "memory_used_bytes") == core.gateway.memory > 0
+    assert value(found, "memory_limit_bytes") == 512 << 20
+    assert value(found, "refusals_total", code="address-full") == 2
+    assert value(found, "connections", protocol="amqp") == 2
+    assert value(found, "connections", protocol="stomp") == 1
+    assert value(found, "disk_free_bytes") == 1 << 40
+
+
+def test_a_gateway_that_cannot_serve_says_so():
+    core = Core()
+    core.not_ready = "starting"
+    assert value(read(core), "ready") == 0
+    core.gateway.store_failed("the disk said no")
+    assert value(read(core), "store_failed") == 1
+
+
+def test_the_journals_figures():
+    found = read(Core(journal=Journal()))
+    assert value(found, "journal_batches_total") == 3
+    assert value(found, "journal_stored_messages_total") == 5
+    assert value(found, "journal_cancelled_messages_total") == 7
+    assert value(found, "journal_written_bytes_total") == 11
+    assert value(found, "journal_files") == 2
+    assert value(found, "journal_congested") == 1
+
+
+def test_queues_and_addresses():
+    core = Core(limited("a", FullPolicy.DROP, max_size_messages=5))
+    core.send("a", b"1", b"2", b"3", b"4", b"5", b"6")
+    core.send("a", b"7")
+    taker = core.take("a", 3)
+    taker.hold.acknowledge([taker.got.pop()])
+    taker.hold.reject([taker.got.pop()])
+    core.ask("PATCH", "/api/v1/queues/a", {"ringSize": 1})
+    core.ask("POST", "/api/v1/queues/a/trim")
+    core.ask("POST", "/api/v1/queues/a/pause")
+    found = read(core)
+    queue = core.queue("a")
+    names = {
+        "message_count": "messageCount",
+        "delivering_count": "deliveringCount",
+        "scheduled_count": "scheduledCount",
+        "consumer_count": "consumerCount",
+        "persistent_size_bytes": "persistentSize",
+        "messages_added_total": "messagesAdded",
+        "messages_acknowledged_total": "messagesAcknowledged",
+        "messages_expired_total": "messagesExpired",
+        "messages_killed_total": "messagesKilled",
+        "messages_replaced_total": "messagesReplaced",
+        "paused": "paused",
+    }
+    for name, field in names.items():
+        assert value(found, f"queue_{name}", address="a", queue="a") == queue[field], name
+    assert [queue[f] for f in ("messagesKilled", "messagesReplaced", "messagesAcknowledged")] == [
+        1,
+        1,
+        1,
+    ]
+    address = core.address("a")
+    assert value(found, "address_routed_messages_total", address="a") == 5
+    assert value(found, "address_dropped_messages_total", address="a") == 2
+    assert value(found, "address_unrouted_messages_total", address="a") == 0
+    assert value(found, "address_size_bytes", address="a") == address["sizeBytes"]
+    assert value(found, "address_producers", address="a") == 0
+    core.ask("POST", "/api/v1/addresses/a/block")
+    assert value(read(core), "address_blocked", address="a") == 1
+
+
+@pytest.mark.parametrize(("floor", "lag"), [(4, 6), (None, 0), (12, 0)])
+def test_streams(floor, lag):
+    found = read(Core(streams=Streams(Tap(floor))))
+    labels = {"stream": "s", "address": "a"}
+    assert value(found, "stream_head", **labels) == 10
+    assert value(found, "stream_first_offset", **labels) == 2
+    assert value(found, "stream_floor_lag", **labels) == lag
+    assert value(found, "stream_subscriptions", **labels) == 1
+    assert value(found, "stream_lost_messages_total", **labels) == 3
+
+
+@pytest.mark.parametrize(
+    "name",
+    ['a"b', "a\\b", "a\\", '\\"', "a\\nb", "a b", "{x}", "}", "a,b", "=", "#", "\u00fc\U0001f407"],
+)
+def test_labels_survive_any_name(name):
+    core = Core()
+    core.gateway.directory.make_queue(name, "a" + name, RoutingType.ANYCAST)
+    found = read(core)
+    assert value(found, "queue_message_count", address="a" + name, queue=name) == 0
+    assert value(found, "address_size_bytes", address="a" + name) == 0
+
+
+def test_a_line_feed_in_a_label_is_escaped():
+    core = Core(connections=lambda: {"a\nb": 1})
+    assert value(read(core), "connections", protocol="a\nb") == 1
+
+
+def test_nothing_is_listed_beyond_the_limit_and_what_is_left_out_is_told():
+    core = Core(streams=Streams(Tap(1), Tap(1), Tap(1)))
+    for number in range(5):
+        core.gateway.directory.make_queue(f"q{number}", f"a{number % 3}", RoutingType.ANYCAST)
+    text = b"".join(exposition(core.sources, objects_max=1)).decode()
+    assert text.count("sluicegate_queue_message_count{") == 1
+    found = {k: v for k, v in read(core, objects_max=1).items() if k[0] == "metrics_left_out"}
+    assert {next(iter(labels))[1]: left for (_, labels), left in found.items()} == {
+        "address": 2,
+        "queue": 4,
+        "stream": 2,
+    }
+
+
+def test_the_route_streams_text():
+    core = Core()
+    answer = core.start("GET", "/metrics")
+    assert (answer.status, answer.content_type) == (200, CONTENT_TYPE)
+    pieces = list(answer.body)
+    assert len(pieces) > 5
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    assert core.start("GET", "/metrics?name=x").status == 422
+
+
+def test_refusals_of_several_kinds():
+    core = Core()
+    for code, count in ((Code.DISK_FULL, 2), (Code.ADDRESS_FULL, 1)):
+        core.gateway.refused(Refusal(code=code, text="x"), count)
+    found = read(core)
+    assert value(found, "refusals_total", code="disk-full") == 2
+    assert value(found, "refusals_total", code="address-full") == 1
+
+
+def test_figures_do_not_touch_the_core():
+    core = Core()
+    core.send("q", b"x", flags=DURABLE | STOMP | 4)
+    told = list(core.store.told)
+    read(core)
+    assert core.store.told == told
