@@ -273,7 +273,8 @@ def configure(
     def stamp(logger: object, method: str, record: Record) -> Record:
         time = dt.datetime.fromtimestamp(wall(), dt.UTC)
         text = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return {"timestamp": text, "level": method, **record}
+        event = record.pop("event", "")
+        return {"timestamp": text, "level": method, "event": event, **record}
 
     renderer: Any = HumanRenderer(colours=colours) if human else render_json
     line_logger = _LineLogger(write)

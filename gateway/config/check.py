@@ -19,6 +19,8 @@ from gateway.config import schema
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
 from gateway.config.tree import (
+    ANYCAST_PREFIX,
+    MULTICAST_PREFIX,
     Acceptor,
     AddressConfig,
     Config,
@@ -182,7 +184,8 @@ def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
         walk.wrong(
             (*path, "connection-ttl-max"), f"{most} ms is below connection-ttl-min, {least} ms"
         )
-    if acceptor.anycast_prefix and acceptor.anycast_prefix == acceptor.multicast_prefix:
+    prefixes = acceptor.prefixes(ANYCAST_PREFIX, MULTICAST_PREFIX)
+    if prefixes[0] and prefixes[0] == prefixes[1]:
         walk.wrong((*path, "multicast-prefix"), "is the same as anycast-prefix; they must differ")
 
 

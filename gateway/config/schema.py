@@ -57,10 +57,6 @@ def _optional_address(value: object) -> str | None:
     return None if value == "" else _address(value)
 
 
-def _prefix(value: object) -> str | None:
-    return v.optional_text(value)
-
-
 def _ring(value: object) -> int:
     taken = v.count(value)
     problem = ring_size_problem(taken)
@@ -131,8 +127,8 @@ ACCEPTOR: Final = Table(
         "connection-ttl-min": v.at_least(1, v.duration_ms),
         "connection-ttl-max": v.limit(v.duration_ms),
         "stomp-consumer-window-size": v.at_least(-1, v.size_bytes),
-        "anycast-prefix": _prefix,
-        "multicast-prefix": _prefix,
+        "anycast-prefix": v.text,
+        "multicast-prefix": v.text,
         "disable-stomp-server-header": v.boolean,
     },
     required=frozenset({"endpoint"}),
@@ -215,8 +211,8 @@ ADDRESS: Final = Table(
 )
 
 MANAGEMENT: Final = Table(
-    keys={"endpoint": read_endpoint, "enabled": v.boolean},
-    later=_words("allowed-origins allowed-hosts console token"),
+    keys={"endpoint": read_endpoint, "enabled": v.boolean, "allowed-hosts": v.names},
+    later=_words("allowed-origins console token"),
 )
 METRICS: Final = Table(keys={"enabled": v.boolean}, later=_words("per-object"))
 LOGGING: Final = Table(keys={"format": v.choice(LogFormat), "level": v.choice(LogLevel)})
@@ -226,9 +222,7 @@ AUTHENTICATION: Final = Table(
 STREAM: Final = Table(
     keys={
         "address": _address,
-        "retention-bytes": v.limit(v.size_bytes, 1 << 20),
-        "retention-time": v.limit(v.duration_ms),
     },
     required=frozenset({"address"}),
-    later=_words("address-pattern selector"),
+    later=_words("address-pattern selector retention-bytes retention-time"),
 )

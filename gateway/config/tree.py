@@ -12,6 +12,9 @@ from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
 
 MIB: Final = 1 << 20
+#: What STOMP clients of other brokers write.
+ANYCAST_PREFIX: Final = "/queue/"
+MULTICAST_PREFIX: Final = "/topic/"
 
 
 class Wire(Enum):
@@ -42,8 +45,9 @@ class LogLevel(Enum):
 class Acceptor:
     """One listener of messaging protocols; the keys of `[acceptors.NAME]`.
 
-    Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no
-    heart-beat may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound.
+    Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no heart-beat
+    may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound. A prefix that is None was
+    not written: STOMP then takes `/queue/` and `/topic/`, AMQP none; an empty one is none for both.
     """
 
     name: str
@@ -60,9 +64,16 @@ class Acceptor:
     connection_ttl_min: int = 1_000
     connection_ttl_max: int = -1
     stomp_consumer_window_size: int = 10 * 1024
-    anycast_prefix: str | None = "/queue/"
-    multicast_prefix: str | None = "/topic/"
+    anycast_prefix: str | None = None
+    multicast_prefix: str | None = None
     disable_stomp_server_header: bool = False
+
+    def prefixes(self, anycast: str = "", multicast: str = "") -> tuple[str, str]:
+        """Return both prefixes; the arguments are what those not written are."""
+        return (
+            anycast if self.anycast_prefix is None else self.anycast_prefix,
+            multicast if self.multicast_prefix is None else self.multicast_prefix,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +98,16 @@ class AddressConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementConfig:
-    """`[management]`: the HTTP listener."""
+    """`[management]`: the HTTP listener.
+
+    `allowed_hosts`: names for the Host header beside loopback's and the listener's own address.
+    """
 
     endpoint: Endpoint = field(
         default_factory=lambda: read_endpoint("tcp:8161:interface=127.0.0.1")
     )
     enabled: bool = True
+    allowed_hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +131,6 @@ class StreamConfig:
 
     name: str
     address: str
-    retention_bytes: int = 5 << 30
-    retention_time: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,13 @@ def optional_text(value: object) -> str | None:
     return text(value) or None
 
 
+def names(value: object) -> frozenset[str]:
+    """Take an array of names, kept in lower case."""
+    if not isinstance(value, list):
+        raise ValueError(f"needs an array of names, not {describe(value)}")  # noqa: TRY004
+    return frozenset(name_text(item).lower() for item in value)
+
+
 def boolean(value: object) -> bool:
     """Take true or false."""
     if isinstance(value, bool):

@@ -85,9 +85,15 @@ class PasswordGate:
         found = self._users.get(user)
         return frozenset() if found is None else found.roles
 
-    def for_peer(self, address: str) -> PeerGate:
-        """Return the gate as one peer meets it; `address` without a port."""
-        return PeerGate(self, address)
+    def for_peer(self, address: str, *, anonymous: bool = False) -> PeerGate:
+        """Return the gate as one peer meets it.
+
+        Args:
+            address: of the peer, without a port.
+            anonymous: let in who gives no user, though users are configured; a user who is given
+                is checked all the same.
+        """
+        return PeerGate(self, address, anonymous=anonymous)
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login whose peer is not known apart."""
@@ -97,13 +103,13 @@ class PasswordGate:
         """Check a login; `done` is called later with the answer."""
         around = self._surroundings
         if self.open:
-            around.later(lambda: self._answer(True, done))
+            self.let_in(done)
             return
         known = self._users.get(user)
         mark = self._mark(known, user, password)
         now = around.now()
         if self._is_remembered(mark, now):
-            around.later(lambda: self._answer(True, done))
+            self.let_in(done)
             return
         pair = (peer, user)
         if not self._throttle.allows(pair, now):
@@ -126,6 +132,10 @@ class PasswordGate:
                 self._answer(False, done)
 
         around.verify(lambda: _verify(known, password), verified)
+
+    def let_in(self, done: Done) -> None:
+        """Answer yes, later."""
+        self._surroundings.later(lambda: self._answer(True, done))
 
     def _refuse(self, pair: tuple[str, str], why: Why, done: Done) -> None:
         peer, user = pair
@@ -163,19 +173,23 @@ class PasswordGate:
 class PeerGate:
     """The `Authenticator` of one peer."""
 
-    __slots__ = ("_address", "_gate")
+    __slots__ = ("_address", "_anonymous", "_gate")
 
-    def __init__(self, gate: PasswordGate, address: str) -> None:
+    def __init__(self, gate: PasswordGate, address: str, *, anonymous: bool) -> None:
         self._gate = gate
         self._address = address
+        self._anonymous = anonymous
 
     @property
     def open(self) -> bool:
-        return self._gate.open
+        return self._anonymous or self._gate.open
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login of this peer; `done` is called later."""
-        self._gate.check_from(self._address, user, password, done)
+        if self._anonymous and not user:
+            self._gate.let_in(done)
+        else:
+            self._gate.check_from(self._address, user, password, done)
 
 
 def _verify(known: User | None, password: str) -> bool:

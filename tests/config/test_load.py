@@ -57,7 +57,7 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     acceptor = config.acceptors[0]
     assert (acceptor.amqp_credits, acceptor.amqp_low_credits) == (1000, 300)
     assert acceptor.max_frame_size == 131072
-    assert (acceptor.anycast_prefix, acceptor.multicast_prefix) == ("/queue/", "/topic/")
+    assert (acceptor.prefixes("/q", "/t"), acceptor.prefixes()) == (("/q", "/t"), ("", ""))
     assert exposure_problems(config, has_users=False) == []
 
 
@@ -101,6 +101,7 @@ path = "users.toml"
 
 [management]
 endpoint = "tcp:0:interface=127.0.0.1"
+allowed-hosts = ["Gateway.Example"]
 [metrics]
 enabled = false
 [logging]
@@ -108,7 +109,6 @@ format = "json"
 level = "warning"
 [streams."orders"]
 address = "orders"
-retention-bytes = "1GiB"
 """
 
 
@@ -126,7 +126,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     assert acceptor.allow_anonymous is True
     assert acceptor.heart_beat_to_connection_ttl_modifier == 3.0
     assert acceptor.connection_ttl_max == 10_000
-    assert acceptor.anycast_prefix is None
+    assert acceptor.prefixes("/queue/", "/topic/") == ("", "/topic/")
     settings = config.address_settings.for_address("a.b")
     assert settings.dead_letter_address is None
     assert settings.address_full_policy is FullPolicy.FAIL
@@ -140,9 +140,10 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     ]
     assert news.routing_types == frozenset(RoutingType)
     assert news.queues[0].max_consumers == 1
+    assert config.management.allowed_hosts == {"gateway.example"}
     assert config.metrics.enabled is False
     assert config.logging.format is LogFormat.JSON
-    assert (config.streams[0].name, config.streams[0].retention_bytes) == ("orders", 1 << 30)
+    assert (config.streams[0].name, config.streams[0].address) == ("orders", "orders")
 
 
 @pytest.mark.parametrize(
@@ -261,6 +262,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
             "is a second users file",
         ),
         ("[streams.s]", "streams.s: needs the key address"),
+        ("[management]\nallowed-hosts='x'", "management.allowed-hosts: needs an array of names"),
+        ("[streams.s]\naddress='a'\nretention-bytes=1", "retention-bytes: known, not supported"),
         ("[streams.s]\naddress='a'\nselector='x'", "selector: known, not supported yet"),
         ("[diverts.x]", "diverts: known, not supported yet"),
         ("[security-settings.'#']", "security-settings: known, not supported yet"),

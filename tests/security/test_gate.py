@@ -143,6 +143,19 @@ def test_an_endless_password_is_cut_and_refused(gate: PasswordGate, world: World
     assert ask(gate, world, "ann", "right" * 1000) == (False, 1)
 
 
+def test_an_acceptor_may_let_in_who_gives_no_user(gate: PasswordGate, world: World) -> None:
+    peer = gate.for_peer("p", anonymous=True)
+    assert peer.open
+    answers: list[bool] = []
+    peer.check("", "", answers.append)
+    peer.check("ann", "wrong", answers.append)
+    peer.check("ann", "right", answers.append)
+    assert answers == []
+    world.run()
+    assert sorted(answers) == [False, True, True]
+    assert ask(gate, world, "", "") == (False, 1)
+
+
 def test_roles(world: World, stored: Secret) -> None:
     gate = PasswordGate(
         {"a": User(name="a", password=stored, roles=frozenset({"ops"}))}, world, b"k"

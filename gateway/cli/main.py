@@ -1,0 +1,89 @@
+"""The command `sluicegate`: a group whose commands are loaded when they are called for."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from gateway import __version__
+from gateway.cli.errors import EX_FAILED, EX_USAGE, CliError
+
+#: command -> (module, its click command, one line for the help).
+COMMANDS: Final = {
+    "run": ("gateway.cli.run", "run", "Start the gateway in the foreground."),
+    "send": ("gateway.cli.messages", "send", "Send messages to an address."),
+    "receive": ("gateway.cli.messages", "receive", "Receive messages and print them."),
+    "browse": ("gateway.cli.browse", "browse", "Look at a queue's messages, changing nothing."),
+    "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
+    "user": ("gateway.cli.user", "user", "Add users to the users file."),
+    "demo": ("gateway.cli.demo", "demo", "A gateway, senders and a Spark query, checked."),
+    "bench": ("gateway.cli.bench", "bench", "Measure messages a second."),
+    "version": ("gateway.cli.main", "version", "Print the version."),
+}
+_INTERRUPTED: Final = 130
+
+
+class LazyGroup(click.Group):
+    """Imports the module of a command only when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = COMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        module, name, _ = found
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, _, help_line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sluicegate")
+def cli() -> None:
+    """An AMQP 1.0 and STOMP message gateway that Spark can read."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def version(*, as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        python = ".".join(map(str, sys.version_info[:3]))
+        click.echo(json.dumps({"name": "sluicegate", "version": __version__, "python": python}))
+    else:
+        click.echo(f"sluicegate {__version__}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 64 usage or configuration, others as they come."""
+    try:
+        status = cli.main(args=arguments, prog_name="sluicegate", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(EX_USAGE)
+    except CliError as error:
+        error.show()
+        sys.exit(error.status)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has left. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EX_FAILED)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,85 @@
+"""`sluicegate user add`: writes the users file. The password never stands in the arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from gateway.cli.errors import EX_CANTCREAT, EX_USAGE, CliError
+from gateway.cli.settings import config_options, read_config
+from gateway.security.passwords import PASSWORD_BYTES_MAX, hash_password
+from gateway.security.users import User, UsersError, add_user, check_user_name
+from storage.files import RealFiles, durable_replace
+
+
+@click.group()
+def user() -> None:
+    """Add users to the users file."""
+
+
+@user.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role; may be repeated.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@click.option("--replace", is_flag=True, help="Give an existing user another password.")
+@config_options
+def add(
+    name: str,
+    *,
+    roles: tuple[str, ...],
+    password_stdin: bool,
+    replace: bool,
+    file: str | None,
+    data: str | None,
+    sets: tuple[str, ...],
+) -> None:
+    """Add the user NAME; a running gateway knows it after its next start."""
+    path = read_config(file, sets, data).users_file
+    try:
+        check_user_name(name)
+        text = _current(path)
+        stored = hash_password(_password(from_stdin=password_stdin))
+        added = User(name=name, password=stored, roles=frozenset(roles))
+        _write(path, add_user(text, added, replace=replace))
+    except UsersError as error:
+        attempt = "add --replace" if "exists already" in str(error) else None
+        raise CliError("bad-user", f"{path}: {error}", attempt=attempt, status=EX_USAGE) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CliError(
+            "bad-users-file", f"{path} cannot be written: {reason}", status=EX_CANTCREAT
+        ) from None
+    shown = f" with the roles {', '.join(sorted(roles))}" if roles else ""
+    click.echo(f"user {name}{shown} is in {path}; a running gateway knows it after a restart")
+
+
+def _current(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def _password(*, from_stdin: bool) -> str:
+    if from_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    if not password:
+        raise CliError("bad-password", "the password is empty", status=EX_USAGE)
+    if len(password.encode()) > PASSWORD_BYTES_MAX:
+        text = f"the password is longer than {PASSWORD_BYTES_MAX} bytes"
+        raise CliError("bad-password", text, status=EX_USAGE)
+    return str(password)
+
+
+def _write(path: str, text: str) -> None:
+    """Replace the file, whole; readable by its owner only."""
+    files = RealFiles()
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)  # noqa: PTH120 - the file port takes texts
+    files.mkdir(folder)
+    durable_replace(files, path, text.encode())

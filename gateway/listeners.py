@@ -1,0 +1,276 @@
+"""Listeners: from an endpoint string to open ports and the connections behind them.
+
+One `Listener` for each acceptor and for management: it opens late (after recovery), says where it
+really listens, stops taking connections first and lets the open ones go afterwards.
+
+    closed ──open──> opening ──> open ──stop_listening──> draining ──drain──> closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import structlog
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IAddress, IListeningPort, IProtocolFactory, IReactorTime
+from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.python.failure import Failure
+
+from gateway import __version__
+from gateway.config.endpoints import Endpoint
+from gateway.config.tree import ANYCAST_PREFIX, MULTICAST_PREFIX, Acceptor, Config
+from gateway.config.tree import Wire as Protocol
+from gateway.model.address import RoutingType
+from gateway.model.ports import Authenticator, Broker
+from gateway.model.turn import Turn
+from gateway.security.gate import PasswordGate
+from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.limits import AmqpLimits
+from protocols.convert import amqp_to_stomp
+from protocols.shell import PeerFacts, Speaker, Timers, Wire
+from protocols.sniff import Guess
+from protocols.stomp.limits import StompLimits
+from protocols.stomp.session import StompSession
+
+#: Connections of one acceptor; a gateway that has more has a client that leaks them.
+CONNECTIONS_MAX: Final = 10_000
+#: Connections that may wait to be accepted: Twisted's 50 overflow when a fleet comes back at once.
+BACKLOG: Final = 1024
+#: A century: what "never" is to STOMP's clock.
+FOR_EVER_MS: Final = 100 * 365 * 86_400_000
+
+_log = structlog.get_logger()
+
+
+class ListenError(Exception):
+    """A listener could not be opened; the text names it and why."""
+
+
+class Connections(Factory):
+    """Makes a `Wire` for each connection of an acceptor and knows which are open.
+
+    Figures (read only): `opened`, `refused`. `speakers` are set before the port is opened.
+    """
+
+    noisy = False
+
+    def __init__(
+        self,
+        name: str,
+        turn: Turn,
+        timers: Timers,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self.name = name
+        self.speakers: tuple[Speaker, ...] = ()
+        self.wires: dict[str, Wire] = {}
+        self.opened = self.refused = 0
+        self.emptied: Callable[[], None] = _nothing
+        self._turn = turn
+        self._timers = timers
+        self._max = connections_max
+
+    @property
+    def count(self) -> int:
+        """How many connections are open."""
+        return len(self.wires)
+
+    def protocols(self) -> list[str]:
+        """Return the protocol of each open connection that has told it."""
+        sessions = (wire.session for wire in self.wires.values())
+        return ["STOMP" if isinstance(s, StompSession) else "AMQP" for s in sessions if s]
+
+    def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
+        if len(self.wires) >= self._max:
+            self.refused += 1
+            peer = str(getattr(addr, "host", "-"))
+            _log.warning(
+                "connection.refused",
+                acceptor=self.name,
+                peer=peer,
+                reason="too-many",
+                limit=self._max,
+            )
+            return None
+        self.opened += 1
+        name = f"{self.name}-{self.opened}"
+        wire = Wire(self._turn, self._timers, self.speakers, name)
+        self.wires[name] = wire
+        wire.on_lost = lambda _: self._lost(name)
+        return wire
+
+    def _lost(self, name: str) -> None:
+        self.wires.pop(name, None)
+        if not self.wires:
+            self.emptied()
+
+    def stop(self) -> None:
+        """Say good-bye in each protocol's words."""
+        for wire in list(self.wires.values()):
+            wire.stop()
+
+    def abort(self) -> None:
+        """Cut every connection that is still there."""
+        for wire in list(self.wires.values()):
+            transport: Any = wire.transport
+            if transport is not None:
+                transport.abortConnection()
+
+
+class Listener:
+    """One listener; see the module text."""
+
+    def __init__(
+        self, reactor: IReactorTime, path: str, endpoint: Endpoint, factory: IProtocolFactory
+    ) -> None:
+        """Keep what is needed to open; `path` is its key in the configuration.
+
+        Raises ListenError when Twisted cannot make an endpoint of the string.
+        """
+        self.path = path
+        self.endpoint = endpoint
+        self.factory = factory
+        self._port: IListeningPort | None = None
+        try:
+            self._server = serverFromString(reactor, description(endpoint))
+        except (ValueError, TypeError, KeyError, OSError) as error:
+            raise ListenError(f"{path}: {endpoint.text}: {error}") from error
+
+    def open(self) -> Deferred[None]:
+        """Take connections; fails with ListenError."""
+
+        def opened(port: IListeningPort) -> None:
+            self._port = port
+            _log.info("listener.opened", listener=self.path, address=self.address)
+
+        def failed(failure: Failure) -> None:
+            failure.trap(CannotListenError, OSError)
+            cause = getattr(failure.value, "socketError", None) or failure.value
+            reason = getattr(cause, "strerror", None) or str(cause)
+            raise ListenError(f"{self.path}: {self.endpoint.shown} cannot be opened: {reason}")
+
+        waiting: Deferred[Any] = maybeDeferred(self._server.listen, self.factory)
+        return waiting.addCallbacks(opened, failed)
+
+    @property
+    def address(self) -> str:
+        """Where it listens: host and port as opened, or the endpoint as shown."""
+        host = self._port.getHost() if self._port is not None else None
+        port = getattr(host, "port", None)
+        if port is None:
+            return self.endpoint.shown
+        shown = self.endpoint.shown.rpartition(":")[0]
+        return f"{shown}:{port}"
+
+    def stop_listening(self) -> Deferred[None]:
+        """Take no more connections; the open ones stay."""
+        port, self._port = self._port, None
+        stopped: Deferred[Any] = succeed(None)
+        if port is not None:
+            stopped = maybeDeferred(port.stopListening)
+        return stopped.addCallback(lambda _: None)
+
+
+def make_speakers(
+    config: Config, acceptor: Acceptor, broker: Broker, gate: PasswordGate
+) -> tuple[Speaker, ...]:
+    """Return what an acceptor needs for each protocol that it speaks."""
+    open_to_all = gate.open or acceptor.allow_anonymous
+    speakers = []
+
+    def authenticator(peer: PeerFacts) -> Authenticator:
+        return gate.for_peer(peer.address, anonymous=acceptor.allow_anonymous)
+
+    if Protocol.AMQP in acceptor.protocols:
+        amqp = amqp_limits(config, acceptor, anonymous=open_to_all)
+        speakers.append(
+            Speaker(
+                guess=Guess.AMQP,
+                build=lambda peer: AmqpConnection(broker, authenticator(peer), amqp, peer),
+            )
+        )
+    if Protocol.STOMP in acceptor.protocols:
+        stomp = stomp_limits(config, acceptor)
+        speakers.append(
+            Speaker(
+                guess=Guess.STOMP,
+                build=lambda peer: StompSession(
+                    broker, authenticator(peer), stomp, peer.name, amqp_to_stomp
+                ),
+            )
+        )
+    return tuple(speakers)
+
+
+def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpLimits:
+    """Return an acceptor's settings for AMQP."""
+    kinds = (RoutingType.ANYCAST, RoutingType.MULTICAST)
+    prefixes = zip(acceptor.prefixes(), kinds, strict=True)
+    return AmqpLimits(
+        max_frame_size=acceptor.max_frame_size,
+        max_message_size=acceptor.max_message_size,
+        amqp_credits=acceptor.amqp_credits,
+        amqp_low_credits=acceptor.amqp_low_credits,
+        idle_ms=acceptor.amqp_idle_timeout,
+        prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
+        anonymous=anonymous,
+        container_id=config.name,
+        version=__version__,
+    )
+
+
+def stomp_limits(config: Config, acceptor: Acceptor) -> StompLimits:
+    """Return an acceptor's settings for STOMP."""
+    anycast, multicast = acceptor.prefixes(ANYCAST_PREFIX, MULTICAST_PREFIX)
+    return StompLimits(
+        body_bytes_max=acceptor.max_message_size,
+        ttl_ms=FOR_EVER_MS if acceptor.connection_ttl < 0 else acceptor.connection_ttl,
+        ttl_min_ms=acceptor.connection_ttl_min,
+        ttl_max_ms=max(0, acceptor.connection_ttl_max),
+        ttl_modifier=acceptor.heart_beat_to_connection_ttl_modifier,
+        window_bytes=acceptor.stomp_consumer_window_size,
+        default_persistent=config.stomp_default_persistent,
+        server_name=None if acceptor.disable_stomp_server_header else f"Sluicegate/{__version__}",
+        anycast_prefixes=(anycast,) if anycast else (),
+        multicast_prefixes=(multicast,) if multicast else (),
+    )
+
+
+def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) -> Deferred[None]:
+    """Say good-bye to all connections; fires when they are gone. After `seconds` they are cut."""
+    done: Deferred[None] = Deferred()
+
+    def look() -> None:
+        if not done.called and not any(group.count for group in groups):
+            done.callback(None)
+
+    def cut() -> None:
+        for group in groups:
+            group.abort()
+
+    timer = reactor.callLater(seconds, cut)
+
+    def finish(result: None) -> None:
+        if timer.active():
+            timer.cancel()
+
+    for group in groups:
+        group.emptied = look
+        group.stop()
+    look()
+    return done.addCallback(finish)
+
+
+def description(endpoint: Endpoint) -> str:
+    """Return the endpoint string for Twisted, with our backlog where none was written."""
+    if endpoint.kind in ("tcp", "tcp6", "ssl") and ":backlog=" not in endpoint.text:
+        return f"{endpoint.text}:backlog={BACKLOG}"
+    return endpoint.text
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

@@ -1,0 +1,82 @@
+"""The gate's surroundings in production: two worker threads, the reactor, the log; and its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
+
+from gateway.security.gate import Why
+from gateway.security.passwords import hash_problem
+from gateway.security.users import User, UsersError, parse_users
+
+#: More threads would let logins take more than two cores from the messages.
+THREADS: Final = 2
+_READABLE_BY_OTHERS: Final = 0o044
+
+_log = structlog.get_logger()
+
+
+class ReactorSurroundings:
+    """Implements `gateway.security.gate.Surroundings`; `start` and `stop` its threads."""
+
+    def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
+        self._reactor = reactor
+        self._pool = ThreadPool(0, THREADS, "passwords")
+
+    def start(self) -> None:
+        """Threads come as they are needed from now on."""
+        self._pool.start()
+
+    def stop(self) -> None:
+        """End the threads; waits for checks that are under way, some 35 ms."""
+        self._pool.stop()
+
+    def now(self) -> float:
+        """See the port."""
+        return float(self._reactor.seconds())
+
+    def later(self, action: Callable[[], None]) -> None:
+        """See the port."""
+        self._reactor.callLater(0, action)
+
+    def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
+        """See the port; a check that fails with an error lets nobody in."""
+
+        def finished(success: bool, result: bool | Failure) -> None:  # noqa: FBT001 - Twisted's
+            right = success and result is True
+            self._reactor.callFromThread(done, right)
+
+        self._pool.callInThreadWithCallback(finished, work)
+
+    def refused(self, user: str, peer: str, why: Why) -> None:
+        """See the port."""
+        _log.warning("login.refused", user=user, peer=peer, reason=why.value)
+
+
+def load_users(path: str, *, required: bool) -> dict[str, User]:
+    """Read a users file; without one there are no users, unless it is `required`.
+
+    Raises UsersError with everything that is wrong.
+    """
+    file = Path(path)
+    try:
+        source = file.read_text("utf-8")
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        if required:
+            raise UsersError("does not exist; `sluicegate user add NAME` makes it") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsersError(f"cannot be read: {error}") from None
+    users = parse_users(source)
+    wrong = [f"users.{u.name}: {p}" for u in users.values() if (p := hash_problem(u.password))]
+    if wrong:
+        raise UsersError("; ".join(wrong))
+    if mode & _READABLE_BY_OTHERS:
+        _log.warning("users.readable_by_others", path=path, mode=oct(mode & 0o777))
+    return users

@@ -1,0 +1,268 @@
+"""Running the gateway: `sluicegate run` and `twist sluicegate` share it.
+
+With `__main__` the only place that names the reactor. Exit statuses: 0 clean stop, 64
+configuration, 69 a port that cannot be had, 70 a fault of ours, 74 data directory or disk, 75
+already running.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import ReactorNotRunning
+from twisted.python import usage
+
+from gateway import __version__
+from gateway.app import EX_IOERR, GatewayService, Reactor, build
+from gateway.config.errors import ConfigError
+from gateway.config.load import host_facts, load
+from gateway.config.tree import Config, LogFormat
+from gateway.listeners import ListenError
+from gateway.logs import LineWriter, bridge_twisted, configure
+from storage.errors import LockedError, StorageError
+
+EX_CONFIG: Final = 64
+EX_RUNNING: Final = 75
+#: Messages are many, live short and have no cycles: looking for cycles every 700 objects, as Python
+#: does by default, is work for nothing.
+GC_THRESHOLDS: Final = (100_000, 50, 100)
+
+Say = Callable[[str], None]
+#: code, text, exit status.
+Complain = Callable[[str, str, int], None]
+
+
+def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
+    """Run until a signal or a fatal error; returns the exit status.
+
+    Args:
+        config: read and checked.
+        say: takes the lines of the start banner.
+        complain: is told why the gateway ended, when it did not end cleanly.
+    """
+    from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
+
+    harden()
+    writer = set_up_logging(config)
+    bridge_twisted()
+    run = Run(reactor, complain)
+    try:
+        if run.start(config, lambda service: _ready(service, say)):
+            any_reactor: Reactor = reactor
+            any_reactor.run()
+    finally:
+        writer.close()
+    return run.status
+
+
+class Run:
+    """One life of the gateway in a reactor; `status` is its exit status."""
+
+    def __init__(self, reactor: Reactor, complain: Complain) -> None:
+        self.status = 0
+        self._reactor = reactor
+        self._complain = complain
+
+    def start(self, config: Config, on_ready: Callable[[GatewayService], None]) -> bool:
+        """Build and start the gateway, to stop with the reactor; False when it cannot start."""
+        try:
+            service = build(self._reactor, config, self.fatal)
+            service.on_ready = lambda: on_ready(service)
+            self._reactor.addSystemEventTrigger("before", "shutdown", self._stop, service)
+            service.startService()
+        except (ConfigError, ListenError) as error:
+            self._fail("bad-configuration", str(error), EX_CONFIG)
+        except LockedError as error:
+            self._fail("already-running", str(error), EX_RUNNING)
+        except StorageError as error:
+            self._fail("bad-data-directory", str(error), EX_IOERR)
+        except OSError as error:
+            self._fail("bad-data-directory", describe_os_error(error, config), EX_IOERR)
+        return self.status == 0
+
+    def fatal(self, status: int, text: str) -> None:
+        """The gateway cannot go on: say why once, and stop."""
+        if self.status == 0:
+            self._fail("store-failed" if status == EX_IOERR else "cannot-run", text, status)
+            self._reactor.callWhenRunning(self._stop_reactor)
+
+    def _fail(self, code: str, text: str, status: int) -> None:
+        self.status = status
+        self._complain(code, text, status)
+
+    def _stop_reactor(self) -> None:
+        try:
+            self._reactor.stop()
+        except ReactorNotRunning:
+            # A signal was quicker.
+            return
+
+    @staticmethod
+    def _stop(service: GatewayService) -> Deferred[None]:
+        # Whoever asks a second time does not want to wait for the drain.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        return service.stopService()
+
+
+def _ready(service: GatewayService, say: Say) -> None:
+    tune()
+    for line in banner(service):
+        say(line)
+
+
+def tune() -> None:
+    """Tell the garbage collector what this process is like; called when everything is set up."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def harden() -> None:
+    """Keep files private, memory out of core dumps, and room for many connections."""
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def set_up_logging(config: Config) -> LineWriter:
+    """Send log lines to standard error: for people on a terminal, else JSON, unless told."""
+    stream = sys.stderr
+    terminal = stream.isatty()
+    human = config.logging.format is LogFormat.HUMAN or (
+        config.logging.format is LogFormat.AUTO and terminal
+    )
+    writer = LineWriter(stream)
+    configure(
+        writer.write,
+        wall=time.time,
+        level=config.logging.level.value,
+        human=human,
+        colours=terminal and not os.environ.get("NO_COLOR"),
+    )
+    return writer
+
+
+def describe_os_error(error: OSError, config: Config) -> str:
+    """Return one line for a data directory that cannot be used."""
+    where = error.filename or config.data_directory
+    reason = error.strerror or str(error)
+    return f"{where}: {reason}. The data directory is {config.data_directory}; give --data another."
+
+
+def banner(service: GatewayService) -> list[str]:
+    """Return what a person sees when the gateway is ready."""
+    config = service.config
+    fresh = service.core is not None and not service.core.recovered.get("records")
+    limit = f"{config.global_max_size >> 20} MiB" if config.global_max_size >= 0 else "none"
+    login = "any login or none" if service.gate.open else "login needed"
+    data = _short(config.data_directory) + (" (new)" if fresh else "")
+    lines = [f"sluicegate {__version__}  data {data}   limits: memory {limit}"]
+    rows = []
+    for acceptor, listener in zip(config.acceptors, service.acceptors, strict=True):
+        names = ", ".join(sorted(_SHOWN[p.value] for p in acceptor.protocols))
+        reach = "this machine only" if acceptor.endpoint.loopback else "reachable from elsewhere"
+        anonymous = acceptor.allow_anonymous and not service.gate.open
+        rows.append((names, listener.address, reach, "any login or none" if anonymous else login))
+    if service.management is not None:
+        rows.append(("management", f"http://{service.management.address}", "", ""))
+    wide = [max(len(row[n]) for row in rows) for n in range(2)] if rows else [0, 0]
+    for names, address, reach, who in rows:
+        facts = ", ".join(part for part in (reach, who) if part)
+        lines.append(f"  {names:<{wide[0]}}  {address:<{wide[1]}}  {facts}".rstrip())
+    lines.append(
+        '  next: `sluicegate send hello "hi"` in another terminal, then'
+        " `sluicegate receive hello`    Ctrl-C stops cleanly"
+    )
+    return lines
+
+
+_SHOWN: Final = {"AMQP": "AMQP 1.0", "STOMP": "STOMP"}
+
+
+def _short(path: str) -> str:
+    home = os.environ.get("HOME", "")
+    return f"~{path[len(home) :]}" if home and path.startswith(home + "/") else path
+
+
+# ---- twist
+
+
+class Options(usage.Options):
+    """Options of `twist sluicegate`; the same as those of `sluicegate run`."""
+
+    optParameters: ClassVar[list[list[str | None]]] = [
+        ["config", "c", None, "The configuration file."],
+        ["data", None, None, "The data directory; wins over the file."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.sets: list[str] = []
+        self.gateway: Config
+
+    def opt_set(self, assignment: str) -> None:
+        """One setting, KEY=VALUE: a dotted key and a TOML value. May be repeated."""
+        self.sets.append(assignment)
+
+    def postOptions(self) -> None:
+        """Read the configuration; what is wrong with it is wrong usage."""
+        try:
+            self.gateway = load(
+                self["config"],
+                self.sets,
+                environment=os.environ,
+                host=host_facts(os.environ),
+                data_directory=self["data"],
+            )
+        except ConfigError as error:
+            raise usage.UsageError(str(error)) from None
+
+
+class TwistService(Service):
+    """The gateway as `twist` runs it: what cannot start ends the process with our exit status."""
+
+    def __init__(self, config: Config) -> None:
+        from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
+
+        self._reactor: Reactor = reactor
+        self._config = config
+        self._writer = set_up_logging(config)
+        self._run = Run(reactor, self._complain)
+
+    def startService(self) -> None:
+        """Start; raises SystemExit with our status when that cannot be."""
+        super().startService()  # type: ignore[no-untyped-call]
+        if not self._run.start(self._config, lambda _: tune()):
+            self._writer.close()
+            raise SystemExit(self._run.status)
+        self._reactor.addSystemEventTrigger("after", "shutdown", self._leave)
+
+    def _leave(self) -> None:
+        self._writer.close()
+        if self._run.status:
+            # twist always exits with 0 after a stop; scripts are promised more than that.
+            os._exit(self._run.status)
+
+    def stopService(self) -> Deferred[Any]:
+        """The reactor's shutdown stops the gateway; see `Run.start`."""
+        return maybeDeferred(super().stopService)
+
+    @staticmethod
+    def _complain(code: str, text: str, _: int) -> None:
+        sys.stderr.write(f"error: {code}: {text}\n")
+
+
+def makeService(options: Options) -> TwistService:
+    """Return the service that `twist sluicegate` runs."""
+    return TwistService(options.gateway)
