@@ -366,9 +366,10 @@ def skip(buf: bytes, offset: int, end: int) -> int:
                 raise DecodeError(pos - 1, f"unknown constructor {code:#04x}")
             pos = _sized(buf, pos, end, code)[1]
         elif code in _FIXED:
-            pos += _FIXED[code][0]
-            if pos > end:
+            width = _FIXED[code][0]
+            if width > end - pos:
                 raise DecodeError(pos, f"value {code:#04x} cut short")
+            pos += width
         else:
             raise DecodeError(pos - 1, f"unknown constructor {code:#04x}")
     return pos
