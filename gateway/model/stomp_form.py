@@ -35,13 +35,14 @@ PLACED_HEADERS: Final = frozenset(
 _RESERVED: Final = BROKER_HEADERS | PLACED_HEADERS
 _LEADING: Final = ("correlation-id", "reply-to", "type")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", ":": "\\c"})
+_SPECIAL: Final = re.compile(r"[\\\n\r:]")
 _ESCAPED: Final = re.compile(r"\\(.?)", re.DOTALL)
 _MEANING: Final = {"\\": "\\", "n": "\n", "r": "\r", "c": ":"}
 
 
 def escape(text: str) -> str:
     """Return `text` with CR, LF, colon and backslash escaped [STOMP 1.2 Value Encoding]."""
-    return text.translate(_ESCAPES)
+    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text
 
 
 def unescape(text: str) -> str:
@@ -60,9 +61,8 @@ def _meaning(match: re.Match[str]) -> str:
 
 def header_line(name: str, value: str) -> str:
     """Return one stored header line, or "" when the name is empty or either holds a NUL."""
-    if not name or "\0" in name or "\0" in value:
-        return ""
-    return f"{escape(name)}:{escape(value)}\n"
+    line = f"{escape(name)}:{escape(value)}\n"
+    return line if name and "\0" not in line else ""
 
 
 def outline(
@@ -87,24 +87,28 @@ def outline(
         expires: ms since the epoch; 0 never.
         headers: all others in sent order; the broker's and those with their own place are dropped.
     """
-    lines = [header_line("destination", destination)]
+    before = header_line("destination", destination)
     if content_type is not None:
-        lines.append(header_line("content-type", content_type))
-    before = "".join(lines) + "content-length:"
+        before += header_line("content-type", content_type)
     lines = [f"\npriority:{priority}\npersistent:{'true' if persistent else 'false'}\n"]
     if expires:
         lines.append(f"expires:{expires}\n")
     leading: dict[str, str] = {}
     others: list[str] = []
     for name, value in headers:
+        if name in _RESERVED:
+            continue
         if name in _LEADING:
             leading.setdefault(name, value)
-        elif name not in _RESERVED:
+        else:
             others.append(header_line(name, value))
-    lines += [header_line(name, leading[name]) for name in _LEADING if name in leading]
+    if leading:
+        lines += [header_line(name, leading[name]) for name in _LEADING if name in leading]
     lines += others
     lines.append("\n")
-    return before.encode("utf-8", "replace"), "".join(lines).encode("utf-8", "replace")
+    return f"{before}content-length:".encode("utf-8", "replace"), "".join(lines).encode(
+        "utf-8", "replace"
+    )
 
 
 def pack(

@@ -43,7 +43,6 @@ class Head:
         receipt: the receipt header as bytes ready to be written back, or None.
         route: who takes the bodies of frames with this head; None: each frame is looked at.
         stored: what goes before a body of `length` bytes in the stored form.
-        key: what the parser remembers this head by; b"" when it should not.
     """
 
     __slots__ = (
@@ -52,7 +51,6 @@ class Head:
         "_sizes",
         "command",
         "headers",
-        "key",
         "length",
         "receipt",
         "route",
@@ -66,7 +64,6 @@ class Head:
         self.receipt: bytes | None = None
         self.route: object | None = None
         self.stored = b""
-        self.key = b""
 
     def lead_to(self, route: object, before: bytes, behind: bytes) -> None:
         """Let frames with this head go to `route`, their bodies behind this stored header block."""

@@ -2,7 +2,7 @@
 
     client says     we beat every              client is gone after           we reply
     (nothing)       never                      ttl                            (nothing)
-    cx,cy           max(cy, 500) ms, 0 never   cx * 2 within ttl-min..max     ours, cx or less
+    cx,cy           max(cy, 500) ms, 0 never   cx * 2 within ttl-min..max     ours, ttl / 2
     0,cy            max(cy, 500) ms, 0 never   ttl                            ours, ttl / 2
 
 Times in the header are ms; `now` is seconds. Any byte counts as life. Knows no clock.
@@ -10,6 +10,7 @@ Times in the header are ms; `now` is seconds. Any byte counts as life. Knows no 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +25,13 @@ _HEADER: Final = re.compile(r" *(-?[0-9]{1,18}) *, *(-?[0-9]{1,18}) *", re.ASCII
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What was agreed: 0 for `beat_ms` is never; `reply` is the header for CONNECTED or None."""
+    """What was agreed.
+
+    Attributes:
+        beat_ms: we beat every so many ms; 0 never.
+        ttl_ms: silence after which the peer is gone; -1 never.
+        reply: the header for CONNECTED, None for none.
+    """
 
     beat_ms: int
     ttl_ms: int
@@ -46,19 +53,15 @@ def agree(header: str | None, limits: StompLimits) -> Agreement:
     beat = max(wanted, limits.beat_min_ms) if wanted else 0
     if not promised:
         ttl = limits.ttl_ms
-        expected = int(ttl / limits.ttl_modifier)
+        expected = int(ttl / limits.ttl_modifier) if ttl > 0 else 0
     else:
         ttl = max(int(promised * limits.ttl_modifier), limits.ttl_min_ms)
         if limits.ttl_max_ms:
             ttl = min(ttl, limits.ttl_max_ms)
-        # What we need to hear, were the promise any other: more often or less often than promised.
-        expected = _within(promised, ttl, limits)
+        # The promise itself where it holds; where the ttl was moved, what that ttl needs.
+        moved = ttl != int(promised * limits.ttl_modifier)
+        expected = int(ttl / limits.ttl_modifier) if moved else promised
     return Agreement(beat_ms=beat, ttl_ms=ttl, reply=f"{beat},{expected}")
-
-
-def _within(promised: int, ttl: int, limits: StompLimits) -> int:
-    natural = int(promised * limits.ttl_modifier)
-    return promised if natural == ttl else int(ttl / limits.ttl_modifier)
 
 
 class Pulse:
@@ -69,7 +72,7 @@ class Pulse:
     def __init__(self, agreement: Agreement, now: float) -> None:
         self.ttl_ms = agreement.ttl_ms
         self._interval = agreement.beat_ms / 1000
-        self._ttl = agreement.ttl_ms / 1000
+        self._ttl = agreement.ttl_ms / 1000 if agreement.ttl_ms >= 0 else math.inf
         self._heard = now
         self._beat_at = now + self._interval
 

@@ -34,11 +34,11 @@ class StompLimits:
         frame_bytes_per_second: the slowest pace of a frame that is under way.
         output_bytes_max: unsent output above which no more messages are taken from queues.
         beat_min_ms: the gateway never beats faster.
-        ttl_ms: silence after which a peer that promised no heart-beats is gone.
+        ttl_ms: silence after which a peer that promised no heart-beats is gone; -1 never.
         ttl_min_ms: the shortest such time, whatever the peer promises.
         ttl_max_ms: the longest; 0 no limit.
         ttl_modifier: how many of the promised intervals may pass in silence.
-        window_bytes: unacknowledged bytes of a subscription with ack client or client-individual.
+        window_bytes: unacknowledged bytes of a subscription that acknowledges; -1 no limit.
         default_persistent: what a SEND without `persistent` is.
         server_name: value of the `server` header of CONNECTED; None sends none.
         durability: value of the `x-durability` header of CONNECTED; None sends none.

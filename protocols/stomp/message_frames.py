@@ -13,15 +13,19 @@ It knows how a message looks, not when it may be sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.model import stomp_form
-from gateway.model.message import COUNT_SHIFT, MAYBE_SEEN, STOMP, Message
+from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, STOMP, Message
 from protocols.stomp.versions import Version, escape_name, escape_value
 
-#: Turns a message that was not sent by STOMP into its stored STOMP form: (body, flags, address).
-Convert = Callable[[bytes, int, str], bytes]
+
+class Convert(Protocol):
+    """Turns a message that was not sent by STOMP into its stored STOMP form; never raises."""
+
+    def __call__(self, body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes: ...
+
+
 #: Any of these flags makes `redelivered` true.
 SEEN: Final = MAYBE_SEEN | (0xFFFF << COUNT_SHIFT)
 _ENDINGS_COUNT: Final = 1000
@@ -90,11 +94,7 @@ class MessageFrames:
 
     def render(self, messages: list[Message], any_flags: int) -> bytes:
         """Return the frames of `messages`; they get the next numbers in order."""
-        address = self._address
-        convert = self._convert
-        bodies = [
-            m.body if m.flags & STOMP else convert(m.body, m.flags, address) for m in messages
-        ]
+        bodies = [m.body if m.flags & STOMP else self._converted(m) for m in messages]
         if self._version is not Version.V1_2:
             bodies = [rewritten(b, self._version) if b"\\" in b else b for b in bodies]
         number = self.next_number
@@ -112,6 +112,11 @@ class MessageFrames:
             pieces.append(self._piece(low, bodies[part], messages[part], any_flags))
             done += count
         return b"".join(pieces)
+
+    def _converted(self, message: Message) -> bytes:
+        flags = message.flags
+        expires = message.expires if flags & EXPIRES else 0
+        return self._convert(message.body, flags, self._address, expires=expires)
 
     def _turn_to(self, thousands: int) -> None:
         """Write the templates for the next thousand numbers."""

@@ -21,7 +21,7 @@ import re
 from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
-from protocols.stomp.frame import Head
+from protocols.stomp.frame import SEND, Head
 from protocols.stomp.heads import (
     FrameError,
     bad_frame,
@@ -40,11 +40,13 @@ _EOLS: Final = re.compile(rb"(?:\r?\n)*")
 _RECEIPT: Final = b"\nreceipt:"
 _RECEIPT_BYTES: Final = len(_RECEIPT)
 _LENGTH: Final = b"\ncontent-length:"
-_ACK: Final = b"ACK\nid:"
+#: ACKs as most clients of 1.2 write them, with nothing but a plain id.
+_ACK_RUN: Final = re.compile(rb"(?:ACK\nid:[!-\[\]-~]{1,200}\n\n\0\n?)+")
+_ACK_ID: Final = re.compile(rb"id:([^\n]+)\n\n")
 #: What a receipt id may hold without being looked at: printable ASCII without space and backslash.
 _PLAIN: Final = bytes(c for c in range(0x21, 0x7F) if c != 0x5C)
-#: Heads remembered for one connection; with the size below at most 128 KiB of keys.
-_KNOWN_MAX: Final = 128
+#: Heads remembered for one connection; with the size below at most 512 KiB of keys.
+_KNOWN_MAX: Final = 512
 _KNOWN_BYTES_MAX: Final = 1024
 _HTTP: Final = re.compile(
     rb"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT) |Host:", re.IGNORECASE
@@ -63,8 +65,11 @@ class Sink(Protocol):
         `receipts` is empty, or has one raw id for each body.
         """
 
+    def lead(self, head: Head) -> None:
+        """Call `head.lead_to()` for a SEND whose body needs no more thought; refuse nothing yet."""
+
     def frame(self, head: Head, body: bytes) -> None:
-        """Take one frame; `head.lead_to()` called here makes the next ones like it a run."""
+        """Take one frame that was not led anywhere."""
 
     def broken(self, error: FrameError) -> None:
         """Nothing more can be read."""
@@ -87,13 +92,14 @@ class Parser:
         "_eols",
         "_known",
         "_need",
+        "_short_acks",
         "_sink",
         "_tail",
+        "_version",
         "_wait",
         "halted",
         "limits",
         "received_total",
-        "version",
     )
 
     def __init__(self, sink: Sink, limits: StompLimits) -> None:
@@ -109,8 +115,19 @@ class Parser:
         self._bases: dict[bytes, Head] = {}
         self._crlf = False
         self.halted = False
-        self.version: Version | None = None
+        self._version: Version | None = None
+        self._short_acks = False
         self.received_total = 0
+
+    @property
+    def version(self) -> Version | None:
+        return self._version
+
+    @version.setter
+    def version(self, version: Version) -> None:
+        self._version = version
+        # Before 1.2 an ACK has more than one header.
+        self._short_acks = version is Version.V1_2
 
     @property
     def partial(self) -> int:
@@ -208,6 +225,18 @@ class Parser:
                 if head is not None:
                     start = end + gap
                 else:
+                    acks = _ACK_RUN.match(buf, pos) if self._short_acks else None
+                    if acks is not None:
+                        if bodies:
+                            self._flush(route, bodies, receipts)
+                            bodies, receipts = [], []
+                            if self.halted:
+                                return pos
+                        self._sink.run(ACKS, _ACK_ID.findall(acks[0]), [])
+                        pos = acks.end()
+                        if self.halted:
+                            return pos
+                        continue
                     found = self._unknown(buf, pos)
                     if found is None:
                         pos = self._begin
@@ -247,7 +276,7 @@ class Parser:
                             return pos
                     route = head.route
                 if route is None:
-                    self._one(head, buf[start:stop])
+                    self._sink.frame(head, buf[start:stop])
                     pos = following
                     if self.halted:
                         return pos
@@ -296,19 +325,14 @@ class Parser:
             if fine:
                 self._sink.run(route, fine, good)
 
-    def _one(self, head: Head, body: bytes) -> None:
-        self._sink.frame(head, body)
-        if head.key and head.route is not None:
-            self._remember(head.key, head)
-            if head.length >= 0:
-                base = _without(head.key, _LENGTH)
-                if base is not None and len(self._bases) < _KNOWN_MAX:
-                    self._bases[base[0]] = head
-
     def _remember(self, key: bytes, head: Head) -> None:
         if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
+            self.forget()
         self._known[key] = head
+        if head.length >= 0:
+            base = _without(key, _LENGTH)
+            if base is not None:
+                self._bases[base[0]] = head
 
     def _unknown(self, buf: bytes, pos: int) -> tuple[Head, bytes | None, int, int] | None:
         """Find and decode the head at `pos`.
@@ -335,10 +359,6 @@ class Parser:
             body = crlf + 3
             end = crlf - 1 if buf[crlf - 1] == 13 else crlf
         raw = buf[start:end]
-        if raw.startswith(_ACK) and self.version is Version.V1_2:
-            ack = _short_ack(raw)
-            if ack is not None:
-                return ack, None, start, body
         head, receipt = self._decoded(raw)
         return head, receipt, start, body
 
@@ -353,8 +373,10 @@ class Parser:
         head = decode_head(raw, self.version, self.limits)
         if self.version is None and head.length > self.limits.login_frame_bytes_max:
             raise too_large("CONNECT", head.length, self.limits.login_frame_bytes_max, raw)
-        if cacheable:
-            head.key = key
+        if head.command == SEND and self.version is not None:
+            self._sink.lead(head)
+            if cacheable and head.route is not None:
+                self._remember(key, head)
         return head, head.receipt
 
     def _resized(self, key: bytes) -> Head | None:
@@ -371,7 +393,8 @@ class Parser:
         if length > self.limits.body_bytes_max:
             return None
         head = head.sized(length)
-        self._remember(key, head)
+        if len(self._known) < _KNOWN_MAX:
+            self._known[key] = head
         return head
 
     def _excess(self, buf: bytes, stop: int) -> int:
@@ -457,14 +480,3 @@ def _without(head: bytes, name: bytes) -> tuple[bytes, bytes] | None:
     if cut < 0:
         cut = len(head)
     return head[:at] + head[cut:], head[begin:cut]
-
-
-def _short_ack(raw: bytes) -> Head | None:
-    """Return a head for an ACK that has an id only; None when it has more or unusual bytes."""
-    ack_id = raw[len(_ACK) :]
-    if not ack_id or ack_id.translate(None, _PLAIN):
-        return None
-    head = Head("ACK", {}, 0)
-    head.route = ACKS
-    head.stored = ack_id
-    return head

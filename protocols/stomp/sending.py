@@ -86,6 +86,11 @@ class Sending:
         self._on_evict = on_evict
         self._senders: dict[tuple[str, str | None], Sender] = {}
 
+    def crowded(self, headers: Mapping[str, str]) -> bool:
+        """Whether opening this destination would close the others first."""
+        key = (headers.get("destination", ""), headers.get(_TYPE_HEADER))
+        return len(self._senders) >= self._limits.destinations_max and key not in self._senders
+
     def prepare(self, head: Head) -> Route:
         """Judge a SEND head and lead it to its route; raises RefusedError, changing nothing."""
         headers = head.headers

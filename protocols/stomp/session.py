@@ -267,6 +267,11 @@ class StompSession:
         if self.state is State.OPEN:
             self._traffic.run(route, bodies, receipts)
 
+    def lead(self, head: Head) -> None:
+        """Lead a SEND to its route [protocols.stomp.parser.Sink]."""
+        if self.state is State.OPEN:
+            self._traffic.lead(head)
+
     def frame(self, head: Head, body: bytes) -> None:
         """Take one frame [protocols.stomp.parser.Sink]."""
         if self.state is State.OPENING:

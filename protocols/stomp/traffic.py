@@ -127,6 +127,19 @@ class Traffic:
         elif ticket > outbox.needed:
             outbox.needed = ticket
 
+    def lead(self, head: Head) -> None:
+        """Lead a SEND to its route [protocols.stomp.parser.Sink].
+
+        What is to be refused is left alone: it is refused in its turn, as a frame. So is what would
+        close senders, since the parser may hold a run for one of them.
+        """
+        if "transaction" in head.headers or self._sending.crowded(head.headers):
+            return
+        try:
+            self._sending.prepare(head)
+        except RefusedError:
+            head.route = None
+
     def frame(self, head: Head, body: bytes) -> None:
         """Take one frame [protocols.stomp.parser.Sink]."""
         if self._stalled is None:
