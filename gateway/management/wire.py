@@ -281,8 +281,6 @@ class Exchange:
         self._sender.start(first)
 
     def _done(self, fault: Exception | None) -> None:
-        if self._over:
-            return
         self._over = True
         wire = self._wire
         _log.debug(

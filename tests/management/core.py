@@ -66,6 +66,21 @@ class ListStore:
         """The test syncs."""
 
 
+class Live:
+    def __init__(self, live):
+        self.live = live
+
+
+class Journal:
+    """The journal's figures, all different."""
+
+    batches, stored, cancelled, bytes_written, synced = 3, 5, 7, 11, 13
+    index = Live({1: 0, 2: 4})
+    congested = True
+    failure = None
+    segment = 2
+
+
 class Taker:
     """A consumer with room for `room` messages that keeps what it gets."""
 

@@ -9,14 +9,16 @@ import re
 import pytest
 from twisted.internet.task import Clock
 
+from gateway.management.api import add_routes
 from gateway.management.http import json_response
+from gateway.management.router import Router
 from gateway.management.wire import OPEN_PATHS, ApiSite, WireSettings
 from gateway.model.turn import Turn
 from gateway.persistence import JournalStore, open_journal
 from storage.files import RealFiles
 from storage.segments import Segments
 from storage.writer import ThreadWriter
-from tests.management.core import Core
+from tests.management.core import Core, Journal
 from tests.management.harness import Peer, Users, request_bytes
 
 API_ROUTES = Core().router.routes()
@@ -122,6 +124,30 @@ def test_the_store_without_a_journal():
     assert shown["disk"] == {"freeBytes": 123}
     assert shown["memory"]["limitBytes"] == 512 << 20
     assert core.ask("GET", "/api/v1/store?x=1")[0] == 422
+
+
+def test_the_store_shows_files_counters_and_why_it_failed():
+    journal = Journal()
+    journal.failure = OSError("no room")
+    shown = Core(journal=journal).ask("GET", "/api/v1/store")[1]
+    assert shown["disk"] == {"freeBytes": None}
+    assert shown["journal"] == {
+        "files": [{"number": 1, "liveMessages": 0}, {"number": 2, "liveMessages": 4}],
+        "currentFile": 2,
+        "batches": 3,
+        "bytesWritten": 11,
+        "storedMessages": 5,
+        "cancelledMessages": 7,
+        "syncedTicket": 13,
+        "congested": True,
+        "failure": "no room",
+    }
+
+
+def test_metrics_can_be_left_out():
+    router = Router()
+    add_routes(router, Core().sources, with_metrics=False)
+    assert set(API_ROUTES) - set(router.routes()) == {("GET", "/metrics")}
 
 
 def test_a_queue_made_over_http_is_in_the_journal_when_the_answer_comes(tmp_path):

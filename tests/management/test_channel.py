@@ -170,6 +170,14 @@ def test_a_chunk_size_beyond_64_bits_holds_no_more_than_the_limit():
     assert [r.status for r in replies] == [413]
 
 
+def test_more_chunks_behind_the_one_too_many_are_not_answered_again():
+    site = Site()
+    piece = b"80000\r\n" + b"x" * 0x80000 + b"\r\n"
+    site.peer.send(head("Transfer-Encoding: chunked", JSON))
+    assert [r.status for r in site.peer.send(piece * 4 + b"0\r\n\r\n" + SMUGGLED)] == [413]
+    assert site.seen == []
+
+
 def test_a_body_of_exactly_the_limit_is_taken():
     site = Site()
     body = b"[" + b" " * (BODY_BYTES_MAX - 2) + b"]"

@@ -11,22 +11,7 @@ from gateway.management.metrics import CONTENT_TYPE, exposition
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, STOMP
-from tests.management.core import Core, limited
-
-
-class Live:
-    def __init__(self, live):
-        self.live = live
-
-
-class Journal:
-    """The journal's figures, all different."""
-
-    batches, stored, cancelled, bytes_written, synced = 3, 5, 7, 11, 13
-    index = Live({1: 0, 2: 4})
-    congested = True
-    failure = None
-    segment = 2
+from tests.management.core import Core, Journal, limited
 
 
 class Subscription:

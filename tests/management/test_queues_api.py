@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from gateway.addresses.match import SettingsEntry
-from gateway.management.queues_api import BROWSE_MAX
+from gateway.management.queues_api import BROWSE_MAX, OFFSET_MAX
 from gateway.management.views import BODY_SHOWN_MAX, FIXED
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
@@ -524,7 +524,7 @@ def test_a_browse_shows_and_touches_nothing():
     assert [item["body"] for item in browse(core, "?offset=1&limit=1")] == ["two"]
     assert [item["body"] for item in browse(core, "?limit=2")] == ["one", "two"]
     assert browse(core, "?offset=3") == []
-    assert browse(core, f"?offset={1 << 62}") == []
+    assert browse(core, f"?offset={OFFSET_MAX}") == []
     assert state(core) == before
     first = shown[0]
     assert first["sequence"] < shown[1]["sequence"]
@@ -535,7 +535,15 @@ def test_a_browse_shows_and_touches_nothing():
 
 @pytest.mark.parametrize(
     "query",
-    ["?limit=0", f"?limit={BROWSE_MAX + 1}", "?offset=-1", "?limit=x", "?offset=1e3", "?page=1"],
+    [
+        "?limit=0",
+        f"?limit={BROWSE_MAX + 1}",
+        f"?offset={OFFSET_MAX + 1}",
+        "?offset=-1",
+        "?limit=x",
+        "?offset=1e3",
+        "?page=1",
+    ],
 )
 def test_impossible_pages_are_refused(query):
     core = Core()
@@ -569,14 +577,16 @@ def test_headers_and_properties_are_shown():
     amqp += b"\x00\x53\x75\xa0\x05hello"
     route.send([amqp], 4)
     route.send([b"\x00\x53\x99 not AMQP at all"], 4)
-    first, second, third = browse(core)
+    route.send([b"\x00\x53\x70\x45"], 4)
+    first, second, third, bare = browse(core)
     assert (first["contentType"], first["correlationId"]) == ("text/plain", "c1")
     assert (first["replyTo"], first["body"]) == ("/queue/r", "hi")
     assert first["headers"]["colour"] == "a:b"
     assert (second["protocol"], second["messageId"], second["subject"]) == ("AMQP", "m1", "s")
     assert (second["headers"], second["body"]) == ({"n": "1"}, "hello")
     assert third["contentType"] == "application/vnd.amqp"
-    assert third["bodyEncoding"] in ("text", "base64")
+    assert third["bodyEncoding"] == "base64"
+    assert (bare["body"], bare["bodyEncoding"], bare["bodySize"]) == (None, None, 0)
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,23 @@ def test_passwords_from_afar_need_tls():
     assert users.waiting == []
 
 
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("127.0.0.1", 401),
+        ("127.8.8.8", 401),
+        ("::1", 401),
+        ("::ffff:127.0.0.1", 401),
+        ("::ffff:10.0.0.1", 403),
+        ("10.0.0.1", 403),
+        ("localhost", 403),
+        ("", 403),
+    ],
+)
+def test_only_loopback_peers_count_as_near(address, status):
+    assert Site(Users(ann="secret"), address=address).peer.ask("GET", "/thing").status == status
+
+
 def test_passwords_from_afar_are_taken_where_that_is_allowed():
     users = Users(ann="secret")
     site = Site(users, WireSettings(allow_insecure=True), address="10.9.9.9")
