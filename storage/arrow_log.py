@@ -271,12 +271,8 @@ class ArrowLog:
         freed = 0
         for segment in self._segments[: min(count, len(self._segments) - 1)]:
             self._segments = self._segments[1:]
-            # The index goes last: alone, it still says that what it names was dropped on purpose.
-            self._fs.unlink(segment.path)
-            self._fs.unlink(segment.index_path)
+            _unlink_pair(self._fs, segment, self._directory)
             freed += segment.size + segment.index_size
-        if freed:
-            self._fs.fsync_dir(self._directory)
         return freed
 
     def close(self) -> None:
@@ -331,13 +327,26 @@ def _create_files(fs: FileSystem, segment: _Segment, directory: str) -> None:
             created.append((fs.open(path, create=True), path))
             fs.pwrite(created[-1][0], data, 0)
             fs.fsync(created[-1][0])
-        fs.fsync_dir(directory)
+            # Before the next name: two unsynced names can come out of a power cut in any order.
+            fs.fsync_dir(directory)
     except OSError:
         for fd, path in created:
             fs.close(fd)
             fs.unlink(path)
         raise
     segment.index_fd, segment.fd = created[0][0], created[1][0]
+
+
+def _unlink_pair(fs: FileSystem, segment: _Segment, directory: str) -> None:
+    """Delete both files, the index last and after the other is gone for good.
+
+    Alone, the index still says that what it names was dropped on purpose.
+    """
+    if fs.exists(segment.path):
+        fs.unlink(segment.path)
+        fs.fsync_dir(directory)
+    fs.unlink(segment.index_path)
+    fs.fsync_dir(directory)
 
 
 def _seal(fs: FileSystem, segment: _Segment, sync: Callable[[int], None]) -> None:
@@ -367,25 +376,23 @@ def _recover(fs: FileSystem, directory: str) -> tuple[_Segment, ...]:
         segment = _Segment(posixpath.join(directory, base), int(base))
         sealed = _load_index(fs, segment, last=last)
         if not fs.exists(segment.path):
-            _drop_orphan(fs, segment, oldest=base == bases[0], last=last)
+            _check_orphan(segment, older=bool(segments), last=last)
+            _unlink_pair(fs, segment, directory)
             continue
         if segment.blocks:
             _join(fs, segments, segment, sealed=sealed, last=last)
         else:
             # Nothing was ever promised on it: a start that did not get to its first block.
-            fs.unlink(segment.path)
-            fs.unlink(segment.index_path)
-    fs.fsync_dir(directory)
+            _unlink_pair(fs, segment, directory)
     return tuple(segments)
 
 
-def _drop_orphan(fs: FileSystem, segment: _Segment, *, oldest: bool, last: bool) -> None:
-    """Finish what a crash interrupted: the creation of the last, or the drop of the oldest."""
+def _check_orphan(segment: _Segment, *, older: bool, last: bool) -> None:
+    """Raise unless a crash explains an index alone: creation of the last, drop of the oldest."""
     unfinished_start = last and not segment.blocks
-    unfinished_drop = oldest and not last
+    unfinished_drop = not older and not last
     if not (unfinished_start or unfinished_drop):
         raise DamageError(segment.index_path, 0, f"{segment.path}, which it describes, is missing")
-    fs.unlink(segment.index_path)
 
 
 def _join(
@@ -398,18 +405,28 @@ def _join(
     if not sealed and not last:
         raise DamageError(segment.index_path, segment.index_size, "the seal is missing")
     if sealed:
-        fd = fs.open(segment.path, write=False)
-        try:
-            size = fs.size(fd)
-        finally:
-            fs.close(fd)
-        if size != segment.size:
-            raise DamageError(
-                segment.path, min(size, segment.size), f"{size} bytes instead of {segment.size}"
-            )
+        _check_sealed(fs, segment)
     else:
         _finish_last(fs, segment)
     segments.append(segment)
+
+
+def _check_sealed(fs: FileSystem, segment: _Segment) -> None:
+    """Check length, schema and end mark; the blocks are checked when they are read."""
+    fd = fs.open(segment.path, write=False)
+    try:
+        size = fs.size(fd)
+        schema = fs.pread(fd, len(_SCHEMA_MESSAGE), 0)
+        mark = fs.pread(fd, len(END_MARK), segment.size - len(END_MARK))
+    finally:
+        fs.close(fd)
+    if size != segment.size:
+        at = min(size, segment.size)
+        raise DamageError(segment.path, at, f"it has {size} bytes instead of {segment.size}")
+    if schema != _SCHEMA_MESSAGE:
+        raise DamageError(segment.path, 0, "the schema is not what was written")
+    if mark != END_MARK:
+        raise DamageError(segment.path, size - len(END_MARK), "the end mark is missing")
 
 
 def _finish_last(fs: FileSystem, segment: _Segment) -> None:
@@ -418,7 +435,7 @@ def _finish_last(fs: FileSystem, segment: _Segment) -> None:
     segment.index_fd = fs.open(segment.index_path)
     fs.drop_cache(segment.fd)
     if fs.pread(segment.fd, len(_SCHEMA_MESSAGE), 0) != _SCHEMA_MESSAGE:
-        raise FormatError(f"{segment.path} does not begin with the schema of this version.")
+        raise DamageError(segment.path, 0, "the schema is not what was written")
     for ref in segment.blocks:
         _check_block(ref, fs.pread(segment.fd, ref.size, ref.position))
     fs.truncate(segment.fd, segment.size)

@@ -50,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 class Sink:
-    """What foreachBatch got: (offset, body) of every row by batch; `fail_at` stops the query once."""
+    """What foreachBatch got: (offset, body) by batch; `fail_at` fails one batch once."""
 
     def __init__(self, fail_at: int | None = None) -> None:
         self.batches: dict[int, list[tuple[int, bytes]]] = {}

@@ -1,4 +1,4 @@
-"""What tests of streams share: a worker that runs at once, an owner that writes a list, messages."""
+"""What tests of streams share: a worker that runs at once, an owner that keeps a list, messages."""
 
 from __future__ import annotations
 
