@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
-from gateway.model.definitions import AddressDefinition, Definition, QueueDefinition, StreamDefinition
+from gateway.model.definitions import (
+    AddressDefinition,
+    Definition,
+    QueueDefinition,
+    StreamDefinition,
+)
 from gateway.model.message import EXPIRES, MAYBE_SEEN, Message
 from storage.errors import StorageError
 from storage.files import FileSystem, read_file
@@ -60,15 +65,27 @@ class JournalStore:
         return self.journal.congested
 
     def append(
-        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes], flags: int, *,
-        expires: int, size: int, now_ms: int,
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes],
+        flags: int,
+        *,
+        expires: int,
+        size: int,
+        now_ms: int,
     ) -> int:
         """See the Store port."""
         return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
 
     def append_mixed(
-        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes | None], flags: Sequence[int], *,
-        expires: Sequence[int], size: int, now_ms: int,
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes | None],
+        flags: Sequence[int],
+        *,
+        expires: Sequence[int],
+        size: int,
+        now_ms: int,
     ) -> int:
         """See the Store port."""
         return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
@@ -119,19 +136,30 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
     match definition:
         case QueueDefinition():
             fields = {
-                "kind": "queue", "id": definition.queue_id, "name": definition.name, "address": definition.address,
-                "routing": definition.routing.value, "auto": definition.auto_created, "ring": definition.ring_size,
-                "max": definition.max_consumers, "paused": definition.paused,
+                "kind": "queue",
+                "id": definition.queue_id,
+                "name": definition.name,
+                "address": definition.address,
+                "routing": definition.routing.value,
+                "auto": definition.auto_created,
+                "ring": definition.ring_size,
+                "max": definition.max_consumers,
+                "paused": definition.paused,
             }
         case AddressDefinition():
             fields = {
-                "kind": "address", "name": definition.name, "auto": definition.auto_created,
+                "kind": "address",
+                "name": definition.name,
+                "auto": definition.auto_created,
                 "types": sorted(t.value for t in definition.routing_types),
             }
         case StreamDefinition():
             fields = {
-                "kind": "stream", "id": definition.stream_id, "name": definition.name,
-                "address": definition.address, "epoch": definition.epoch,
+                "kind": "stream",
+                "id": definition.stream_id,
+                "name": definition.name,
+                "address": definition.address,
+                "epoch": definition.epoch,
             }
     if gone:
         fields["gone"] = True
@@ -146,19 +174,31 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
         match fields["kind"]:
             case "queue":
                 return QueueDefinition(
-                    queue_id=fields["id"], name=fields["name"], address=fields["address"],
-                    routing=RoutingType(fields["routing"]), auto_created=fields["auto"], ring_size=fields["ring"],
-                    max_consumers=fields["max"], paused=fields["paused"],
+                    queue_id=fields["id"],
+                    name=fields["name"],
+                    address=fields["address"],
+                    routing=RoutingType(fields["routing"]),
+                    auto_created=fields["auto"],
+                    ring_size=fields["ring"],
+                    max_consumers=fields["max"],
+                    paused=fields["paused"],
                 ), gone
             case "address":
                 types = frozenset(RoutingType(t) for t in fields["types"])
-                return AddressDefinition(name=fields["name"], routing_types=types, auto_created=fields["auto"]), gone
+                return AddressDefinition(
+                    name=fields["name"], routing_types=types, auto_created=fields["auto"]
+                ), gone
             case "stream":
                 return StreamDefinition(
-                    stream_id=fields["id"], name=fields["name"], address=fields["address"], epoch=fields["epoch"]
+                    stream_id=fields["id"],
+                    name=fields["name"],
+                    address=fields["address"],
+                    epoch=fields["epoch"],
                 ), gone
             case other:
-                raise StorageError(f"The journal defines a {other!r}, which this program does not know.")
+                raise StorageError(
+                    f"The journal defines a {other!r}, which this program does not know."
+                )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"A definition in the journal cannot be read: {error}.") from error
 
@@ -172,7 +212,9 @@ def open_journal(
     """
     fs.mkdir(directory)
     found = recover(_segments(fs, directory))
-    journal = Journal(next_ticket=found.ticket + 1, next_segment=found.segment + 1, segment_bytes=segment_bytes)
+    journal = Journal(
+        next_ticket=found.ticket + 1, next_segment=found.segment + 1, segment_bytes=segment_bytes
+    )
     for number in found.segments:
         journal.index.open_segment(number)
     restored = restore(found)
@@ -200,7 +242,9 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]
 
 def restore(found: Recovered) -> Restored:
     """Turn what the journal held into definitions and messages."""
-    restored = Restored(clean=found.clean, torn_bytes=found.torn_bytes, records=found.records, highest=found.highest)
+    restored = Restored(
+        clean=found.clean, torn_bytes=found.torn_bytes, records=found.records, highest=found.highest
+    )
     known: dict[tuple[str, object], Definition] = {}
     for note in found.notes:
         definition, gone = decode_definition(note)

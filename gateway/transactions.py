@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Producer, Subscription
 
@@ -54,7 +54,9 @@ class Work:
         """Remember an acknowledgement; the messages stay in delivery until the end."""
         self._acknowledged.append((subscription, messages))
 
-    def reject(self, subscription: Subscription, messages: list[Message], *, dead_letter: bool) -> None:
+    def reject(
+        self, subscription: Subscription, messages: list[Message], *, dead_letter: bool
+    ) -> None:
         """Remember a refusal by the consumer."""
         self._rejected.append((subscription, messages, dead_letter))
 
@@ -74,7 +76,11 @@ class Work:
             for subscription, messages in self._acknowledged:
                 ticket = max(ticket, subscription.acknowledge(messages))
             for subscription, messages, dead_letter in self._rejected:
-                done = subscription.reject(messages) if dead_letter else subscription.release(messages, failed=True)
+                done = (
+                    subscription.reject(messages)
+                    if dead_letter
+                    else subscription.release(messages, failed=True)
+                )
                 ticket = max(ticket, done)
         finally:
             self._store.end_atomic()

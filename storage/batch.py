@@ -31,8 +31,23 @@ _MESSAGE_BYTES: Final = 16
 class Batch:
     """Records that become durable together, numbered by their ticket."""
 
-    __slots__ = ("adds", "atomic", "bytes_bound", "cancelled", "clean", "counts", "first_seqs", "notes",
-                 "number", "removed_live", "removes", "segment", "stored", "synced", "waited")
+    __slots__ = (
+        "adds",
+        "atomic",
+        "bytes_bound",
+        "cancelled",
+        "clean",
+        "counts",
+        "first_seqs",
+        "notes",
+        "number",
+        "removed_live",
+        "removes",
+        "segment",
+        "stored",
+        "synced",
+        "waited",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -44,7 +59,9 @@ class Batch:
         self.counts: dict[int, list[tuple[int, int]]] = {}
         self.first_seqs: dict[int, int] = {}  # per queue: the first seq that this batch adds
         self.cancelled: dict[int, list[int]] = {}  # per queue: first, last, first, last ...
-        self.removed_live: list[tuple[int, int, int, int]] = []  # queue, first, last, stored messages among them
+        self.removed_live: list[
+            tuple[int, int, int, int]
+        ] = []  # queue, first, last, stored messages among them
         self.bytes_bound = BATCH_HEADER_BYTES
         self.stored = 0
         self.atomic = False
@@ -138,7 +155,11 @@ class Batch:
         targets: list[tuple[int, int]] = []
         for queue_id, first in run.targets:
             last = first + count - 1
-            hits = [(max(low, first), min(high, last)) for low, high in gone.get(queue_id, ()) if low <= last and high >= first]
+            hits = [
+                (max(low, first), min(high, last))
+                for low, high in gone.get(queue_id, ())
+                if low <= last and high >= first
+            ]
             if sum(high - low + 1 for low, high in hits) == count:
                 continue
             targets.append((queue_id, first))

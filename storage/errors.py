@@ -27,5 +27,7 @@ class LockedError(StorageError):
     """Another process owns the data directory (exit code 75)."""
 
     def __init__(self, path: str, owner: str) -> None:
-        super().__init__(f"The data directory {path} is in use by {owner}. Stop that process first, or give --data another directory.")
+        super().__init__(
+            f"The data directory {path} is in use by {owner}. Stop that process first, or give --data another directory."
+        )
         self.owner = owner

@@ -45,17 +45,41 @@ class Journal:
     Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages, `bytes_written`.
     """
 
-    __slots__ = ("_backlog", "_busy", "_bytes", "_closed", "_failure", "_number", "_open", "_pending", "_segment",
-                 "_segment_bytes", "_segment_room", "_writer", "batches", "bytes_written", "cancelled", "index",
-                 "on_durable", "on_failed", "snapshot", "stored", "synced")
+    __slots__ = (
+        "_backlog",
+        "_busy",
+        "_bytes",
+        "_closed",
+        "_failure",
+        "_number",
+        "_open",
+        "_pending",
+        "_segment",
+        "_segment_bytes",
+        "_segment_room",
+        "_writer",
+        "batches",
+        "bytes_written",
+        "cancelled",
+        "index",
+        "on_durable",
+        "on_failed",
+        "snapshot",
+        "stored",
+        "synced",
+    )
 
-    def __init__(self, *, next_ticket: int, next_segment: int, segment_bytes: int = DEFAULT_SEGMENT_BYTES) -> None:
+    def __init__(
+        self, *, next_ticket: int, next_segment: int, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    ) -> None:
         self._number = next_ticket
         self._open = Batch(next_ticket)
         self._pending: deque[Batch] = deque()
         self._segment = next_segment - 1
         self._segment_bytes = segment_bytes
-        self._segment_room = 0  # the first batch opens a new segment: an old one is never appended to
+        self._segment_room = (
+            0  # the first batch opens a new segment: an old one is never appended to
+        )
         self._writer: Writer | None = None
         self._busy: Batch | None = None
         self._backlog = 0
@@ -97,7 +121,9 @@ class Journal:
     def append(self, run: AddRun, size: int) -> int:
         """Add a run of messages whose bodies sum up to `size`; returns the ticket."""
         batch = self._open
-        if (batch.bytes_bound > BATCH_BYTES_MAX or len(batch.adds) >= BATCH_RECORDS_MAX) and not batch.atomic:
+        if (
+            batch.bytes_bound > BATCH_BYTES_MAX or len(batch.adds) >= BATCH_RECORDS_MAX
+        ) and not batch.atomic:
             batch = self._close_open()
         batch.add(run, size)
         return batch.number

@@ -53,8 +53,7 @@ class LiveIndex:
             return
         extents = self._extents[queue_id]
         at = bisect_right(starts, first) - 1
-        if at < 0:
-            at = 0
+        at = max(at, 0)
         end, segment = extents[at]
         if last <= end:
             self.live[segment] -= count

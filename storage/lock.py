@@ -19,7 +19,9 @@ class DirectoryLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = os.pread(self._fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            other = (
+                os.pread(self._fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            )
             os.close(self._fd)
             raise LockedError(directory, other) from None
         os.ftruncate(self._fd, 0)

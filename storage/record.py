@@ -95,7 +95,9 @@ def decode_segment_header(data: bytes) -> tuple[int, bytes] | None:
     """Return (number, uuid), or None where no header was ever completed. Raises FormatError on a newer version."""
     if len(data) < SEGMENT_HEADER_BYTES or data[:4] != SEGMENT_MAGIC:
         return None
-    if _CRC.unpack_from(data, SEGMENT_HEADER_BYTES - 4)[0] != zlib.crc32(data[: SEGMENT_HEADER_BYTES - 4]):
+    if _CRC.unpack_from(data, SEGMENT_HEADER_BYTES - 4)[0] != zlib.crc32(
+        data[: SEGMENT_HEADER_BYTES - 4]
+    ):
         return None
     _, version, checksum, number, uuid = _SEGMENT.unpack_from(data)
     if version != VERSION or checksum != 1:
@@ -137,7 +139,9 @@ def decode_batch_head(data: bytes | memoryview, offset: int, salt: int) -> Batch
     magic, length, number, synced, crc = _BATCH.unpack_from(data, offset)
     if magic != BATCH_MAGIC:
         return None
-    if _CRC.unpack_from(data, offset + _BATCH.size)[0] != zlib.crc32(data[offset : offset + _BATCH.size], salt):
+    if _CRC.unpack_from(data, offset + _BATCH.size)[0] != zlib.crc32(
+        data[offset : offset + _BATCH.size], salt
+    ):
         return None
     return BatchHead(length, number, synced, crc)
 
@@ -156,7 +160,9 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
     parts.append(_ADD.pack(ADD, len(run.targets), how, len(bodies), run.accepted_ms))
     for target in run.targets:
         parts.append(_TARGET.pack(*target))
-    parts.append(_CRC.pack(run.flags) if isinstance(run.flags, int) else array("I", run.flags).tobytes())
+    parts.append(
+        _CRC.pack(run.flags) if isinstance(run.flags, int) else array("I", run.flags).tobytes()
+    )
     if how & _MIXED_EXPIRY and not isinstance(run.expires, int):
         parts.append(array("Q", run.expires).tobytes())
     elif how & _ONE_EXPIRY:
@@ -182,7 +188,9 @@ def encode_note(note: bytes) -> bytes:
 
 def encode_count(queue_id: int, counted: Sequence[tuple[int, int]]) -> bytes:
     """Return a COUNT record for (seq, flags) pairs."""
-    return _COUNT.pack(COUNT, queue_id, len(counted)) + b"".join([_COUNTED.pack(*c) for c in counted])
+    return _COUNT.pack(COUNT, queue_id, len(counted)) + b"".join(
+        [_COUNTED.pack(*c) for c in counted]
+    )
 
 
 CLEAN_RECORD: Final = bytes([CLEAN])

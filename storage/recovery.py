@@ -98,11 +98,17 @@ def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: b
         head = decode_batch_head(data, offset, salt)
         end = offset + BATCH_HEADER_BYTES
         payload = data[end : end + head.length] if head is not None else b""
-        if head is None or len(payload) != head.length or zlib.crc32(payload, salt) != head.payload_crc:
+        if (
+            head is None
+            or len(payload) != head.length
+            or zlib.crc32(payload, salt) != head.payload_crc
+        ):
             _judge_tail(found, path, data, offset, uuid, head)
             return
         if found.ticket and head.number != expected:
-            raise DamageError(path, offset, f"batch {head.number} stands where batch {expected} belongs")
+            raise DamageError(
+                path, offset, f"batch {head.number} stands where batch {expected} belongs"
+            )
         try:
             _apply(found, payload, number)
         except BadRecordError as error:
@@ -118,14 +124,18 @@ def _judge_tail(
     """Tell the end of the data, a torn tail and rot apart, where no whole batch begins at `offset`."""
     for later in _heads_after(data, offset, uuid, head):
         if later.synced > found.ticket:
-            raise DamageError(path, offset, f"batch {found.ticket + 1} was synced and is not whole any more")
+            raise DamageError(
+                path, offset, f"batch {found.ticket + 1} was synced and is not whole any more"
+            )
     # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that was ever confirmed.
     if head is not None:
         found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
         found.clean = False
 
 
-def _heads_after(data: bytes, offset: int, uuid: bytes, head: BatchHead | None) -> Iterator[BatchHead]:
+def _heads_after(
+    data: bytes, offset: int, uuid: bytes, head: BatchHead | None
+) -> Iterator[BatchHead]:
     """Yield whole batch headers behind a broken batch: first where its length says, then by search."""
     if head is not None:
         at = offset + BATCH_HEADER_BYTES + head.length
@@ -174,6 +184,8 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
     for queue_id, first in run.targets:
         held = found.queues.setdefault(queue_id, {})
         found.highest[queue_id] = max(found.highest.get(queue_id, 0), first + count - 1)
-        for seq, (body, flag, expiry) in enumerate(zip(run.bodies, flags, expires, strict=True), first):
+        for seq, (body, flag, expiry) in enumerate(
+            zip(run.bodies, flags, expires, strict=True), first
+        ):
             if body is not None:
                 held[seq] = Stored(body, flag, expiry, accepted, segment)

@@ -33,8 +33,18 @@ def segment_number(name: str) -> int | None:
 class Segments:
     """The journal directory as the writer sees it. All calls may block; all errors are OSError."""
 
-    __slots__ = ("_directory", "_fd", "_fs", "_make_uuid", "_next_spare", "_number", "_offset", "_size", "_spares",
-                 "_uuid")
+    __slots__ = (
+        "_directory",
+        "_fd",
+        "_fs",
+        "_make_uuid",
+        "_next_spare",
+        "_number",
+        "_offset",
+        "_size",
+        "_spares",
+        "_uuid",
+    )
 
     def __init__(self, fs: FileSystem, directory: str, make_uuid: Callable[[], bytes]) -> None:
         self._fs = fs
@@ -59,7 +69,9 @@ class Segments:
         offset = self._offset
         head = encode_batch(payload, number, synced, salt_of(self._uuid, offset))
         data = head + payload
-        assert offset + len(data) <= self._size, "a batch does not fit the room that was counted for it"
+        assert offset + len(data) <= self._size, (
+            "a batch does not fit the room that was counted for it"
+        )
         self._fs.pwrite(self._fd, data, offset)
         self._fs.fdatasync(self._fd)
         self._offset = offset + len(data)

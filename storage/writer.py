@@ -22,7 +22,11 @@ class ThreadWriter:
     """Implements `storage.journal.Writer` with one thread."""
 
     def __init__(
-        self, journal: Journal, segments: Segments, post: Callable[[Callable[[], None]], None], segment_bytes: int
+        self,
+        journal: Journal,
+        segments: Segments,
+        post: Callable[[Callable[[], None]], None],
+        segment_bytes: int,
     ) -> None:
         self._journal = journal
         self._segments = segments
@@ -52,7 +56,11 @@ class ThreadWriter:
     def _write(self, batch: Batch, size: int) -> bool:
         try:
             written = self._segments.write(
-                batch.encode(), number=batch.number, synced=batch.synced, segment=batch.segment, size=size
+                batch.encode(),
+                number=batch.number,
+                synced=batch.synced,
+                segment=batch.segment,
+                size=size,
             )
         except Exception as error:  # noqa: BLE001  # whatever it is, the store has failed and must say so
             return self._fail(error)

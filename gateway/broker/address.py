@@ -26,9 +26,27 @@ class Address:
     `version` grows whenever bindings, taps or settings change, so that producers know when to look again.
     """
 
-    __slots__ = ("anycast", "auto_created", "blocked", "cursor", "dropped", "guarded", "messages", "multicast", "name",
-                 "operator_block", "producers", "routed", "routing_types", "settings", "size_bytes", "taps", "temporary",
-                 "unrouted", "version")
+    __slots__ = (
+        "anycast",
+        "auto_created",
+        "blocked",
+        "cursor",
+        "dropped",
+        "guarded",
+        "messages",
+        "multicast",
+        "name",
+        "operator_block",
+        "producers",
+        "routed",
+        "routing_types",
+        "settings",
+        "size_bytes",
+        "taps",
+        "temporary",
+        "unrouted",
+        "version",
+    )
 
     def __init__(self, name: str, settings: AddressSettings) -> None:
         self.name = name

@@ -48,13 +48,15 @@ def full_because(name: str, usage: Usage, settings: AddressSettings) -> Refusal 
         )
     if usage.global_bytes_max <= usage.global_bytes:
         return Refusal(
-            code=Code.MEMORY_FULL, transient=True,
+            code=Code.MEMORY_FULL,
+            transient=True,
             text=f"The gateway holds {usage.global_bytes} bytes of messages and global-max-size is {usage.global_bytes_max}. "
             "Consume some, or raise global-max-size.",
         )
     if 0 <= usage.global_messages_max <= usage.global_messages:
         return Refusal(
-            code=Code.MEMORY_FULL, transient=True,
+            code=Code.MEMORY_FULL,
+            transient=True,
             text=f"The gateway holds {usage.global_messages} messages and global-max-messages is {usage.global_messages_max}. "
             "Consume some, or raise global-max-messages.",
         )
@@ -63,7 +65,9 @@ def full_because(name: str, usage: Usage, settings: AddressSettings) -> Refusal 
 
 def _full(text: str) -> Refusal:
     return Refusal(
-        code=Code.ADDRESS_FULL, text=text + " Consume some, or raise the limit in its address-settings.", transient=True
+        code=Code.ADDRESS_FULL,
+        text=text + " Consume some, or raise the limit in its address-settings.",
+        transient=True,
     )
 
 

@@ -15,7 +15,7 @@ from gateway.broker.address import Address
 from gateway.broker.ports import Store, Tap
 from gateway.model.address import Destination, RoutingType, check_name
 from gateway.model.definitions import AddressDefinition, QueueDefinition
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.queues.queue import Gone, Queue
 
@@ -66,7 +66,9 @@ class Directory:
 
     # ---- sending
 
-    def for_sending(self, destination: Destination, routing: RoutingType | None) -> tuple[Address, Queue | None]:
+    def for_sending(
+        self, destination: Destination, routing: RoutingType | None
+    ) -> tuple[Address, Queue | None]:
         """Return where a sender's messages go, making it where allowed. Raises RefusedError."""
         settings = self._settings.for_address(destination.address)
         address = self.addresses.get(destination.address)
@@ -76,13 +78,19 @@ class Directory:
             address = self.make_address(destination.address, auto_created=True)
         if destination.queue is not None:
             return address, self._fqqn(destination, routing)
-        wanted = routing or (settings.default_address_routing_type if not address.routing_types else None)
+        wanted = routing or (
+            settings.default_address_routing_type if not address.routing_types else None
+        )
         if wanted is not None and wanted not in address.routing_types:
             if address.routing_types and not settings.auto_create_addresses:
                 raise _mismatch(address, wanted)
             self._add_type(address, wanted)
-        if RoutingType.ANYCAST in address.routing_types and wanted is not RoutingType.MULTICAST \
-                and not address.anycast and settings.auto_create_queues:
+        if (
+            RoutingType.ANYCAST in address.routing_types
+            and wanted is not RoutingType.MULTICAST
+            and not address.anycast
+            and settings.auto_create_queues
+        ):
             self.make_queue(address.name, address.name, RoutingType.ANYCAST, auto_created=True)
         return address, None
 
@@ -98,18 +106,24 @@ class Directory:
         if queue is None:
             settings = self._settings.for_address(destination.address)
             if not settings.auto_create_queues:
-                raise RefusedError.of(Code.NOT_FOUND, f"Queue: {destination.queue!r} does not exist, and auto-create-queues is false for its address.")
+                raise RefusedError.of(
+                    Code.NOT_FOUND,
+                    f"Queue: {destination.queue!r} does not exist, and auto-create-queues is false for its address.",
+                )
             kind = routing or settings.default_queue_routing_type
             return self.make_queue(destination.queue, destination.address, kind, auto_created=True)
         if queue.address != destination.address:
             raise RefusedError.of(
-                Code.NOT_FOUND, f"Queue {destination.queue!r} belongs to address {queue.address!r}, not to {destination.address!r}."
+                Code.NOT_FOUND,
+                f"Queue {destination.queue!r} belongs to address {queue.address!r}, not to {destination.address!r}.",
             )
         return queue
 
     # ---- consuming
 
-    def consuming_type(self, destination: Destination, routing: RoutingType | None, *, may_add: bool) -> RoutingType:
+    def consuming_type(
+        self, destination: Destination, routing: RoutingType | None, *, may_add: bool
+    ) -> RoutingType:
         """Return how a consumer of this destination is served. Raises RefusedError."""
         address = self.addresses.get(destination.address)
         settings = self._settings.for_address(destination.address)
@@ -118,8 +132,14 @@ class Directory:
         if address is None or not address.routing_types:
             return routing or settings.default_queue_routing_type
         if routing is None:
-            return RoutingType.ANYCAST if RoutingType.ANYCAST in address.routing_types else RoutingType.MULTICAST
-        if routing not in address.routing_types and not (may_add and settings.auto_create_addresses):
+            return (
+                RoutingType.ANYCAST
+                if RoutingType.ANYCAST in address.routing_types
+                else RoutingType.MULTICAST
+            )
+        if routing not in address.routing_types and not (
+            may_add and settings.auto_create_addresses
+        ):
             raise _mismatch(address, routing)
         return routing
 
@@ -136,10 +156,15 @@ class Directory:
         if address is not None and address.anycast:
             return self.queues.get(destination.address) or address.anycast[0]
         if not settings.auto_create_queues:
-            raise RefusedError.of(Code.NOT_FOUND, f"Address {destination.address!r} has no queue, and auto-create-queues is false for it.")
+            raise RefusedError.of(
+                Code.NOT_FOUND,
+                f"Address {destination.address!r} has no queue, and auto-create-queues is false for it.",
+            )
         if address is None:
             self.make_address(destination.address, auto_created=True)
-        return self.make_queue(destination.address, destination.address, RoutingType.ANYCAST, auto_created=True)
+        return self.make_queue(
+            destination.address, destination.address, RoutingType.ANYCAST, auto_created=True
+        )
 
     def subscription_queue(
         self, name: str, durable_name: str | None, *, shared: bool, make_name: Callable[[], str]
@@ -156,7 +181,8 @@ class Directory:
         if queue is not None and queue.address != name:
             if queue.consumer_count:
                 raise RefusedError.of(
-                    Code.IN_USE, f"Subscription {durable_name!r} is on address {queue.address!r} and has consumers; it cannot move to {name!r}."
+                    Code.IN_USE,
+                    f"Subscription {durable_name!r} is on address {queue.address!r} and has consumers; it cannot move to {name!r}.",
                 )
             self.drop_queue(queue)
             queue = None
@@ -170,7 +196,12 @@ class Directory:
     # ---- making
 
     def make_address(
-        self, name: str, types: frozenset[RoutingType] = frozenset(), *, auto_created: bool = False, temporary: bool = False
+        self,
+        name: str,
+        types: frozenset[RoutingType] = frozenset(),
+        *,
+        auto_created: bool = False,
+        temporary: bool = False,
     ) -> Address:
         """Make an address and remember it. Raises RefusedError (bad-name)."""
         check_name(name, "address")
@@ -181,7 +212,9 @@ class Directory:
         address.taps = self.taps_on(name)
         self.addresses[name] = address
         if not temporary:
-            self._store.define(AddressDefinition(name=name, routing_types=types, auto_created=auto_created))
+            self._store.define(
+                AddressDefinition(name=name, routing_types=types, auto_created=auto_created)
+            )
         return address
 
     def _add_type(self, address: Address, kind: RoutingType) -> None:
@@ -189,23 +222,41 @@ class Directory:
             address.routing_types |= {kind}
             address.version += 1
             if not address.temporary:
-                self._store.define(AddressDefinition(
-                    name=address.name, routing_types=address.routing_types, auto_created=address.auto_created
-                ))
+                self._store.define(
+                    AddressDefinition(
+                        name=address.name,
+                        routing_types=address.routing_types,
+                        auto_created=address.auto_created,
+                    )
+                )
 
     def make_queue(
-        self, name: str, address_name: str, routing: RoutingType, *, durable: bool = True, auto_created: bool = False,
+        self,
+        name: str,
+        address_name: str,
+        routing: RoutingType,
+        *,
+        durable: bool = True,
+        auto_created: bool = False,
         temporary: bool = False,
     ) -> Queue:
         """Make a queue with its address' defaults, and remember it. Raises RefusedError."""
         check_name(name, "queue")
         if name in self.queues:
             other = self.queues[name]
-            raise RefusedError.of(Code.ALREADY_EXISTS, f"Queue {name!r} exists already, on address {other.address!r}.")
+            raise RefusedError.of(
+                Code.ALREADY_EXISTS, f"Queue {name!r} exists already, on address {other.address!r}."
+            )
         settings = self._settings.for_address(address_name)
         queue = Queue(
-            name, address_name, self.take_id(), self._owner, routing=routing, durable=durable and not temporary,
-            temporary=temporary, auto_created=auto_created,
+            name,
+            address_name,
+            self.take_id(),
+            self._owner,
+            routing=routing,
+            durable=durable and not temporary,
+            temporary=temporary,
+            auto_created=auto_created,
         )
         queue.ring_size = settings.default_ring_size
         queue.max_consumers = settings.default_max_consumers
@@ -233,15 +284,27 @@ class Directory:
     def definition_of(queue: Queue) -> QueueDefinition:
         """Return what is remembered of a queue."""
         return QueueDefinition(
-            queue_id=queue.queue_id, name=queue.name, address=queue.address, routing=queue.routing,
-            durable=queue.durable, auto_created=queue.auto_created, ring_size=queue.ring_size,
-            max_consumers=queue.max_consumers, paused=queue.paused,
+            queue_id=queue.queue_id,
+            name=queue.name,
+            address=queue.address,
+            routing=queue.routing,
+            durable=queue.durable,
+            auto_created=queue.auto_created,
+            ring_size=queue.ring_size,
+            max_consumers=queue.max_consumers,
+            paused=queue.paused,
         )
 
     # ---- changing and removing
 
     def create_queue(
-        self, name: str, address: str, routing: RoutingType, *, durable: bool = True, ring_size: int | None = None,
+        self,
+        name: str,
+        address: str,
+        routing: RoutingType,
+        *,
+        durable: bool = True,
+        ring_size: int | None = None,
         max_consumers: int | None = None,
     ) -> tuple[Queue, int]:
         """Make a queue as an operator asks; returns it and the ticket of its definition. Raises RefusedError."""
@@ -255,7 +318,12 @@ class Directory:
         return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
 
     def update_queue(
-        self, name: str, *, ring_size: int | None = None, max_consumers: int | None = None, paused: bool | None = None
+        self,
+        name: str,
+        *,
+        ring_size: int | None = None,
+        max_consumers: int | None = None,
+        paused: bool | None = None,
     ) -> tuple[Queue, int]:
         """Change a queue's attributes; returns it and the ticket. Nothing changes when RefusedError is raised."""
         _check(ring_size, max_consumers)
@@ -275,7 +343,8 @@ class Directory:
         queue = self.find_queue(name)
         if queue.consumer_count and not remove_consumers:
             raise RefusedError.of(
-                Code.IN_USE, f"Queue {name!r} has {queue.consumer_count} consumers; close them, or delete with removeConsumers=true."
+                Code.IN_USE,
+                f"Queue {name!r} has {queue.consumer_count} consumers; close them, or delete with removeConsumers=true.",
             )
         return self.drop_queue(queue)
 
@@ -295,7 +364,10 @@ class Directory:
         """Delete an address; returns the ticket. Raises RefusedError while it has queues, unless `force`."""
         address = self.find_address(name)
         if address.queues and not force:
-            raise RefusedError.of(Code.IN_USE, f"Address {name!r} has {len(address.queues)} queues; delete them first.")
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Address {name!r} has {len(address.queues)} queues; delete them first.",
+            )
         for queue in address.queues:
             self.drop_queue(queue)
         return self.forget_address(name)
@@ -305,7 +377,9 @@ class Directory:
         address = self.addresses.pop(name)
         if address.temporary:
             return 0
-        return self._store.undefine(AddressDefinition(name=name, routing_types=address.routing_types))
+        return self._store.undefine(
+            AddressDefinition(name=name, routing_types=address.routing_types)
+        )
 
     # ---- restoring
 
@@ -322,8 +396,13 @@ class Directory:
     def restore_queue(self, definition: QueueDefinition) -> Queue:
         """Bring back a queue that the store remembers, empty."""
         queue = Queue(
-            definition.name, definition.address, definition.queue_id, self._owner, routing=definition.routing,
-            durable=True, auto_created=definition.auto_created,
+            definition.name,
+            definition.address,
+            definition.queue_id,
+            self._owner,
+            routing=definition.routing,
+            durable=True,
+            auto_created=definition.auto_created,
         )
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
@@ -331,15 +410,20 @@ class Directory:
         queue.paused = definition.paused
         self.queues[queue.name] = queue
         if queue.address not in self.addresses:
-            self.restore_address(AddressDefinition(name=queue.address, routing_types=frozenset({queue.routing})))
+            self.restore_address(
+                AddressDefinition(name=queue.address, routing_types=frozenset({queue.routing}))
+            )
         self.addresses[queue.address].bind(queue)
         return queue
 
     def snapshot(self) -> list[QueueDefinition | AddressDefinition]:
         """Return all that is to be remembered."""
         found: list[QueueDefinition | AddressDefinition] = [
-            AddressDefinition(name=a.name, routing_types=a.routing_types, auto_created=a.auto_created)
-            for a in self.addresses.values() if not a.temporary
+            AddressDefinition(
+                name=a.name, routing_types=a.routing_types, auto_created=a.auto_created
+            )
+            for a in self.addresses.values()
+            if not a.temporary
         ]
         return found + [self.definition_of(q) for q in self.queues.values() if q.durable]
 
@@ -347,7 +431,8 @@ class Directory:
 def _check(ring_size: int | None, max_consumers: int | None) -> None:
     """Raise RefusedError (bad-value) for attributes that no queue can have."""
     problems = [
-        ("ringSize", ring_size, ring_size_problem), ("maxConsumers", max_consumers, max_consumers_problem),
+        ("ringSize", ring_size, ring_size_problem),
+        ("maxConsumers", max_consumers, max_consumers_problem),
     ]
     for key, value, problem in problems:
         text = problem(value) if value is not None else None
@@ -360,11 +445,14 @@ def _no_taps(name: str) -> Sequence[Tap]:
 
 
 def _not_found(name: str) -> RefusedError:
-    return RefusedError.of(Code.NOT_FOUND, f"Address {name!r} does not exist, and auto-create-addresses is false for it.")
+    return RefusedError.of(
+        Code.NOT_FOUND,
+        f"Address {name!r} does not exist, and auto-create-addresses is false for it.",
+    )
 
 
 def _mismatch(address: Address, wanted: RoutingType) -> RefusedError:
     kind = "topic (MULTICAST)" if wanted is RoutingType.MULTICAST else "queue (ANYCAST)"
-    return RefusedError.of(Code.ROUTING_MISMATCH, f"Address {address.name} is not configured for {kind} support.")
-
-
+    return RefusedError.of(
+        Code.ROUTING_MISMATCH, f"Address {address.name} is not configured for {kind} support."
+    )

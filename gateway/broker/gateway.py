@@ -18,7 +18,7 @@ from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.subscription import Hold
 from gateway.model.address import Destination, RoutingType
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
@@ -62,7 +62,13 @@ class Gateway:
     """See the module text."""
 
     def __init__(
-        self, *, turn: Turn, settings: SettingsTable, store: Store, limits: Limits, now_ms: Callable[[], int],
+        self,
+        *,
+        turn: Turn,
+        settings: SettingsTable,
+        store: Store,
+        limits: Limits,
+        now_ms: Callable[[], int],
         make_name: Callable[[], str],
     ) -> None:
         self.turn = turn
@@ -194,7 +200,9 @@ class Gateway:
             return
         if queue.all_flags & DURABLE:
             last = messages[-1].seq
-            if last - first == count - 1 and [m.seq for m in messages] == list(range(first, last + 1)):
+            if last - first == count - 1 and [m.seq for m in messages] == list(
+                range(first, last + 1)
+            ):
                 self.store.remove(queue.queue_id, first, last, count)
                 return
         for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
@@ -222,10 +230,18 @@ class Gateway:
     def full_because(self, address: Address) -> Refusal | None:
         """Return which limit holds the address' senders back, or None."""
         if address.operator_block:
-            return Refusal(code=Code.ADDRESS_FULL, transient=True, text=f"Address {address.name!r} was blocked by an operator; unblock it through the API.")
+            return Refusal(
+                code=Code.ADDRESS_FULL,
+                transient=True,
+                text=f"Address {address.name!r} was blocked by an operator; unblock it through the API.",
+            )
         usage = Usage(
-            size_bytes=address.size_bytes, messages=address.messages, global_bytes=self.memory,
-            global_bytes_max=self.memory_max, global_messages=self.messages, global_messages_max=self.messages_max,
+            size_bytes=address.size_bytes,
+            messages=address.messages,
+            global_bytes=self.memory,
+            global_bytes_max=self.memory_max,
+            global_messages=self.messages,
+            global_messages_max=self.messages_max,
         )
         return full_because(address.name, usage, address.settings)
 
@@ -252,8 +268,14 @@ class Gateway:
         settings = address.settings
         return not (
             address.operator_block
-            or (settings.max_size_bytes >= 0 and address.size_bytes > settings.max_size_bytes * 9 // 10)
-            or (settings.max_size_messages >= 0 and address.messages > settings.max_size_messages * 9 // 10)
+            or (
+                settings.max_size_bytes >= 0
+                and address.size_bytes > settings.max_size_bytes * 9 // 10
+            )
+            or (
+                settings.max_size_messages >= 0
+                and address.messages > settings.max_size_messages * 9 // 10
+            )
             or self.memory > self.memory_max * 9 // 10
             or (self.messages_max >= 0 and self.messages > self.messages_max * 9 // 10)
         )
@@ -269,10 +291,14 @@ class Gateway:
 
     # ---- the Broker port
 
-    def open_producer(self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner) -> Route:
+    def open_producer(
+        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+    ) -> Route:
         """See the Broker port."""
         address, only = self.directory.for_sending(destination, routing)
-        route = Route(self, address, self.directory.sending_type(address, routing), owner, only=only)
+        route = Route(
+            self, address, self.directory.sending_type(address, routing), owner, only=only
+        )
         if not address.guarded or address.blocked is None:
             self.watch_block(address)
         return route
@@ -283,13 +309,24 @@ class Gateway:
         return Route(self, address, self.directory.sending_type(address, None), None, only=only)
 
     def subscribe(
-        self, destination: Destination, routing: RoutingType | None, consumer: Consumer, *,
-        durable_name: str | None = None, shared: bool = False, browse: bool = False, temporary: bool = False,
-        priority: int = 0, options: Mapping[str, str] | None = None,
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        consumer: Consumer,
+        *,
+        durable_name: str | None = None,
+        shared: bool = False,
+        browse: bool = False,
+        temporary: bool = False,
+        priority: int = 0,
+        options: Mapping[str, str] | None = None,
     ) -> Hold:
         """See the Broker port."""
         if browse:
-            raise RefusedError.of(Code.NOT_IMPLEMENTED, "Browsing over a link is not in this version; use GET /api/v1/queues/NAME/messages.")
+            raise RefusedError.of(
+                Code.NOT_IMPLEMENTED,
+                "Browsing over a link is not in this version; use GET /api/v1/queues/NAME/messages.",
+            )
         may_add = (options or {}).get("may-add-type", "yes") == "yes"
         kind = self.directory.consuming_type(destination, routing, may_add=may_add)
         if kind is RoutingType.MULTICAST and destination.queue is None:
@@ -314,7 +351,10 @@ class Gateway:
         """See the Broker port."""
         queue = self.directory.find_queue(durable_name)
         if queue.consumer_count:
-            raise RefusedError.of(Code.IN_USE, f"Subscription {durable_name!r} has {queue.consumer_count} consumers; close them first.")
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Subscription {durable_name!r} has {queue.consumer_count} consumers; close them first.",
+            )
         self.directory.drop_queue(queue)
 
     def create_temporary(self, routing: RoutingType) -> str:

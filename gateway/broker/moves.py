@@ -64,7 +64,9 @@ class Mover:
                 facts.append(("_AMQ_ACTUAL_EXPIRY", str(expired_at)))
             return stomp_form.with_headers(message.body, facts)
         origin: dict[str, Value] = {
-            "x-opt-ORIG-ADDRESS": queue.address, "x-opt-ORIG-QUEUE": queue.name, "x-opt-ORIG-MESSAGE-ID": message.seq,
+            "x-opt-ORIG-ADDRESS": queue.address,
+            "x-opt-ORIG-QUEUE": queue.name,
+            "x-opt-ORIG-MESSAGE-ID": message.seq,
         }
         if expired_at:
             origin["x-opt-ACTUAL-EXPIRY"] = expired_at

@@ -20,14 +20,26 @@ class Store(Protocol):
         """Whether too much waits for the disk: senders that can wait should."""
 
     def append(
-        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes], flags: int, *,
-        expires: int, size: int, now_ms: int,
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes],
+        flags: int,
+        *,
+        expires: int,
+        size: int,
+        now_ms: int,
     ) -> int:
         """Store a run once for several queues or streams; targets are (id, seq of the first body)."""
 
     def append_mixed(
-        self, targets: Sequence[tuple[int, int]], bodies: Sequence[bytes | None], flags: Sequence[int], *,
-        expires: Sequence[int], size: int, now_ms: int,
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes | None],
+        flags: Sequence[int],
+        *,
+        expires: Sequence[int],
+        size: int,
+        now_ms: int,
     ) -> int:
         """As `append` with flags and expiry for each; a body of None takes a place but is not stored."""
 

@@ -46,11 +46,29 @@ class Core(Protocol):
 class Route:
     """Implements the Producer port. `only` is set for a producer of one queue (`address::queue`)."""
 
-    __slots__ = ("_address", "_core", "_key", "_only", "_owner", "_queue", "_routing", "_rules", "_store", "_version",
-                 "refusal", "taken", "ticket")
+    __slots__ = (
+        "_address",
+        "_core",
+        "_key",
+        "_only",
+        "_owner",
+        "_queue",
+        "_routing",
+        "_rules",
+        "_store",
+        "_version",
+        "refusal",
+        "taken",
+        "ticket",
+    )
 
     def __init__(
-        self, core: Core, address: Address, routing: RoutingType | None, owner: ProducerOwner | None, *,
+        self,
+        core: Core,
+        address: Address,
+        routing: RoutingType | None,
+        owner: ProducerOwner | None,
+        *,
         only: Queue | None = None,
     ) -> None:
         self._core = core
@@ -92,10 +110,16 @@ class Route:
         address = self._address
         self._version = address.version
         settings = address.settings
-        self._rules = settings.no_expiry or settings.expiry_delay != NO_LIMIT or \
-            settings.min_expiry_delay != NO_LIMIT or settings.max_expiry_delay != NO_LIMIT
+        self._rules = (
+            settings.no_expiry
+            or settings.expiry_delay != NO_LIMIT
+            or settings.min_expiry_delay != NO_LIMIT
+            or settings.max_expiry_delay != NO_LIMIT
+        )
         targets = self._targets()
-        self._queue = targets[0] if len(targets) == 1 and not address.taps and not self._rules else None
+        self._queue = (
+            targets[0] if len(targets) == 1 and not address.taps and not self._rules else None
+        )
 
     def _targets(self) -> list[Queue]:
         """Return all queues that could take a message from here."""
@@ -136,13 +160,20 @@ class Route:
         ticket = 0
         if flags & DURABLE and queue.durable:
             ticket = self._store.append(
-                ((queue.queue_id, first),), bodies, flags, expires=expires, size=size, now_ms=core.now_ms()
+                ((queue.queue_id, first),),
+                bodies,
+                flags,
+                expires=expires,
+                size=size,
+                now_ms=core.now_ms(),
             )
         if queue.ring_size >= 0:
             queue.trim_ring(count)
         return ticket
 
-    def send_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
+    def send_mixed(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
+    ) -> int:
         """See the Producer port."""
         address = self._address
         core = self._core
@@ -152,7 +183,12 @@ class Route:
         count = len(bodies)
         charge = size + OVERHEAD_BYTES * count
         queue = self._queue
-        if address.guarded or core.memory + charge > core.memory_max or core.messages_max >= 0 or queue is None:
+        if (
+            address.guarded
+            or core.memory + charge > core.memory_max
+            or core.messages_max >= 0
+            or queue is None
+        ):
             return self._send_guarded(bodies, flags, expires)
         core.received += count
         core.memory += charge
@@ -168,7 +204,12 @@ class Route:
             kept = [b if f & DURABLE else None for b, f in zip(bodies, flags, strict=True)]
             if any(kept):
                 ticket = self._store.append_mixed(
-                    ((queue.queue_id, first),), kept, flags, expires=expires, size=size, now_ms=core.now_ms()
+                    ((queue.queue_id, first),),
+                    kept,
+                    flags,
+                    expires=expires,
+                    size=size,
+                    now_ms=core.now_ms(),
                 )
         if queue.ring_size >= 0:
             queue.trim_ring(count)
@@ -176,7 +217,9 @@ class Route:
 
     # ---- limits near
 
-    def _send_guarded(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
+    def _send_guarded(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
+    ) -> int:
         """Ask admission for each message; runs of equal ones still go together where nothing is limited."""
         ticket = 0
         address = self._address
@@ -210,12 +253,20 @@ class Route:
         core = self._core
         return core.memory + sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies) <= core.memory_max
 
-    def _send_equal_ones(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
+    def _send_equal_ones(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
+    ) -> int:
         """Store a mixed run as runs of neighbours that share flags and expiry."""
         ticket = start = 0
         for index in range(1, len(bodies) + 1):
-            if index == len(bodies) or flags[index] != flags[start] or expires[index] != expires[start]:
-                ticket = max(ticket, self._send_many(bodies[start:index], flags[start], expires[start]))
+            if (
+                index == len(bodies)
+                or flags[index] != flags[start]
+                or expires[index] != expires[start]
+            ):
+                ticket = max(
+                    ticket, self._send_many(bodies[start:index], flags[start], expires[start])
+                )
                 start = index
         return ticket
 
@@ -223,8 +274,12 @@ class Route:
         core = self._core
         address = self._address
         usage = Usage(
-            size_bytes=address.size_bytes, messages=address.messages, global_bytes=core.memory,
-            global_bytes_max=core.memory_max, global_messages=core.messages, global_messages_max=core.messages_max,
+            size_bytes=address.size_bytes,
+            messages=address.messages,
+            global_bytes=core.memory,
+            global_bytes_max=core.memory_max,
+            global_messages=core.messages,
+            global_messages_max=core.messages_max,
         )
         return full_because(address.name, usage, address.settings)
 
@@ -244,7 +299,11 @@ class Route:
             groups: list[tuple[Queue, Sequence[bytes]]] = [(self._only, bodies)]
         else:
             groups = self._anycast_groups(bodies)
-        copies = [] if self._only is not None or self._routing is RoutingType.ANYCAST else address.multicast
+        copies = (
+            []
+            if self._only is not None or self._routing is RoutingType.ANYCAST
+            else address.multicast
+        )
         if not groups and not copies and not address.taps:
             address.unrouted += len(bodies)
             return 0
@@ -285,12 +344,19 @@ class Route:
         ticket = 0
         if flags & DURABLE and queue.durable:
             ticket = self._store.append(
-                ((queue.queue_id, first),), bodies, flags, expires=expires, size=size, now_ms=self._core.now_ms()
+                ((queue.queue_id, first),),
+                bodies,
+                flags,
+                expires=expires,
+                size=size,
+                now_ms=self._core.now_ms(),
             )
         queue.trim_ring(len(bodies))
         return ticket
 
-    def _store_copies(self, queues: list[Queue], bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def _store_copies(
+        self, queues: list[Queue], bodies: Sequence[bytes], flags: int, expires: int
+    ) -> int:
         """Give each queue and each tap the whole run, stored once."""
         core = self._core
         size = sum(map(len, bodies))
@@ -308,7 +374,9 @@ class Route:
         targets += [(tap.stream_id, base) for tap, base in zip(taps, bases, strict=True)]
         ticket = 0
         if targets:
-            ticket = self._store.append(targets, bodies, flags, expires=expires, size=size, now_ms=now_ms)
+            ticket = self._store.append(
+                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
+            )
         for queue in queues:
             queue.trim_ring(count)
         for tap, base in zip(taps, bases, strict=True):
@@ -317,13 +385,23 @@ class Route:
         return ticket if flags & DURABLE else 0
 
 
-def apply_expiry_rules(settings: AddressSettings, flags: int, expires: int, now_ms: int) -> tuple[int, int]:
+def apply_expiry_rules(
+    settings: AddressSettings, flags: int, expires: int, now_ms: int
+) -> tuple[int, int]:
     """Return flags and expiry after the address' expiry-delay, min-, max- and no-expiry."""
     if settings.no_expiry:
         return flags & ~EXPIRES, 0
     if not flags & EXPIRES:
         delay = next(
-            (d for d in (settings.expiry_delay, settings.max_expiry_delay, settings.min_expiry_delay) if d != NO_LIMIT),
+            (
+                d
+                for d in (
+                    settings.expiry_delay,
+                    settings.max_expiry_delay,
+                    settings.min_expiry_delay,
+                )
+                if d != NO_LIMIT
+            ),
             NO_LIMIT,
         )
         return (flags, 0) if delay == NO_LIMIT else (flags | EXPIRES, now_ms + delay)

@@ -59,7 +59,9 @@ class Hold:
         queue.acknowledge(self._held, messages)
         return self._core.ticket_for(queue) if durable else 0
 
-    def release(self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False) -> int:
+    def release(
+        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+    ) -> int:
         """See the Subscription port."""
         queue = self.queue
         if undeliverable_here:

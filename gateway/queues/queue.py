@@ -75,15 +75,45 @@ class Queue:
     """See the module text. Fields without underscore may be read by anyone; only the methods write them."""
 
     __slots__ = (
-        "_consumers", "_effects", "_next", "_ready", "acknowledged", "added", "address", "all_flags", "any_flags",
-        "auto_created", "delivering", "durable", "expired", "killed", "max_attempts", "max_consumers",
-        "name", "next_seq", "paused", "queue_id", "replaced", "ring_size", "routing", "size_bytes",
-        "temporary", "touched",
+        "_consumers",
+        "_effects",
+        "_next",
+        "_ready",
+        "acknowledged",
+        "added",
+        "address",
+        "all_flags",
+        "any_flags",
+        "auto_created",
+        "delivering",
+        "durable",
+        "expired",
+        "killed",
+        "max_attempts",
+        "max_consumers",
+        "name",
+        "next_seq",
+        "paused",
+        "queue_id",
+        "replaced",
+        "ring_size",
+        "routing",
+        "size_bytes",
+        "temporary",
+        "touched",
     )
 
     def __init__(
-        self, name: str, address: str, queue_id: int, effects: Effects, *, routing: RoutingType = RoutingType.ANYCAST,
-        durable: bool = True, temporary: bool = False, auto_created: bool = False,
+        self,
+        name: str,
+        address: str,
+        queue_id: int,
+        effects: Effects,
+        *,
+        routing: RoutingType = RoutingType.ANYCAST,
+        durable: bool = True,
+        temporary: bool = False,
+        auto_created: bool = False,
     ) -> None:
         self.name = name
         self.address = address
@@ -150,7 +180,9 @@ class Queue:
         self.size_bytes += size
         return first
 
-    def add_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], size: int) -> int:
+    def add_mixed(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], size: int
+    ) -> int:
         """As `add_run` for messages that differ in flags or expiry."""
         first = self.next_seq
         count = len(bodies)
@@ -339,7 +371,9 @@ class Queue:
         held.count -= count
         self.delivering -= count
         replaced: list[Message] = []
-        for message in sorted(messages, key=lambda m: m.seq, reverse=True) if count > 1 else messages:
+        for message in (
+            sorted(messages, key=lambda m: m.seq, reverse=True) if count > 1 else messages
+        ):
             if 0 <= self.ring_size <= len(self._ready):
                 replaced.append(message)
             else:
@@ -387,6 +421,8 @@ class Queue:
     def check_invariants(self) -> None:
         """Assert the conservation law; tests call it after each command."""
         gone = self.acknowledged + self.expired + self.killed + self.replaced
-        assert self.added == len(self._ready) + self.delivering + gone, "messages were lost or made up"
+        assert self.added == len(self._ready) + self.delivering + gone, (
+            "messages were lost or made up"
+        )
         assert self.delivering == sum(h.count for h in self._consumers), "delivering is miscounted"
         assert self.size_bytes >= 0, "size went below zero"

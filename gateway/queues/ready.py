@@ -133,11 +133,11 @@ class Ready:
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages in delivery order; the queue must not change meanwhile."""
         levels = (
-            (_key(m)[0], m.seq, m)
-            for p in range(_LEVELS - 1, -1, -1)
-            for m in self._levels[p]
+            (_key(m)[0], m.seq, m) for p in range(_LEVELS - 1, -1, -1) for m in self._levels[p]
         )
-        for entry in heapq.merge(sorted(self._returned, key=lambda e: e[:2]), levels, key=lambda e: e[:2]):
+        for entry in heapq.merge(
+            sorted(self._returned, key=lambda e: e[:2]), levels, key=lambda e: e[:2]
+        ):
             yield entry[2]
 
     def window(self, offset: int, limit: int) -> list[Message]:
