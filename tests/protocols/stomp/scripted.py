@@ -275,7 +275,7 @@ class ScriptedAuthenticator:
         self.answer = done
 
 
-def convert(body: bytes, flags: int, address: str) -> bytes:
+def convert(body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes:
     """Stand in for protocols.convert."""
     return stomp_form.pack(address, b"converted " + body, headers=[("from", "amqp")])
 
