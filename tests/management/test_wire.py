@@ -178,6 +178,19 @@ def test_missing_and_doubled_hosts_are_refused():
         assert site.reached == 0
 
 
+@pytest.mark.parametrize(
+    "name", ["Host", "Authorization", "Content-Type", "Content-Encoding", "Origin"]
+)
+def test_headers_that_decide_come_once(name):
+    site = Site()
+    lines = f"{name}: localhost\r\n{name}: localhost\r\n"
+    lines += "" if name == "Host" else "Host: localhost\r\n"
+    (reply,) = site.peer.send(f"GET /thing HTTP/1.1\r\n{lines}\r\n".encode())
+    assert reply.status == 400
+    assert "comes 2 times" in json.loads(reply.body)["message"]
+    assert site.reached == 0
+
+
 def test_configured_names_and_the_own_address_are_served():
     site = Site(settings=WireSettings(allowed_hosts=frozenset({"broker.example"})))
     site.peer.transport.hostAddr.host = "10.1.2.3"
