@@ -122,7 +122,9 @@ class Speaker:
 class Wire(TwistedProtocol):
     """One connection: first bytes, then one session."""
 
-    def __init__(self, turn: Turn, timers: Timers, speakers: tuple[Speaker, ...], name: str) -> None:
+    def __init__(
+        self, turn: Turn, timers: Timers, speakers: tuple[Speaker, ...], name: str
+    ) -> None:
         self._turn = turn
         self._timers = timers
         self._speakers = speakers

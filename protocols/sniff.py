@@ -23,8 +23,20 @@ _WORDS: Final = (
     (b"CONNECT\r\n", Guess.STOMP),
     (b"STOMP\n", Guess.STOMP),
     (b"STOMP\r\n", Guess.STOMP),
-    *((verb + b" ", Guess.HTTP) for verb in
-      (b"GET", b"POST", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"PATCH", b"TRACE", b"CONNECT")),
+    *(
+        (verb + b" ", Guess.HTTP)
+        for verb in (
+            b"GET",
+            b"POST",
+            b"HEAD",
+            b"PUT",
+            b"DELETE",
+            b"OPTIONS",
+            b"PATCH",
+            b"TRACE",
+            b"CONNECT",
+        )
+    ),
     (b"\x16\x03", Guess.TLS),
 )
 #: Line ends that a STOMP client may send ahead of its first frame; more is noise.

@@ -40,24 +40,43 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     """Open a link on which the peer sends, and answer its attach."""
     target = attach.target
     if isinstance(target, Coordinator):
-        raise RefusedError.of(Code.NOT_IMPLEMENTED, "Transactions over AMQP are not in this version; STOMP has BEGIN and COMMIT.")
+        raise RefusedError.of(
+            Code.NOT_IMPLEMENTED,
+            "Transactions over AMQP are not in this version; STOMP has BEGIN and COMMIT.",
+        )
     if target is None:
-        raise RefusedError.of(Code.BAD_VALUE, "A sending link needs a target; an empty address stands for the anonymous relay.")
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            "A sending link needs a target; an empty address stands for the anonymous relay.",
+        )
     link = IncomingLink(session, attach.name, attach.handle)
     if target.dynamic:
         if target.address:
-            raise RefusedError.of(Code.BAD_VALUE, f"A dynamic target must not have an address; this one has {target.address!r}.")
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"A dynamic target must not have an address; this one has {target.address!r}.",
+            )
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         target = with_address(target, link.temporary)
     if target.address:
-        destination, routing = destination_of(target.address, target.capabilities, session.limits.prefixes)
+        destination, routing = destination_of(
+            target.address, target.capabilities, session.limits.prefixes
+        )
         link.producer = session.broker.open_producer(destination, routing, link)
         link.blocked = link.producer.blocked() is not None
-    session.write_frame(Attach(
-        name=attach.name, handle=attach.handle, role=ROLE_RECEIVER, snd_settle_mode=attach.snd_settle_mode,
-        rcv_settle_mode=RCV_FIRST, source=attach.source, target=target, max_message_size=link.message_max,
-    ))
+    session.write_frame(
+        Attach(
+            name=attach.name,
+            handle=attach.handle,
+            role=ROLE_RECEIVER,
+            snd_settle_mode=attach.snd_settle_mode,
+            rcv_settle_mode=RCV_FIRST,
+            source=attach.source,
+            target=target,
+            max_message_size=link.message_max,
+        )
+    )
     return link
 
 
@@ -77,15 +96,31 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
         raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
     wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
     link.subscription = session.broker.subscribe(
-        wanted.destination, wanted.routing, link, durable_name=wanted.durable_name, shared=wanted.shared,
-        browse=wanted.browse, priority=_priority(attach), options=_NO_ADD,
+        wanted.destination,
+        wanted.routing,
+        link,
+        durable_name=wanted.durable_name,
+        shared=wanted.shared,
+        browse=wanted.browse,
+        priority=_priority(attach),
+        options=_NO_ADD,
     )
-    link.durable_name = wanted.durable_name if link.subscription.queue_name == wanted.durable_name else None
-    session.write_frame(Attach(
-        name=attach.name, handle=attach.handle, role=ROLE_SENDER, snd_settle_mode=attach.snd_settle_mode,
-        rcv_settle_mode=RCV_FIRST, source=without_filters(source), target=attach.target or Target(),
-        initial_delivery_count=0, max_message_size=session.limits.max_message_size,
-    ))
+    link.durable_name = (
+        wanted.durable_name if link.subscription.queue_name == wanted.durable_name else None
+    )
+    session.write_frame(
+        Attach(
+            name=attach.name,
+            handle=attach.handle,
+            role=ROLE_SENDER,
+            snd_settle_mode=attach.snd_settle_mode,
+            rcv_settle_mode=RCV_FIRST,
+            source=without_filters(source),
+            target=attach.target or Target(),
+            initial_delivery_count=0,
+            max_message_size=session.limits.max_message_size,
+        )
+    )
     return link
 
 
@@ -93,7 +128,7 @@ def _priority(attach: Attach) -> int:
     """Return the consumer's priority, a link property of any integer type."""
     value = (attach.properties or {}).get("priority", 0)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RefusedError.of(Code.BAD_VALUE, f"The link property 'priority' must be an integer, not {value!r}.")
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"The link property 'priority' must be an integer, not {value!r}."
+        )
     return int(value)
-
-

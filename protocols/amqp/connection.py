@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Final
 
 from gateway.model.amqp_types import DecodeError
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
@@ -34,7 +34,15 @@ from protocols.amqp.conditions import (
     SessionFault,
     error_of,
 )
-from protocols.amqp.frames import AMQP_FRAME, EMPTY_FRAME, HEAD_BYTES, SASL_FRAME, Shape, frame, learn
+from protocols.amqp.frames import (
+    AMQP_FRAME,
+    EMPTY_FRAME,
+    HEAD_BYTES,
+    SASL_FRAME,
+    Shape,
+    frame,
+    learn,
+)
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import (
@@ -80,7 +88,9 @@ class State(Enum):
 class AmqpConnection:
     """Implements the shell's Session and the DurableListener port."""
 
-    def __init__(self, broker: Broker, authenticator: Authenticator, limits: AmqpLimits, peer: PeerFacts) -> None:
+    def __init__(
+        self, broker: Broker, authenticator: Authenticator, limits: AmqpLimits, peer: PeerFacts
+    ) -> None:
         self.broker = broker
         self.limits = limits
         self.peer = peer
@@ -168,7 +178,9 @@ class AmqpConnection:
     def _before_open(self, data: bytes, at: int, end: int) -> int:
         """Take one header or frame of a connection that is not open; returns its bytes, 0 when more must come."""
         if self._came > self.limits.prelogin_bytes:
-            raise ConnectionFault(RESOURCE_LIMIT, f"More than {self.limits.prelogin_bytes} bytes came before open.")
+            raise ConnectionFault(
+                RESOURCE_LIMIT, f"More than {self.limits.prelogin_bytes} bytes came before open."
+            )
         if self.state in (State.HEADER, State.AMQP_HEADER):
             self._header(data[at : at + HEAD_BYTES])
             return HEAD_BYTES
@@ -191,15 +203,22 @@ class AmqpConnection:
         doff = data[at + 4]
         limit = SASL_BYTES_MAX if self.state is State.SASL else self.limits.max_frame_size
         if size < HEAD_BYTES or doff < 2 or doff * 4 > size:
-            raise ConnectionFault(FRAMING_ERROR, f"A frame of {size} bytes with a data offset of {doff} words cannot be.")
+            raise ConnectionFault(
+                FRAMING_ERROR,
+                f"A frame of {size} bytes with a data offset of {doff} words cannot be.",
+            )
         if size > limit:
-            raise ConnectionFault(FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}.")
+            raise ConnectionFault(
+                FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}."
+            )
         return size
 
     def _header(self, header: bytes) -> None:
         """Take a protocol header [AMQP 2.2]."""
         if header == AMQP_HEADER:
-            if self.state is State.HEADER and not (self.limits.anonymous and self._authenticator.open):
+            if self.state is State.HEADER and not (
+                self.limits.anonymous and self._authenticator.open
+            ):
                 self.write(SASL_HEADER)
                 self._cut("login is needed, and came without SASL")
                 return
@@ -207,7 +226,10 @@ class AmqpConnection:
             self.state = State.OPEN
         elif header == SASL_HEADER and self.state is State.HEADER:
             self.write(SASL_HEADER)
-            mechanisms = (*self.limits.sasl, *(("ANONYMOUS",) if self.limits.anonymous and self._authenticator.open else ()))
+            mechanisms = (
+                *self.limits.sasl,
+                *(("ANONYMOUS",) if self.limits.anonymous and self._authenticator.open else ()),
+            )
             self._sasl = SaslServer(self._authenticator, mechanisms, self._sasl_answered)
             self.state = State.SASL
             self._write_sasl()
@@ -259,7 +281,10 @@ class AmqpConnection:
     def _frame(self, data: bytes, at: int, end: int) -> None:
         """Take one frame by the general codec. Raises ConnectionFault."""
         if data[at + 5] != AMQP_FRAME:
-            raise ConnectionFault(FRAMING_ERROR, f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.")
+            raise ConnectionFault(
+                FRAMING_ERROR,
+                f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.",
+            )
         channel = int.from_bytes(data[at + 6 : at + 8], "big")
         begin = at + 4 * data[at + 4]
         if begin == end:
@@ -267,15 +292,21 @@ class AmqpConnection:
         try:
             performative, payload = decode_performative(data, begin, end)
         except DecodeError as error:
-            raise ConnectionFault(DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}.") from error
+            raise ConnectionFault(
+                DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}."
+            ) from error
         except FieldError as error:
-            raise ConnectionFault(error.condition, f"A frame on channel {channel}: {error}.") from error
+            raise ConnectionFault(
+                error.condition, f"A frame on channel {channel}: {error}."
+            ) from error
         if self.state is State.OPEN:
             self._open(performative)
             return
         match performative:
             case Open():
-                raise ConnectionFault(ILLEGAL_STATE, "A second open came; a connection is opened once.")
+                raise ConnectionFault(
+                    ILLEGAL_STATE, "A second open came; a connection is opened once."
+                )
             case Close():
                 self._close_received()
             case Begin():
@@ -283,10 +314,14 @@ class AmqpConnection:
             case _:
                 self._on_channel(channel, performative, data, at, payload, end)
 
-    def _on_channel(self, channel: int, performative: Composite, data: bytes, at: int, payload: int, end: int) -> None:
+    def _on_channel(
+        self, channel: int, performative: Composite, data: bytes, at: int, payload: int, end: int
+    ) -> None:
         session = self.sessions.get(channel)
         if session is None:
-            raise ConnectionFault(NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun.")
+            raise ConnectionFault(
+                NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun."
+            )
         if isinstance(performative, End):
             self._end(channel, session)
             return
@@ -317,7 +352,10 @@ class AmqpConnection:
         if not isinstance(performative, Open):
             raise ConnectionFault(ILLEGAL_STATE, "The first frame must be an open.")
         if performative.max_frame_size < _FRAME_MIN:
-            raise ConnectionFault(NOT_ALLOWED, f"max-frame-size {performative.max_frame_size} is below {_FRAME_MIN} [AMQP 2.7.1].")
+            raise ConnectionFault(
+                NOT_ALLOWED,
+                f"max-frame-size {performative.max_frame_size} is below {_FRAME_MIN} [AMQP 2.7.1].",
+            )
         if not performative.container_id:
             raise ConnectionFault(NOT_ALLOWED, "The container-id is empty.")
         self.container = performative.container_id
@@ -327,30 +365,51 @@ class AmqpConnection:
         if performative.idle_time_out:
             if performative.idle_time_out < _IDLE_MS_MIN:
                 self._write_open()
-                raise ConnectionFault(NOT_ALLOWED, f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN}.")
+                raise ConnectionFault(
+                    NOT_ALLOWED,
+                    f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN}.",
+                )
             self._remote_idle = performative.idle_time_out / 1000
         self._write_open()
 
     def _write_open(self) -> None:
         limits = self.limits
-        self.write_frame(0, Open(
-            container_id=limits.container_id, max_frame_size=limits.max_frame_size, channel_max=limits.channel_max,
-            idle_time_out=limits.idle_ms // 2 or None,
-            offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
-            properties={"product": "sluicegate", "version": limits.version, "x-durability": "fsync"},  # type: ignore[dict-item]
-        ))
+        self.write_frame(
+            0,
+            Open(
+                container_id=limits.container_id,
+                max_frame_size=limits.max_frame_size,
+                channel_max=limits.channel_max,
+                idle_time_out=limits.idle_ms // 2 or None,
+                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
+                properties={
+                    "product": "sluicegate",
+                    "version": limits.version,
+                    "x-durability": "fsync",
+                },  # type: ignore[dict-item]
+            ),
+        )
 
     def _begin(self, channel: int, begin: Begin) -> None:
         if channel > self.limits.channel_max:
-            raise ConnectionFault(NOT_ALLOWED, f"Channel {channel} is above the channel-max of {self.limits.channel_max}.")
+            raise ConnectionFault(
+                NOT_ALLOWED,
+                f"Channel {channel} is above the channel-max of {self.limits.channel_max}.",
+            )
         if channel in self.sessions:
             raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
         session = AmqpSession(self, channel, channel, begin)
         self.sessions[channel] = session
-        self.write_frame(channel, Begin(
-            remote_channel=channel, next_outgoing_id=session.next_outgoing_id, incoming_window=INCOMING_WINDOW,
-            outgoing_window=0x7FFFFFFF, handle_max=HANDLE_MAX,
-        ))
+        self.write_frame(
+            channel,
+            Begin(
+                remote_channel=channel,
+                next_outgoing_id=session.next_outgoing_id,
+                incoming_window=INCOMING_WINDOW,
+                outgoing_window=0x7FFFFFFF,
+                handle_max=HANDLE_MAX,
+            ),
+        )
 
     def _end(self, channel: int, session: AmqpSession) -> None:
         del self.sessions[channel]
@@ -381,13 +440,17 @@ class AmqpConnection:
         self._unfinished += size
         if self._unfinished > self.limits.unfinished_max + self.limits.max_message_size:
             raise SessionFault(
-                RESOURCE_LIMIT, f"Unfinished deliveries of this connection hold more than {self.limits.unfinished_max} bytes beyond one message."
+                RESOURCE_LIMIT,
+                f"Unfinished deliveries of this connection hold more than {self.limits.unfinished_max} bytes beyond one message.",
             )
 
     def check_links(self) -> None:
         """Raise RefusedError when there are too many links."""
         if self.links >= self.limits.links_max:
-            raise RefusedError.of(Code.TOO_MANY, f"This connection has {self.links} links; the limit is {self.limits.links_max}.")
+            raise RefusedError.of(
+                Code.TOO_MANY,
+                f"This connection has {self.links} links; the limit is {self.limits.links_max}.",
+            )
 
     def steal(self, name: str, *, incoming: bool) -> None:
         """Detach a link of this name, wherever it is attached."""
@@ -397,7 +460,9 @@ class AmqpConnection:
 
     # ---- confirmations: step 6 of the durable order
 
-    def await_ticket(self, ticket: int, session: AmqpSession, first: int, count: int, link: IncomingLink) -> None:
+    def await_ticket(
+        self, ticket: int, session: AmqpSession, first: int, count: int, link: IncomingLink
+    ) -> None:
         """Accept deliveries when the ticket is durable."""
         waiting = self._waiting
         if waiting:
@@ -521,7 +586,10 @@ class AmqpConnection:
 
     def _cut(self, reason: str) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
-        self.fault = Error(condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED, description=reason)
+        self.fault = Error(
+            condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED,
+            description=reason,
+        )
         self._release(lost=True)
         self._closed()
 

@@ -25,7 +25,9 @@ _HEAD = struct.Struct(">IBBH")
 _ACCEPTED: Final = b"\x41\x00\x53\x24\x45"
 
 
-def frame(performative: Composite, channel: int = 0, kind: int = AMQP_FRAME, payload: bytes = b"") -> bytes:
+def frame(
+    performative: Composite, channel: int = 0, kind: int = AMQP_FRAME, payload: bytes = b""
+) -> bytes:
     """Return a whole frame."""
     body = encode_performative(performative)
     return _HEAD.pack(HEAD_BYTES + len(body) + len(payload), 2, kind, channel) + body + payload
@@ -34,15 +36,31 @@ def frame(performative: Composite, channel: int = 0, kind: int = AMQP_FRAME, pay
 def accepted_range(channel: int, first: int, last: int) -> bytes:
     """Return a receiver's disposition: deliveries first..last are accepted and settled [AMQP 2.7.6]."""
     return (
-        b"\x00\x00\x00\x1e\x02\x00" + channel.to_bytes(2, "big") + b"\x00\x53\x15\xc0\x11\x05\x41\x70"
-        + first.to_bytes(4, "big") + b"\x70" + last.to_bytes(4, "big") + _ACCEPTED
+        b"\x00\x00\x00\x1e\x02\x00"
+        + channel.to_bytes(2, "big")
+        + b"\x00\x53\x15\xc0\x11\x05\x41\x70"
+        + first.to_bytes(4, "big")
+        + b"\x70"
+        + last.to_bytes(4, "big")
+        + _ACCEPTED
     )
 
 
 class Shape:
     """How one sender writes transfers on one link; see the module text."""
 
-    __slots__ = ("body", "channel", "constants", "count", "flags", "handle", "scan", "settled", "ttl_ms", "unpack")
+    __slots__ = (
+        "body",
+        "channel",
+        "constants",
+        "count",
+        "flags",
+        "handle",
+        "scan",
+        "settled",
+        "ttl_ms",
+        "unpack",
+    )
 
     def __init__(self, channel: int, handle: int, *, settled: bool) -> None:
         self.channel = channel
@@ -88,7 +106,11 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     facts = header_facts(buf[payload:end])
     after = payload + facts.end
     tail, scan, count_at = _after_header(buf, after, end)
-    shape = Shape(int.from_bytes(buf[offset + 6 : offset + 8], "big"), transfer.handle, settled=bool(transfer.settled))
+    shape = Shape(
+        int.from_bytes(buf[offset + 6 : offset + 8], "big"),
+        transfer.handle,
+        settled=bool(transfer.settled),
+    )
     layout = f">I{number - offset - 4}s{'I' if wide else 'B'}2s{rest - tag - 2}x{tail - rest}s"
     if count_at:
         layout += f"{count_at - tail}x1s"
@@ -96,7 +118,10 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     shape.unpack = packed.unpack_from
     shape.count = packed.size
     shape.constants = (
-        buf[offset + 4 : number], buf[tag : tag + 2], buf[rest:tail], buf[count_at : count_at + 1] if count_at else b"",
+        buf[offset + 4 : number],
+        buf[tag : tag + 2],
+        buf[rest:tail],
+        buf[count_at : count_at + 1] if count_at else b"",
     )
     shape.body = payload - offset
     shape.flags = facts.priority | (DURABLE if facts.durable else 0)

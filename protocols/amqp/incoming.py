@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.ports import Producer
 from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
@@ -32,8 +32,24 @@ _ROUTES_MAX = 64
 class IncomingLink:
     """Implements the ProducerOwner port for one link."""
 
-    __slots__ = ("_flow_due", "_held", "_parts", "_parts_bytes", "_partial", "_routes", "_session", "blocked", "credit",
-                 "delivery_count", "handle", "message_max", "name", "producer", "temporary", "unsettled")
+    __slots__ = (
+        "_flow_due",
+        "_held",
+        "_partial",
+        "_parts",
+        "_parts_bytes",
+        "_routes",
+        "_session",
+        "blocked",
+        "credit",
+        "delivery_count",
+        "handle",
+        "message_max",
+        "name",
+        "producer",
+        "temporary",
+        "unsettled",
+    )
 
     def __init__(self, session: AmqpSession, name: str, handle: int) -> None:
         self._session = session
@@ -57,7 +73,11 @@ class IncomingLink:
     def grant(self) -> None:
         """Top the credit up when it is low and nothing holds it back; the flow goes out with this turn's bytes."""
         limits = self._session.limits
-        if self.credit <= limits.amqp_low_credits and not self.blocked and self.unsettled <= UNSETTLED_MAX:
+        if (
+            self.credit <= limits.amqp_low_credits
+            and not self.blocked
+            and self.unsettled <= UNSETTLED_MAX
+        ):
             self.credit = limits.amqp_credits
             if not self._flow_due:
                 self._flow_due = True
@@ -93,12 +113,20 @@ class IncomingLink:
             if ttl_ms:
                 flags |= EXPIRES
                 expires = self._session.now_ms() + ttl_ms
-            self._confirm(producer.send(bodies, flags, expires), first, count, producer, settled=settled)
+            self._confirm(
+                producer.send(bodies, flags, expires), first, count, producer, settled=settled
+            )
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
 
     def receive_mixed(
-        self, bodies: list[bytes], flags: Sequence[int], ttls_ms: Sequence[int], first: int, *, settled: bool
+        self,
+        bodies: list[bytes],
+        flags: Sequence[int],
+        ttls_ms: Sequence[int],
+        first: int,
+        *,
+        settled: bool,
     ) -> None:
         """As `receive_run` for deliveries that differ in flags or ttl."""
         count = len(bodies)
@@ -107,20 +135,34 @@ class IncomingLink:
         now_ms = self._session.now_ms()
         expires = [now_ms + t if t else 0 for t in ttls_ms]
         self._receive_each(
-            bodies, [f | EXPIRES if e else f for f, e in zip(flags, expires, strict=True)], expires, first, settled=settled
+            bodies,
+            [f | EXPIRES if e else f for f, e in zip(flags, expires, strict=True)],
+            expires,
+            first,
+            settled=settled,
         )
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
 
     def receive_looked(
-        self, bodies: list[bytes], flags: list[int], expires: list[int], first: int, *, settled: bool
+        self,
+        bodies: list[bytes],
+        flags: list[int],
+        expires: list[int],
+        first: int,
+        *,
+        settled: bool,
     ) -> None:
         """As `receive_run` for deliveries whose sections were looked into, one by one."""
         count = len(bodies)
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) & MASK
         producer = self.producer
-        if producer is not None and flags.count(flags[0]) == count and expires.count(expires[0]) == count:
+        if (
+            producer is not None
+            and flags.count(flags[0]) == count
+            and expires.count(expires[0]) == count
+        ):
             ticket = producer.send(bodies, flags[0], expires[0])
             self._confirm(ticket, first, count, producer, settled=settled)
         else:
@@ -129,7 +171,13 @@ class IncomingLink:
             self.grant()
 
     def _receive_each(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], first: int, *, settled: bool
+        self,
+        bodies: Sequence[bytes],
+        flags: Sequence[int],
+        expires: Sequence[int],
+        first: int,
+        *,
+        settled: bool,
     ) -> None:
         producer = self.producer
         if producer is not None:
@@ -142,11 +190,21 @@ class IncomingLink:
                 route = self._route_of(body)
             except RefusedError as error:
                 if not settled:
-                    self._session.refuse(delivery, delivery, Rejected(error=error_of(error.refusal)))
+                    self._session.refuse(
+                        delivery, delivery, Rejected(error=error_of(error.refusal))
+                    )
                 continue
-            self._confirm(route.send([body], flags[index], expires[index]), delivery, 1, route, settled=settled)
+            self._confirm(
+                route.send([body], flags[index], expires[index]),
+                delivery,
+                1,
+                route,
+                settled=settled,
+            )
 
-    def _confirm(self, ticket: int, first: int, count: int, producer: Producer, *, settled: bool) -> None:
+    def _confirm(
+        self, ticket: int, first: int, count: int, producer: Producer, *, settled: bool
+    ) -> None:
         """Hold the answers back until the ticket is durable; refuse what was not taken."""
         session = self._session
         if ticket >= 0:
@@ -182,7 +240,8 @@ class IncomingLink:
         if partial is None:
             if self.credit <= 0:
                 raise LinkFault(
-                    TRANSFER_LIMIT, f"Link {self.name!r} sent a transfer without credit; delivery-count is {self.delivery_count}."
+                    TRANSFER_LIMIT,
+                    f"Link {self.name!r} sent a transfer without credit; delivery-count is {self.delivery_count}.",
                 )
             partial = transfer
         if transfer.aborted:
@@ -195,7 +254,8 @@ class IncomingLink:
         if size > self.message_max:
             self._forget_partial()
             raise LinkFault(
-                MESSAGE_SIZE, f"A message on link {self.name!r} has more than {self.message_max} bytes, the max-message-size of this link."
+                MESSAGE_SIZE,
+                f"A message on link {self.name!r} has more than {self.message_max} bytes, the max-message-size of this link.",
             )
         if transfer.more or self._partial is not None:
             self._parts.append(payload)
@@ -238,12 +298,19 @@ class IncomingLink:
             to = sections.to
             kind = sections.message_annotations.get(Symbol("x-opt-jms-dest"))
         except DecodeError as error:
-            raise RefusedError.of(Code.BAD_VALUE, f"The message's sections cannot be read: {error}.") from error
+            raise RefusedError.of(
+                Code.BAD_VALUE, f"The message's sections cannot be read: {error}."
+            ) from error
         if not isinstance(to, str) or not to:
-            raise RefusedError.of(Code.BAD_VALUE, "Missing 'to' field for message sent to an anonymous producer.")
-        routing = {0: RoutingType.ANYCAST, 1: RoutingType.MULTICAST, 2: RoutingType.ANYCAST, 3: RoutingType.MULTICAST}.get(
-            kind if isinstance(kind, int) else -1
-        )
+            raise RefusedError.of(
+                Code.BAD_VALUE, "Missing 'to' field for message sent to an anonymous producer."
+            )
+        routing = {
+            0: RoutingType.ANYCAST,
+            1: RoutingType.MULTICAST,
+            2: RoutingType.ANYCAST,
+            3: RoutingType.MULTICAST,
+        }.get(kind if isinstance(kind, int) else -1)
         route = self._routes.get((to, routing))
         if route is None:
             destination, prefixed = destination_of(to, (), self._session.limits.prefixes)

@@ -10,9 +10,9 @@ import struct
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
+from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Refusal
 from gateway.model.message import COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
-from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Subscription
 from gateway.model.sections import with_header
 from gateway.model.serial import MASK, distance
@@ -38,7 +38,14 @@ _FRAME_BYTES: Final = _FRAME.size
 #: What the first frame of a long delivery has around its part of the body, at most.
 _SPLIT_HEAD_BYTES: Final = 8 + len(
     encode_performative(
-        Transfer(handle=MASK, delivery_id=MASK, delivery_tag=b"1234", message_format=0, settled=True, more=True)
+        Transfer(
+            handle=MASK,
+            delivery_id=MASK,
+            delivery_tag=b"1234",
+            message_format=0,
+            settled=True,
+            more=True,
+        )
     )
 )
 
@@ -46,8 +53,20 @@ _SPLIT_HEAD_BYTES: Final = 8 + len(
 class OutgoingLink:
     """Implements the Consumer port for one link."""
 
-    __slots__ = ("_session", "_settled", "credit", "default_outcome", "delivery_count", "draining",
-                 "durable_name", "handle", "name", "subscription", "temporary", "_constants")
+    __slots__ = (
+        "_constants",
+        "_session",
+        "_settled",
+        "credit",
+        "default_outcome",
+        "delivery_count",
+        "draining",
+        "durable_name",
+        "handle",
+        "name",
+        "subscription",
+        "temporary",
+    )
 
     def __init__(self, session: AmqpSession, name: str, handle: int, *, settled: bool) -> None:
         self._session = session
@@ -63,7 +82,10 @@ class OutgoingLink:
         self.subscription: Subscription | None = None
         # list8: size, 5 fields, handle as uint; then delivery-id as uint
         self._constants = (
-            0x0200, session.channel, _BEFORE + bytes([19, 5]), b"\x70" + handle.to_bytes(4, "big") + b"\x70",
+            0x0200,
+            session.channel,
+            _BEFORE + bytes([19, 5]),
+            b"\x70" + handle.to_bytes(4, "big") + b"\x70",
             b"\x43" + (b"\x41" if settled else b"\x42"),
         )
 
@@ -91,11 +113,23 @@ class OutgoingLink:
         else:
             frames = count
             kind, channel, before, handle, settled = self._constants
-            ids = range(first, first + count) if first + count <= MASK else [i & MASK for i in range(first, first + count)]
+            ids = (
+                range(first, first + count)
+                if first + count <= MASK
+                else [i & MASK for i in range(first, first + count)]
+            )
             out: list[bytes] = [b""] * (2 * count)
             out[::2] = map(
-                _FRAME.pack, map(_FRAME_BYTES.__add__, sizes), repeat(kind), repeat(channel), repeat(before),
-                repeat(handle), ids, repeat(b"\xa0\x04"), ids, repeat(settled),
+                _FRAME.pack,
+                map(_FRAME_BYTES.__add__, sizes),
+                repeat(kind),
+                repeat(channel),
+                repeat(before),
+                repeat(handle),
+                ids,
+                repeat(b"\xa0\x04"),
+                ids,
+                repeat(settled),
             )
             out[1::2] = bodies
             session.write_run(b"".join(out))
@@ -142,8 +176,12 @@ class OutgoingLink:
                 more = index < len(parts) - 1
                 if index == 0:
                     transfer = Transfer(
-                        handle=self.handle, delivery_id=delivery, delivery_tag=delivery.to_bytes(4, "big"),
-                        message_format=0, settled=self._settled, more=more,
+                        handle=self.handle,
+                        delivery_id=delivery,
+                        delivery_tag=delivery.to_bytes(4, "big"),
+                        message_format=0,
+                        settled=self._settled,
+                        more=more,
                     )
                 else:
                     transfer = Transfer(handle=self.handle, more=more)
@@ -201,4 +239,3 @@ class OutgoingLink:
         if messages:
             subscription.release(messages, failed=lost)
         subscription.close()
-

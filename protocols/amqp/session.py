@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.serial import MASK, add, distance
 from protocols.amqp.attaching import attach_incoming, attach_outgoing
 from protocols.amqp.conditions import (
     HANDLE_IN_USE,
     INVALID_FIELD,
-    NOT_FOUND,
-    RESOURCE_LIMIT,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
     LinkFault,
@@ -37,9 +35,6 @@ from protocols.amqp.performatives import (
     Error,
     Flow,
     Received,
-    Rejected,
-    Source,
-    Target,
     Transfer,
 )
 from protocols.amqp.unsettled import Unsettled
@@ -58,7 +53,9 @@ HANDLE_MAX: Final = 255
 class AmqpSession:
     """See the module text."""
 
-    def __init__(self, connection: AmqpConnection, channel: int, remote_channel: int, begin: Begin) -> None:
+    def __init__(
+        self, connection: AmqpConnection, channel: int, remote_channel: int, begin: Begin
+    ) -> None:
         self._connection = connection
         self.channel = channel
         self.remote_channel = remote_channel
@@ -142,7 +139,9 @@ class AmqpSession:
     def refuse(self, first: int, last: int, outcome: Composite) -> None:
         """Settle deliveries with another outcome."""
         self._flush_accepted()
-        self.write_frame(Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome))  # type: ignore[arg-type]
+        self.write_frame(
+            Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome)
+        )  # type: ignore[arg-type]
 
     def _flush_accepted(self) -> None:
         ranges, self._accepted = self._accepted, []
@@ -170,13 +169,17 @@ class AmqpSession:
     def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
         self._flow_due = False
         self.incoming_window = INCOMING_WINDOW
-        self.write_frame(Flow(
-            next_incoming_id=self.next_incoming_id, incoming_window=self.incoming_window,
-            next_outgoing_id=self.next_outgoing_id, outgoing_window=_OUTGOING_WINDOW,
-            handle=link.handle if link is not None else None,
-            delivery_count=link.delivery_count if link is not None else None,
-            link_credit=link.credit if link is not None else None,
-        ))
+        self.write_frame(
+            Flow(
+                next_incoming_id=self.next_incoming_id,
+                incoming_window=self.incoming_window,
+                next_outgoing_id=self.next_outgoing_id,
+                outgoing_window=_OUTGOING_WINDOW,
+                handle=link.handle if link is not None else None,
+                delivery_count=link.delivery_count if link is not None else None,
+                link_credit=link.credit if link is not None else None,
+            )
+        )
 
     # ---- frames
 
@@ -186,7 +189,10 @@ class AmqpSession:
         self.incoming_window -= count
         if self.incoming_window < INCOMING_WINDOW // 2:
             if self.incoming_window < 0:
-                raise SessionFault(WINDOW_VIOLATION, f"More transfer frames came than the incoming-window of {INCOMING_WINDOW} allows.")
+                raise SessionFault(
+                    WINDOW_VIOLATION,
+                    f"More transfer frames came than the incoming-window of {INCOMING_WINDOW} allows.",
+                )
             self._flow_due = True
 
     def receive(self, performative: Composite, payload: bytes) -> None:
@@ -207,16 +213,34 @@ class AmqpSession:
         self.count_frames(1)
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            raise SessionFault(UNATTACHED_HANDLE, f"A transfer came on handle {transfer.handle}, on which nothing may be sent.")
+            raise SessionFault(
+                UNATTACHED_HANDLE,
+                f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
+            )
         first = link.in_delivery is None
         if first:
             if transfer.delivery_id is None:
-                raise SessionFault(INVALID_FIELD, "The first transfer of a delivery must have a delivery-id.")
-            if self.next_delivery is not None and distance(self.next_delivery, transfer.delivery_id) < 0:
-                raise SessionFault(INVALID_FIELD, f"delivery-id {transfer.delivery_id} was used before; {self.next_delivery} is next.")
+                raise SessionFault(
+                    INVALID_FIELD, "The first transfer of a delivery must have a delivery-id."
+                )
+            if (
+                self.next_delivery is not None
+                and distance(self.next_delivery, transfer.delivery_id) < 0
+            ):
+                raise SessionFault(
+                    INVALID_FIELD,
+                    f"delivery-id {transfer.delivery_id} was used before; {self.next_delivery} is next.",
+                )
             self.next_delivery = add(transfer.delivery_id, 1)
-        elif transfer.delivery_id is not None and link.in_delivery is not None and transfer.delivery_id != link.in_delivery.delivery_id:
-            raise SessionFault(INVALID_FIELD, f"delivery-id {transfer.delivery_id} came inside another delivery of the same link.")
+        elif (
+            transfer.delivery_id is not None
+            and link.in_delivery is not None
+            and transfer.delivery_id != link.in_delivery.delivery_id
+        ):
+            raise SessionFault(
+                INVALID_FIELD,
+                f"delivery-id {transfer.delivery_id} came inside another delivery of the same link.",
+            )
         try:
             link.transfer(transfer, payload)
         except LinkFault as fault:
@@ -235,7 +259,10 @@ class AmqpSession:
             return
         link = self.links.get(flow.handle)
         if link is None:
-            raise SessionFault(UNATTACHED_HANDLE, f"A flow came for handle {flow.handle}, on which nothing is attached.")
+            raise SessionFault(
+                UNATTACHED_HANDLE,
+                f"A flow came for handle {flow.handle}, on which nothing is attached.",
+            )
         if isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
             if flow.drain:
@@ -265,8 +292,13 @@ class AmqpSession:
             return  # the sender settles what we have settled already
         last = disposition.first if disposition.last is None else disposition.last
         if distance(disposition.first, last) < 0:
-            raise SessionFault(INVALID_FIELD, f"A disposition covers {disposition.first} to {last}: last lies before first.")
-        if isinstance(disposition.state, Received) or (disposition.state is None and not disposition.settled):
+            raise SessionFault(
+                INVALID_FIELD,
+                f"A disposition covers {disposition.first} to {last}: last lies before first.",
+            )
+        if isinstance(disposition.state, Received) or (
+            disposition.state is None and not disposition.settled
+        ):
             return
         ticket = 0
         found = self.unsettled.pop_range(disposition.first, last)
@@ -277,20 +309,35 @@ class AmqpSession:
 
     def _settle_back(self, disposition: Disposition, last: int, ticket: int) -> None:
         """Settle the peer's unsettled outcome, once it cannot be undone [AMQP 2.6.12]."""
-        answer = Disposition(role=ROLE_SENDER, first=disposition.first, last=last, settled=True, state=disposition.state)
+        answer = Disposition(
+            role=ROLE_SENDER,
+            first=disposition.first,
+            last=last,
+            settled=True,
+            state=disposition.state,
+        )
         self._connection.answer_later(ticket, self, answer)
 
     # ---- links
 
     def _attach(self, attach: Attach) -> None:
         if attach.handle in self.links:
-            raise SessionFault(HANDLE_IN_USE, f"Handle {attach.handle} is in use by link {self.links[attach.handle].name!r}.")
+            raise SessionFault(
+                HANDLE_IN_USE,
+                f"Handle {attach.handle} is in use by link {self.links[attach.handle].name!r}.",
+            )
         if attach.handle > HANDLE_MAX:
-            raise SessionFault(INVALID_FIELD, f"Handle {attach.handle} is above the handle-max of {HANDLE_MAX}.")
+            raise SessionFault(
+                INVALID_FIELD, f"Handle {attach.handle} is above the handle-max of {HANDLE_MAX}."
+            )
         self._connection.steal(attach.name, incoming=attach.role is ROLE_SENDER)
         try:
             self._connection.check_links()
-            link = attach_incoming(self, attach) if attach.role is ROLE_SENDER else attach_outgoing(self, attach)
+            link = (
+                attach_incoming(self, attach)
+                if attach.role is ROLE_SENDER
+                else attach_outgoing(self, attach)
+            )
         except RefusedError as error:
             self._refuse_attach(attach, error_of(error.refusal))
             return
@@ -306,10 +353,16 @@ class AmqpSession:
         incoming = attach.role is ROLE_SENDER
         source = attach.source if incoming else None
         target = None if incoming else attach.target
-        self.write_frame(Attach(
-            name=attach.name, handle=attach.handle, role=not attach.role, source=source, target=target,
-            initial_delivery_count=None if incoming else 0,
-        ))
+        self.write_frame(
+            Attach(
+                name=attach.name,
+                handle=attach.handle,
+                role=not attach.role,
+                source=source,
+                target=target,
+                initial_delivery_count=None if incoming else 0,
+            )
+        )
         self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
         self._connection.refused_handles.add((self.channel, attach.handle))
 
@@ -323,7 +376,10 @@ class AmqpSession:
         link = self.links.get(detach.handle)
         if link is None:
             if refused not in self._connection.refused_handles:
-                raise SessionFault(UNATTACHED_HANDLE, f"A detach came for handle {detach.handle}, on which nothing is attached.")
+                raise SessionFault(
+                    UNATTACHED_HANDLE,
+                    f"A detach came for handle {detach.handle}, on which nothing is attached.",
+                )
             self._connection.refused_handles.discard(refused)
             return
         error = self._close_link(link, closed=detach.closed)
@@ -356,7 +412,13 @@ class AmqpSession:
         """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
         for link in self.links.values():
             if link.name == name and isinstance(link, IncomingLink) is incoming:
-                self._detach_with(link, Error(condition="amqp:link:stolen", description=f"Link {name!r} was attached again."))
+                self._detach_with(
+                    link,
+                    Error(
+                        condition="amqp:link:stolen",
+                        description=f"Link {name!r} was attached again.",
+                    ),
+                )
                 return True
         return False
 
@@ -376,5 +438,3 @@ class AmqpSession:
         self.close(lost=False)
         self.ended = True
         self.write_frame(End(error=error))
-
-

@@ -32,7 +32,12 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
             return at
         session = connection.sessions.get(shape.channel)
         link = session.links.get(shape.handle) if session is not None else None
-        if session is None or session.ended or not isinstance(link, IncomingLink) or link.in_delivery is not None:
+        if (
+            session is None
+            or session.ended
+            or not isinstance(link, IncomingLink)
+            or link.in_delivery is not None
+        ):
             return at
         after = _receive_run(connection, session, link, data, at, end)
         if after == at and not _promote(connection, data, at, end):
@@ -61,8 +66,11 @@ def _fits(shape: Shape, data: bytes, at: int, end: int) -> bool:
     fields = shape.unpack(data, at)
     constants = shape.constants
     return (
-        fields[1] == constants[0] and fields[3] == constants[1] and fields[4] == constants[2]
-        and (not constants[3] or fields[5] == constants[3]) and at + fields[0] <= end
+        fields[1] == constants[0]
+        and fields[3] == constants[1]
+        and fields[4] == constants[2]
+        and (not constants[3] or fields[5] == constants[3])
+        and at + fields[0] <= end
     )
 
 
@@ -74,7 +82,12 @@ def _limit(session: AmqpSession, shape: Shape) -> int:
 
 
 def _receive_run(
-    connection: AmqpConnection, session: AmqpSession, link: IncomingLink, data: bytes, at: int, end: int
+    connection: AmqpConnection,
+    session: AmqpSession,
+    link: IncomingLink,
+    data: bytes,
+    at: int,
+    end: int,
 ) -> int:
     """Collect one run of one link and hand it over; returns where it ends."""
     shape = connection.shapes[0]
@@ -84,7 +97,11 @@ def _receive_run(
         return at
     first = expected
     frame_max = connection.limits.max_frame_size
-    others = [s for s in connection.shapes if s.handle == shape.handle and s.channel == shape.channel and s.settled is shape.settled]
+    others = [
+        s
+        for s in connection.shapes
+        if s.handle == shape.handle and s.channel == shape.channel and s.settled is shape.settled
+    ]
     bodies: list[bytes] = []
     append = bodies.append
     marks: list[tuple[int, Shape]] = [(0, shape)]
@@ -94,8 +111,13 @@ def _receive_run(
         fields = unpack(data, at)
         after = at + fields[0]
         if (
-            fields[2] == expected and fields[1] == before and fields[4] == behind and fields[3] == tag
-            and (not fields_count or fields[5] == fields_count) and after <= end and count <= fields[0] <= frame_max
+            fields[2] == expected
+            and fields[1] == before
+            and fields[4] == behind
+            and fields[3] == tag
+            and (not fields_count or fields[5] == fields_count)
+            and after <= end
+            and count <= fields[0] <= frame_max
         ):
             append(data[at + begin : after])
             at = after
@@ -122,7 +144,11 @@ def _receive_run(
 
 
 def _hand_over(
-    session: AmqpSession, link: IncomingLink, bodies: list[bytes], marks: list[tuple[int, Shape]], first: int
+    session: AmqpSession,
+    link: IncomingLink,
+    bodies: list[bytes],
+    marks: list[tuple[int, Shape]],
+    first: int,
 ) -> None:
     """Give a run to its link: as one of equal messages when it is, with flags for each when not."""
     shape = marks[0][1]
@@ -146,4 +172,10 @@ def _hand_over(
         return
     now_ms = session.now_ms()
     looked = [look_into(body, now_ms) for body in bodies]
-    link.receive_looked([x[0] for x in looked], [x[1] for x in looked], [x[2] for x in looked], first, settled=settled)
+    link.receive_looked(
+        [x[0] for x in looked],
+        [x[1] for x in looked],
+        [x[2] for x in looked],
+        first,
+        settled=settled,
+    )

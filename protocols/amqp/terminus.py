@@ -16,10 +16,15 @@ from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
 _QUEUE: Final = frozenset({"queue", "temporary-queue"})
 #: Filters that would change what a consumer gets; to ignore them would hand it messages that it did not ask for.
-_SELECTORS: Final = frozenset({
-    "apache.org:selector-filter:string", "jms-selector", "selector",
-    "apache.org:no-local-filter:list", "no-local",
-})
+_SELECTORS: Final = frozenset(
+    {
+        "apache.org:selector-filter:string",
+        "jms-selector",
+        "selector",
+        "apache.org:no-local-filter:list",
+        "no-local",
+    }
+)
 _SELECTOR_CODES: Final = frozenset({0x0000468C00000004, 0x0000468C00000003})
 
 
@@ -66,11 +71,16 @@ def wanted_source(
     durable_name = None
     if source.durable != DURABLE_NONE or shared:
         name = attach.name.partition("|")[0] if shared else attach.name
-        durable_name = f"{name}:global" if "global" in source.capabilities else f"{container}.{name}"
+        durable_name = (
+            f"{name}:global" if "global" in source.capabilities else f"{container}.{name}"
+        )
         if source.durable == DURABLE_NONE:
             durable_name += ":shared-volatile"
     return Wanted(
-        destination=destination, routing=routing, durable_name=durable_name, shared=shared,
+        destination=destination,
+        routing=routing,
+        durable_name=durable_name,
+        shared=shared,
         browse=source.distribution_mode == "copy",
     )
 
@@ -80,23 +90,35 @@ def _check_filters(source: Source) -> None:
         descriptor = getattr(value, "descriptor", None)
         if str(key) in _SELECTORS or descriptor in _SELECTORS or descriptor in _SELECTOR_CODES:
             raise RefusedError.of(
-                Code.NOT_IMPLEMENTED, f"The filter {str(key)!r} is not in this version: attach without it and filter in the client."
+                Code.NOT_IMPLEMENTED,
+                f"The filter {str(key)!r} is not in this version: attach without it and filter in the client.",
             )
 
 
 def without_filters(source: Source) -> Source:
     """Return the source as the answer shows it: filters that are not applied are not echoed [AMQP 3.5.8]."""
     return Source(
-        address=source.address, durable=source.durable, expiry_policy=source.expiry_policy, timeout=source.timeout,
-        dynamic=source.dynamic, dynamic_node_properties=source.dynamic_node_properties,
-        distribution_mode=source.distribution_mode, default_outcome=source.default_outcome,
-        outcomes=source.outcomes, capabilities=source.capabilities,
+        address=source.address,
+        durable=source.durable,
+        expiry_policy=source.expiry_policy,
+        timeout=source.timeout,
+        dynamic=source.dynamic,
+        dynamic_node_properties=source.dynamic_node_properties,
+        distribution_mode=source.distribution_mode,
+        default_outcome=source.default_outcome,
+        outcomes=source.outcomes,
+        capabilities=source.capabilities,
     )
 
 
 def with_address(target: Target, address: str) -> Target:
     """Return a dynamic target with the address that was made for it."""
     return Target(
-        address=address, durable=target.durable, expiry_policy=target.expiry_policy, timeout=target.timeout,
-        dynamic=True, dynamic_node_properties=target.dynamic_node_properties, capabilities=target.capabilities,
+        address=address,
+        durable=target.durable,
+        expiry_policy=target.expiry_policy,
+        timeout=target.timeout,
+        dynamic=True,
+        dynamic_node_properties=target.dynamic_node_properties,
+        capabilities=target.capabilities,
     )

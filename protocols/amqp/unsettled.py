@@ -64,7 +64,9 @@ class Unsettled(Generic[L]):
         return found
 
     @staticmethod
-    def _cut(chunk: Chunk[L], low: int, high: int, found: list[Chunk[L]], kept: list[Chunk[L]]) -> None:
+    def _cut(
+        chunk: Chunk[L], low: int, high: int, found: list[Chunk[L]], kept: list[Chunk[L]]
+    ) -> None:
         first = chunk.first
         last = first + len(chunk.messages) - 1
         if low <= first and last <= high:
