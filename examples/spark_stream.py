@@ -24,7 +24,12 @@ def main() -> None:
     parser.add_argument("--available", action="store_true", help="take what is there, then end")
     given = parser.parse_args()
 
-    spark = SparkSession.builder.master("local[2]").appName("count-example").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("count-example")
+        .config("spark.sql.shuffle.partitions", "2")  # few groups, one machine
+        .getOrCreate()
+    )
     messages = (
         spark.readStream.format("sluicegate")
         .option("url", given.url)

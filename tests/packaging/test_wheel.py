@@ -163,9 +163,9 @@ def serving(command: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]
         process.communicate()
 
 
-def answers(port: int, path: str, seconds: float) -> bool:
+def answers(process: subprocess.Popen[str], port: int, path: str, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and process.poll() is None:
         connection = http.client.HTTPConnection(HOST, port, timeout=5)
         try:
             connection.request("GET", path)
@@ -193,7 +193,7 @@ def test_it_serves_and_stops(environment: Path, tmp_path: Path, form: str) -> No
         "sluicegate": [str(environment / "sluicegate"), "run", "-c", str(config)],
     }[form]
     with serving(command, tmp_path) as process:
-        ready = answers(management, "/readyz", 20)
+        ready = answers(process, management, "/readyz", 20)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=20)
     assert ready, out
