@@ -1,11 +1,13 @@
-"""From a message as it was stored to the fields that readers see.
+"""From messages as they were stored to the fields that readers see, a block at a time.
 
 The only module of the streams that knows the two stored forms: AMQP sections [AMQP 3.2] and the
 STOMP form of `gateway.model.stomp_form`. Nothing here raises on a message, whatever its bytes are:
 what cannot be read arrives as it is, with content type `application/vnd.amqp`.
 
-All that stands in front of an AMQP body is one run of bytes, and so is a STOMP head; senders repeat
-theirs, so heads are remembered by these bytes. A head that was seen before costs one look-up.
+All that stands in front of an AMQP body is one run of bytes, and so is a STOMP head but for the
+digits of content-length. Senders repeat theirs, so the head of the message before is tried first
+(no parsing at all), then those remembered by their bytes; only a new one is parsed. What is rare
+(several body sections, values that are no text, long forms) goes through `gateway.model.sections`.
 
     body, AMQP   data sections joined; a string value as UTF-8; a binary value as it is; other
                  values, and sequences, as JSON text; null or no body at all: None
@@ -14,42 +16,40 @@ theirs, so heads are remembered by these bytes. A head that was seen before cost
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
+import struct
+from array import array
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import Final, NamedTuple, TypeVar
 
-from gateway.model import stomp_form
-from gateway.model.amqp_types import (
-    AmqpArray,
-    AmqpDecimal,
-    AmqpMap,
-    DecodeError,
-    Described,
-    Timestamp,
-    Value,
-    decode,
-    skip,
-)
+from gateway.model.amqp_types import AmqpMap, DecodeError, Timestamp, Value, decode
 from gateway.model.message import STOMP
+from gateway.model.plain_text import id_text, json_text, text
+from gateway.model.sections import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    BodyKind,
+    scan,
+)
+from gateway.model.stomp_form import unpack
 
 RAW_AMQP: Final = "application/vnd.amqp"
-#: Different heads remembered at once; a sender with ids in its messages never repeats one.
-_HEADS_MAX: Final = 1024
+#: Heads (and parts of heads) remembered at once; a sender with ids in its messages repeats none.
+_REMEMBERED_MAX: Final = 1024
+#: A properties list has 13 fields; what is behind them is not the standard's.
+_FIELDS_MAX: Final = 13
+#: Fixed-width integers: constructor -> (bytes, signed). Their AMQP type does not show in text.
+_INTEGERS: Final = {
+    0x50: (1, False), 0x51: (1, True), 0x52: (1, False), 0x53: (1, False), 0x54: (1, True),
+    0x55: (1, True), 0x60: (2, False), 0x61: (2, True), 0x70: (4, False), 0x71: (4, True),
+    0x80: (8, False), 0x81: (8, True),
+}  # fmt: skip
+Remembered = TypeVar("Remembered")
+_i64 = struct.Struct(">q").unpack_from
 
-_HEADER: Final = 0x70
-_ANNOTATIONS: Final = 0x72
-_PROPERTIES: Final = 0x73
-_APPLICATION_PROPERTIES: Final = 0x74
-_DATA: Final = 0x75
-_SEQUENCE: Final = 0x76
-_VALUE: Final = 0x77
-_FOOTER: Final = 0x78
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-#: name -> value; several values only where a STOMP sender repeated a header.
+#: name -> value; a tuple of values where a STOMP sender repeated a header.
 Headers = Sequence[tuple[str, Value]]
 
 
@@ -70,304 +70,380 @@ class Head(NamedTuple):
     annotations: Headers = ()
 
 
+class Decoded(NamedTuple):
+    """A block: `indices[i]` says which of `heads` row i has."""
+
+    heads: list[Head]
+    indices: array[int]
+    bodies: list[bytes | None]
+
+
 _UNREADABLE: Final = Head(content_type=RAW_AMQP)
 
 
-class MessageReader:
-    """Reads stored messages; keeps the heads it has seen. One for each reading, never shared."""
+class BlockReader:
+    """Reads stored messages; keeps heads it has seen. One for each reading, never shared."""
 
-    __slots__ = ("_amqp_heads", "_stomp_heads")
+    __slots__ = ("_amqp_heads", "_headers", "_parts", "_stomp_heads")
 
     def __init__(self) -> None:
         self._amqp_heads: dict[bytes, Head] = {}
         self._stomp_heads: dict[bytes, Head] = {}
+        self._headers: dict[bytes, Sequence[Value]] = {}
+        self._parts: dict[bytes, Headers] = {}
 
-    def read(self, raw: bytes, flags: int) -> tuple[Head, bytes | None]:
-        """Return head and body of one stored message. Never raises."""
-        if flags & STOMP:
-            return self._read_stomp(raw)
+    def read(self, data: bytes, offsets: Sequence[int], flags: Sequence[int]) -> Decoded:
+        """Return heads and bodies of the messages `data[offsets[i]:offsets[i + 1]]`.
+
+        Never raises. `flags` has one word for each message.
+        """
+        heads: list[Head] = []
+        indices = array("i")
+        bodies: list[bytes | None] = []
+        places: dict[int, int] = {}
+        # What the message before had in front of its body; no message begins with a line break.
+        prefix, amqp_index = b"\n", 0
+        before, behind, stomp_index = b"\n", b"", 0
+        at = offsets[0]
+        for end, word in zip(offsets[1:], flags, strict=True):
+            if word & STOMP:
+                if data.startswith(before, at, end):
+                    split = data.find(b"\n", at + len(before), end)
+                    if split >= 0 and data.startswith(behind, split, end):
+                        indices.append(stomp_index)
+                        bodies.append(data[split + len(behind) : end])
+                        at = end
+                        continue
+                head, body, before, behind = self._read_stomp(data[at:end])
+                index = stomp_index = _place(heads, places, head)
+            else:
+                if data.startswith(prefix, at, end):
+                    start = _whole_start(data, at + len(prefix), end)
+                    if start:
+                        indices.append(amqp_index)
+                        bodies.append(data[start:end])
+                        at = end
+                        continue
+                head, body, prefix = self._read_amqp(data[at:end])
+                index = amqp_index = _place(heads, places, head)
+            indices.append(index)
+            bodies.append(body)
+            at = end
+        return Decoded(heads, indices, bodies)
+
+    def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes]:
+        """Return head, body, and how the next message starts if it is the same but for the body."""
         try:
-            return self._read_amqp(raw)
+            body_at = _body_at(raw)
+            key = raw[:body_at]
+            head = self._amqp_heads.get(key)
+            if head is None:
+                head = self._amqp_head(key)
+                _remember(self._amqp_heads, key, head)
+            if raw[body_at + 2 : body_at + 3] in _SIMPLE_BODIES:
+                start = _whole_start(raw, body_at + 3, len(raw))
+                if start:
+                    return head, raw[start:], raw[: body_at + 3]
+            return head, _rare_body(raw), b"\n"
         except (DecodeError, IndexError):
-            return _UNREADABLE, raw
+            return _UNREADABLE, raw, b"\n"
 
-    def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None]:
-        """Walk to the first body section by section sizes alone, look the head up, cut the body."""
-        end = len(raw)
-        at = 0
-        code = _FOOTER
-        after = 0
+    def _amqp_head(self, prefix: bytes) -> Head:
+        """Parse all sections in front of a body."""
+        fields: Sequence[Value] = ()
+        header: Sequence[Value] = ()
+        headers: Headers = ()
+        annotations: Headers = ()
+        at, end = 0, len(prefix)
         while at < end:
-            code, start, after = _section(raw, at, end)
-            if code >= _DATA:
-                break
+            code, start, after = _section(prefix, at, end)
+            if code == PROPERTIES:
+                fields = _items(prefix, start, after)
+            elif code == HEADER:
+                header = self._header(prefix[start:after])
+            elif code == APPLICATION_PROPERTIES:
+                headers = self._pairs(prefix[start:after])
+            elif code == MESSAGE_ANNOTATIONS:
+                annotations = self._pairs(prefix[start:after])
             at = after
-        key = raw[:at]
-        head = self._amqp_heads.get(key)
-        if head is None:
-            head = _amqp_head(key)
-            if len(self._amqp_heads) >= _HEADS_MAX:
-                self._amqp_heads.clear()
-            self._amqp_heads[key] = head
-        if at >= end:
-            return head, None
-        if code == _DATA and after == end:
-            return head, _binary(raw, start, end)
-        return head, _body(raw, at, end)
+        count = len(fields)
+        return Head(
+            _id(fields[0]) if count > 0 else None,
+            _text(fields[3]) if count > 3 else None,
+            _text(fields[6]) if count > 6 else None,
+            _id(fields[5]) if count > 5 else None,
+            _text(fields[4]) if count > 4 else None,
+            _text(fields[10]) if count > 10 else None,
+            _integer(header[2]) if len(header) > 2 else None,
+            _integer(fields[9]) if count > 9 else None,
+            _integer(fields[8]) if count > 8 else None,
+            (_integer(header[4]) or 0) if len(header) > 4 else 0,
+            headers,
+            annotations,
+        )
 
-    def _read_stomp(self, raw: bytes) -> tuple[Head, bytes | None]:
-        """Split at the empty line; content-length changes with the body: it is not in the key."""
+    def _header(self, raw: bytes) -> Sequence[Value]:
+        """Return the fields of an encoded header section; there are few different ones."""
+        known = self._headers.get(raw)
+        if known is None:
+            known = _items(raw, 0, len(raw))
+            _remember(self._headers, raw, known)
+        return known
+
+    def _pairs(self, raw: bytes) -> Headers:
+        """Return the pairs of an encoded map; a sender's properties repeat more than its ids."""
+        known = self._parts.get(raw)
+        if known is None:
+            known = _pairs(raw)
+            _remember(self._parts, raw, known)
+        return known
+
+    def _read_stomp(self, raw: bytes) -> tuple[Head, bytes | None, bytes, bytes]:
+        """Return head, body, and what stands before and behind the digits of content-length."""
         split = raw.find(b"\n\n")
         if split < 0:
-            return _UNREADABLE, raw
-        length_at = raw.find(b"\ncontent-length:", 0, split)
+            return _UNREADABLE, raw, b"\n", b""
+        length_at = raw.find(_LENGTH, 0, split)
         if length_at < 0:
-            key = raw[:split]
+            before, behind, key = b"\n", b"", raw[:split]
         else:
-            key = raw[:length_at] + raw[raw.find(b"\n", length_at + 1) : split]
+            digits_at = length_at + len(_LENGTH)
+            line_end = raw.find(b"\n", digits_at)
+            before, behind = raw[:digits_at], raw[line_end : split + 2]
+            key = raw[:length_at] + raw[line_end:split]
         head = self._stomp_heads.get(key)
         if head is None:
             head = _stomp_head(key)
-            if len(self._stomp_heads) >= _HEADS_MAX:
-                self._stomp_heads.clear()
-            self._stomp_heads[key] = head
-        return head, raw[split + 2 :]
+            _remember(self._stomp_heads, key, head)
+        return head, raw[split + 2 :], before, behind
 
 
-# -- AMQP --------------------------------------------------------------------------------------
+def _place(heads: list[Head], places: dict[int, int], head: Head) -> int:
+    """Return where `head` (the object) is in the block's list, added when it is new."""
+    index = places.get(id(head))
+    if index is None:
+        index = places[id(head)] = len(heads)
+        heads.append(head)
+    return index
+
+
+def _remember(memory: dict[bytes, Remembered], key: bytes, value: Remembered) -> None:
+    """Remember until the memory is full: a reading is short, and who fills it repeats nothing."""
+    if len(memory) < _REMEMBERED_MAX:
+        memory[key] = value
+
+
+# ---- AMQP
+
+#: Sections whose value, if it is a binary or a string, is the body: data and amqp-value.
+_SIMPLE_BODIES: Final = (b"\x75", b"\x77")
+
+
+def _whole_start(data: bytes, at: int, end: int) -> int:
+    """Return where the bytes of a binary or string start that is at `at` and fills up to `end`.
+
+    0 when it does not: it is something else, or another section follows.
+    """
+    if end - at > 1:
+        code = data[at]
+        if code in (0xA0, 0xA1) and at + 2 + data[at + 1] == end:
+            return at + 2
+        if code in (0xB0, 0xB1) and at + 5 + int.from_bytes(data[at + 1 : at + 5], "big") == end:
+            return at + 5
+    return 0
 
 
 def _section(raw: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Return a section's descriptor code, where its value starts and where the section ends."""
-    if raw[at] != 0:
-        raise DecodeError(at, "a section must be a described value")
-    if raw[at + 1] == 0x53:
-        code, start = raw[at + 2], at + 3
-    else:
-        descriptor, start = decode(raw, at + 1, end)
-        if not isinstance(descriptor, int) or descriptor > 0xFF:
-            raise DecodeError(at, "the descriptor names no section")
-        code = int(descriptor)
-    if not _HEADER <= code <= _FOOTER:
-        raise DecodeError(at, f"descriptor {code:#x} names no section")
+    """Return a section's descriptor code, where its value starts and where the section ends.
+
+    Raises DecodeError or IndexError. Descriptors other than a small ulong are `scan`'s.
+    """
+    if raw[at] != 0 or raw[at + 1] != 0x53:
+        raise DecodeError(at, "no short section")
+    code, start = raw[at + 2], at + 3
     kind = raw[start] >> 4
-    if kind in (0xA, 0xC, 0xE):
+    if kind in (0xA, 0xC):
         after = start + 2 + raw[start + 1]
-    elif kind in (0xB, 0xD, 0xF):
+    elif kind in (0xB, 0xD):
         after = start + 5 + int.from_bytes(raw[start + 1 : start + 5], "big")
+    elif raw[start] == 0x45:
+        after = start + 1
     else:
-        after = skip(raw, start, end)
+        raise DecodeError(at, "no short section")
     if after > end:
         raise DecodeError(at, "the section is cut short")
     return code, start, after
 
 
-def _amqp_head(prefix: bytes) -> Head:
-    """Decode all sections in front of the body."""
-    found: dict[str, Value] = {}
-    at, end = 0, len(prefix)
+def _body_at(raw: bytes) -> int:
+    """Return where the first section starts that is not in front of a body: the end if none does.
+
+    Raises DecodeError or IndexError. The same walk as `_section`'s, without a call for each.
+    """
+    at, end = 0, len(raw)
     while at < end:
-        code, start, after = _section(prefix, at, end)
-        at = after
-        if code == _HEADER:
-            fields = _items(prefix, start, after)
-            found["ttl_ms"] = _integer(_field(fields, 2))
-            found["delivery_count"] = _integer(_field(fields, 4)) or 0
-        elif code == _PROPERTIES:
-            found.update(_properties(_items(prefix, start, after)))
-        elif code == _APPLICATION_PROPERTIES:
-            found["headers"] = _pairs(decode(prefix, start, after)[0])
-        elif code == _ANNOTATIONS:
-            found["annotations"] = _pairs(decode(prefix, start, after)[0])
-    return Head(**found)
+        if raw[at] or raw[at + 1] != 0x53:
+            raise DecodeError(at, "no short section")
+        if raw[at + 2] >= DATA:
+            return at
+        kind = raw[at + 3]
+        if kind in (0xC0, 0xC1):
+            at += 5 + raw[at + 4]
+        elif kind in (0xD0, 0xD1):
+            at += 8 + int.from_bytes(raw[at + 4 : at + 8], "big")
+        elif kind == 0x45:
+            at += 4
+        else:
+            raise DecodeError(at, "no short section")
+    if at > end:
+        raise DecodeError(at, "the section is cut short")
+    return at
 
 
-def _properties(fields: Sequence[Value]) -> dict[str, Value]:
-    """Return the fields of a properties section that have a column [AMQP 3.2.4]."""
-    return {
-        "message_id": _identifier(_field(fields, 0)),
-        "subject": _text_or_none(_field(fields, 3)),
-        "reply_to": _text_or_none(_field(fields, 4)),
-        "correlation_id": _identifier(_field(fields, 5)),
-        "content_type": _text_or_none(_field(fields, 6)),
-        "expires_ms": _integer(_field(fields, 8)),
-        "created_ms": _integer(_field(fields, 9)),
-        "key": _text_or_none(_field(fields, 10)),
-    }
+def _rare_body(raw: bytes) -> bytes | None:
+    """Return the body of any message that can be read. Raises DecodeError."""
+    found = scan(raw)
+    if found.body_kind is BodyKind.DATA:
+        return found.data()
+    if found.body_kind is BodyKind.SEQUENCE:
+        return json_text(found.sequence()).encode("utf-8", "replace")
+    value = found.value() if found.body_kind is BodyKind.VALUE else None
+    if value is None or isinstance(value, bytes):
+        return value
+    shown = value if isinstance(value, str) else json_text(value)
+    return shown.encode("utf-8", "replace")
 
 
-def _items(raw: bytes, start: int, end: int) -> Sequence[Value]:
-    """Return the items of a list; the short forms, most of all properties, without a call each."""
+def _items(raw: bytes, start: int, end: int, count_max: int = _FIELDS_MAX) -> list[Value]:
+    """Return the first items of an encoded list or map; the common short forms without a call."""
     code = raw[start]
-    if code == 0xC0:
+    if code in (0xC0, 0xC1):
         count, at = raw[start + 2], start + 3
-    elif code == 0xD0:
+    elif code in (0xD0, 0xD1):
         count, at = int.from_bytes(raw[start + 5 : start + 9], "big"), start + 9
+    elif code == 0x45:
+        return []
     else:
-        value = decode(raw, start, end)[0]
-        return value if isinstance(value, list) else ()
+        raise DecodeError(start, "neither a list nor a map")
     items: list[Value] = []
-    for _ in range(min(count, 32)):
+    for _ in range(min(count, count_max)):
         code = raw[at]
-        if code == 0x40:
-            items.append(None)
-            at += 1
-        elif code in (0xA1, 0xA3):
+        if code in (0xA1, 0xA3):
             stop = at + 2 + raw[at + 1]
-            if stop > end:
-                raise DecodeError(at, "a text is cut short")
             items.append(raw[at + 2 : stop].decode("utf-8", "replace"))
             at = stop
+        elif code == 0x40:
+            items.append(None)
+            at += 1
+        elif code in _INTEGERS:
+            width, signed = _INTEGERS[code]
+            items.append(int.from_bytes(raw[at + 1 : at + 1 + width], "big", signed=signed))
+            at += 1 + width
+        elif code == 0x83 and at + 9 <= end:
+            items.append(Timestamp(_i64(raw, at + 1)[0]))
+            at += 9
         else:
             value, at = decode(raw, at, end)
             items.append(value)
+    if at > end:
+        raise DecodeError(at, "a list is cut short")
     return items
 
 
-def _field(fields: Sequence[Value], index: int) -> Value:
-    return fields[index] if index < len(fields) else None
-
-
-def _binary(raw: bytes, start: int, end: int) -> bytes:
-    """Return the bytes of a data section whose value starts at `start` and ends at `end`."""
-    if raw[start] == 0xA0:
-        return raw[start + 2 : end]
-    if raw[start] == 0xB0:
-        return raw[start + 5 : end]
-    raise DecodeError(start, "a data section must hold a binary")
-
-
-def _body(raw: bytes, at: int, end: int) -> bytes | None:
-    """Return the body that starts with the section at `at`."""
-    parts: list[bytes] = []
-    items: list[Value] = []
-    first = -1
-    while at < end:
-        code, start, after = _section(raw, at, end)
-        first = code if first < 0 else first
-        if code == _DATA:
-            parts.append(_binary(raw, start, after))
-        elif code == _SEQUENCE:
-            value = decode(raw, start, after)[0]
-            items.extend(value if isinstance(value, list) else [value])
-        elif code == _VALUE:
-            return _value_bytes(decode(raw, start, after)[0])
-        at = after
-    if first == _FOOTER:
-        return None
-    return json_text(items).encode() if first == _SEQUENCE else b"".join(parts)
-
-
-def _value_bytes(value: Value) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, bytes):
-        return value
-    return (value if isinstance(value, str) else json_text(value)).encode("utf-8", "replace")
-
-
-def _pairs(value: Value) -> Headers:
+def _pairs(raw: bytes) -> Headers:
+    """Return the pairs of one encoded map. Raises DecodeError, IndexError."""
+    if raw[0] == 0xC1:
+        flat = _items(raw, 0, len(raw), 0xFF)
+        return list(zip(map(text, flat[::2]), flat[1::2], strict=True))
+    value = decode(raw, 0, len(raw))[0]
     if isinstance(value, AmqpMap):
-        return [(_text(k), v) for k, v in value.pairs]
-    return [(_text(k), v) for k, v in value.items()] if isinstance(value, Mapping) else ()
+        return [(text(k), v) for k, v in value.pairs]
+    return [(text(k), v) for k, v in value.items()] if isinstance(value, Mapping) else ()
 
 
 def _integer(value: Value) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _identifier(value: Value) -> str | None:
-    """Return a message-id as text; a binary one as the conversion to STOMP writes it."""
-    if isinstance(value, bytes):
-        return "ID:" + b64encode(value).decode()
-    return _text_or_none(value)
+def _id(value: Value) -> str | None:
+    """Return a message-id as text, in the form that the conversion to STOMP writes."""
+    if value is None or isinstance(value, (str, bytes)) or not isinstance(value, (bool, float)):
+        return None if value is None else id_text(value)
+    return text(value)
 
 
-def _text_or_none(value: Value) -> str | None:
-    return None if value is None else _text(value)
+def _text(value: Value) -> str | None:
+    return None if value is None else text(value)
 
 
-# -- STOMP -------------------------------------------------------------------------------------
+# ---- STOMP
 
+_LENGTH: Final = b"\ncontent-length:"
 #: Stored headers that are columns or belong to the frame; all others are the sender's own.
-_STOMP_OWN: Final = stomp_form.PLACED_HEADERS | {"correlation-id", "reply-to"}
+_STOMP_OWN: Final = frozenset(
+    {"destination", "content-type", "content-length", "priority", "persistent", "expires",
+     "correlation-id", "reply-to"}
+)  # fmt: skip
+#: Headers of the sender's own that are columns too.
+_STOMP_COLUMNS: Final = frozenset(
+    {"NATIVE_MESSAGE_ID", "subject", "type", "JMSXGroupID", "timestamp"}
+)
 
 
 def _stomp_head(key: bytes) -> Head:
-    pairs, _ = stomp_form.unpack(key + b"\n\n")
-    first: dict[str, str] = {}
-    headers: dict[str, list[str]] = {}
-    for name, value in pairs:
-        first.setdefault(name, value)
-        if name not in _STOMP_OWN:
-            headers.setdefault(name, []).append(value)
-    expires = first.get("expires", "")
+    own: dict[str, str] = {}
+    headers: dict[str, Value] = {}
+    for name, value in _stomp_pairs(key):
+        if name in _STOMP_OWN:
+            own.setdefault(name, value)
+        elif name in headers:
+            known = headers[name]
+            headers[name] = (*known, value) if isinstance(known, tuple) else (known, value)
+        else:
+            headers[name] = value
+    has = headers.keys() & _STOMP_COLUMNS
     return Head(
-        subject=first.get("subject", first.get("type")),
-        content_type=first.get("content-type"),
-        correlation_id=first.get("correlation-id"),
-        reply_to=first.get("reply-to"),
-        key=first.get("JMSXGroupID", first.get("group-id")),
-        expires_ms=int(expires) if expires.isdigit() else None,
-        headers=[(n, v[0] if len(v) == 1 else tuple(v)) for n, v in headers.items()],
+        _first(headers, "NATIVE_MESSAGE_ID") if has else None,
+        (_first(headers, "subject") or _first(headers, "type")) if has else None,
+        own.get("content-type"),
+        own.get("correlation-id"),
+        own.get("reply-to"),
+        _first(headers, "JMSXGroupID") if has else None,
+        None,
+        _digits(_first(headers, "timestamp")) if has else None,
+        _digits(own.get("expires")),
+        0,
+        list(headers.items()),
     )
 
 
-# -- text forms --------------------------------------------------------------------------------
+def _stomp_pairs(key: bytes) -> Sequence[tuple[str, str]]:
+    if b"\\" in key:
+        return unpack(key + b"\n\n")[0]
+    lines = key.decode("utf-8", "replace").split("\n")
+    return [(name, value) for name, colon, value in [x.partition(":") for x in lines] if colon]
+
+
+def _first(headers: Mapping[str, Value], name: str) -> str | None:
+    value: str | tuple[str, ...] | None = headers.get(name)
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _digits(value: str | None) -> int | None:
+    return int(value) if value and value.isascii() and value.isdigit() and len(value) < 19 else None
+
+
+# ---- text forms
 
 
 def headers_map(headers: Headers) -> list[tuple[str, str | None]]:
-    """Return headers as text pairs; of a repeated one the first counts."""
-    return [
-        (name, _text_or_none(value[0] if isinstance(value, tuple) else value))
-        for name, value in headers
-    ]
+    """Return headers as text pairs, each name once: of a repeated one the first counts."""
+    shown: dict[str, str | None] = {}
+    for name, value in headers:
+        shown.setdefault(name, _text(value[0] if isinstance(value, tuple) else value))
+    return list(shown.items())
 
 
 def headers_json(headers: Headers) -> str:
     """Return headers as one JSON object; a repeated one becomes a list."""
     return json_text(dict(headers))
-
-
-def json_text(value: Value) -> str:
-    """Return an AMQP value as JSON text."""
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, str):
-        return str(value)
-    plain = _plain(value)
-    return plain if isinstance(plain, str) else json_text(value)
-
-
-def _plain(value: Value) -> Value:
-    """Return what JSON has for an AMQP value: times in ISO 8601, binaries in base64."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, Timestamp):
-        return _iso(int(value))
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return value if value - value == 0 else str(value)
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, (bytes, AmqpDecimal)):
-        return b64encode(value if isinstance(value, bytes) else value.raw).decode()
-    if isinstance(value, Described):
-        return _plain(value.value)
-    if isinstance(value, AmqpMap):
-        return {_text(k): _plain(v) for k, v in value.pairs}
-    if isinstance(value, Mapping):
-        return {_text(k): _plain(v) for k, v in value.items()}
-    items = value.items if isinstance(value, AmqpArray) else value
-    return [_plain(item) for item in items]
-
-
-def _iso(stamp_ms: int) -> str:
-    try:
-        moment = _EPOCH + timedelta(milliseconds=stamp_ms)
-    except OverflowError:
-        return str(stamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -188,7 +188,7 @@ class StreamRegistry:
             if tail and tail[0].base < log.next_offset:
                 last = min(log.next_offset, tail[-1].end) - 1
                 self._owner.release(stream.stream_id, tail[0].base, last)
-        # A number that the journal knows is never given again, even when its stream came to nothing.
+        # A number that the journal knows is never given again: its stream may have come to nothing.
         self._next_id = max(self._next_id, 1 + max(tails, default=0))
         for stream_id, tail in tails.items():
             if stream_id not in self._by_id and tail:

@@ -6,16 +6,18 @@ Spark types: nullable fields, 32-bit offsets, `timestamp[us, tz=UTC]`, no dictio
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, PRIORITY_MASK, STOMP
-from gateway.streams.columns import Head, MessageReader, headers_json, headers_map
+from gateway.streams.columns import BlockReader, Decoded, Head, headers_json, headers_map
 
 _STAMP: Final = pa.timestamp("us", tz="UTC")
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
@@ -105,7 +107,7 @@ class Viewer:
         self.view = view
         self._address = address
         self._epoch = epoch
-        self._reader = MessageReader()
+        self._reader = BlockReader()
         self._inside = any(
             name not in _OUTSIDE and not (name == "body" and view.body_format == "amqp")
             for name in view.names
@@ -113,23 +115,16 @@ class Viewer:
 
     def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the view of stored rows (columns offset, timestamp, flags, raw)."""
-        heads: list[Head] = []
-        bodies: list[bytes | None] = []
+        if not len(rows) or not self.view.names:
+            return _without_values(self.view.schema, len(rows))
+        decoded = _NOTHING
         if self._inside:
-            read = self._reader.read
-            raws = rows.column(3).to_pylist()
-            for raw, flags in zip(raws, rows.column(2).to_pylist(), strict=True):
-                head, body = read(raw, flags)
-                heads.append(head)
-                bodies.append(body)
-        columns = [self._column(name, rows, heads, bodies) for name in self.view.names]
-        if not columns:
-            return pa.RecordBatch.from_struct_array(pa.nulls(len(rows), pa.struct([])))
+            data, offsets = _bytes_of(rows.column(3))
+            decoded = self._reader.read(data, offsets, rows.column(2).to_pylist())
+        columns = [self._column(name, rows, decoded) for name in self.view.names]
         return pa.record_batch(columns, schema=self.view.schema)
 
-    def _column(
-        self, name: str, rows: pa.RecordBatch, heads: list[Head], bodies: list[bytes | None]
-    ) -> pa.Array:
+    def _column(self, name: str, rows: pa.RecordBatch, decoded: Decoded) -> pa.Array:
         outside = _FROM_ROWS.get(name)
         if outside is not None:
             return outside(rows)
@@ -138,10 +133,12 @@ class Viewer:
         if name == "epoch":
             return pa.repeat(pa.scalar(self._epoch, pa.int32()), len(rows))
         if name == "body":
-            return self._body(rows, bodies)
+            return self._body(rows, decoded.bodies)
         if name == "headers":
-            return self._headers(heads)
-        return _from_heads(heads, TYPES[name], _FROM_HEAD[name])
+            if self.view.header_mode == "map":
+                return _from_heads(decoded, _TEXTS, lambda head: headers_map(head.headers))
+            return _from_heads(decoded, pa.string(), lambda head: headers_json(head.headers))
+        return _from_heads(decoded, TYPES[name], _FROM_HEAD[name])
 
     def _body(self, rows: pa.RecordBatch, bodies: list[bytes | None]) -> pa.Array:
         if self.view.body_format == "amqp":
@@ -151,27 +148,36 @@ class Viewer:
         texts = [None if body is None else body.decode("utf-8", "replace") for body in bodies]
         return pa.array(texts, pa.string())
 
-    def _headers(self, heads: list[Head]) -> pa.Array:
-        if self.view.header_mode == "map":
-            return _from_heads(heads, _TEXTS, lambda head: headers_map(head.headers))
-        return _from_heads(heads, pa.string(), lambda head: headers_json(head.headers))
+
+_NOTHING: Final = Decoded([], array("i"), [])
+
+
+def _without_values(schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """Return a batch that has no rows, or no columns."""
+    if not len(schema):
+        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _bytes_of(column: pa.Array) -> tuple[bytes, list[int]]:
+    """Return the bytes that a binary column lies in, and where its values start and end."""
+    _, offsets, data = column.buffers()
+    words = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
+    return (data.to_pybytes() if data is not None else b""), words.tolist()
 
 
 def _from_heads(
-    heads: list[Head], kind: pa.DataType, function: Callable[[Head], object]
+    decoded: Decoded, kind: pa.DataType, function: Callable[[Head], object]
 ) -> pa.Array:
-    """Build a column; the value of a head that fills the whole block is made once."""
-    first = heads[0] if heads else None
-    if first is not None and heads.count(first) == len(heads):
-        return pa.repeat(pa.scalar(function(first), kind), len(heads))
-    made: dict[int, object] = {}
-    values: list[object] = []
-    for head in heads:
-        key = id(head)
-        if key not in made:
-            made[key] = function(head)
-        values.append(made[key])
-    return pa.array(values, kind)
+    """Build a column from the different heads of a block, then give each row its own."""
+    heads, indices = decoded.heads, decoded.indices
+    if len(heads) == 1:
+        return pa.repeat(pa.scalar(function(heads[0]), kind), len(indices))
+    values = pa.array([function(head) for head in heads], kind)
+    if len(heads) == len(indices):
+        return values
+    places = pa.Array.from_buffers(pa.int32(), len(indices), [None, pa.py_buffer(indices)])
+    return values.take(places)
 
 
 def _stamp(stamp_ms: int | None) -> int | None:
@@ -207,7 +213,7 @@ _FROM_ROWS: Final[dict[str, Callable[[pa.RecordBatch], pa.Array]]] = {
     "offset": lambda rows: rows.column(0),
     "timestamp": lambda rows: rows.column(1),
     "amqp": lambda rows: rows.column(3),
-    "size": lambda rows: pa.array([len(r) for r in rows.column(3).to_pylist()], pa.int32()),
+    "size": lambda rows: pc.binary_length(rows.column(3)),
     "priority": _by_flag(lambda flags: flags & PRIORITY_MASK, pa.int32()),
     "durable": _by_flag(lambda flags: bool(flags & DURABLE), pa.bool_()),
     "protocol": _by_flag(lambda flags: "stomp" if flags & STOMP else "amqp", pa.string()),
