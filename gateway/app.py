@@ -416,8 +416,8 @@ class GatewayService(MultiService):
         """Recover, then open the listeners. Raises what `make_core` and `declare` raise."""
         super().startService()  # type: ignore[no-untyped-call]
         config = self.config
-        _log.info("gateway.started", version=__version__, data=config.data_directory)
         self.core = core = make_core(self._reactor, config, self._turn, self._fatal)
+        _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         self._around.start()
         declare(core, config)
@@ -437,7 +437,7 @@ class GatewayService(MultiService):
         if scan_ms > 0:
             self._loop(core.broker.expire, scan_ms / 1000)
         self.ready = True
-        _log.info("gateway.ready", acceptors=[one.address for one in self.acceptors])
+        _log.info("gateway.ready", acceptors=" ".join(one.address for one in self.acceptors))
         self.on_ready()
 
     def _not_opened(self, failure: Failure) -> None:

@@ -33,7 +33,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "connection.refused": "a connection was not taken; `reason` says why",
     "gateway.failed": "the gateway stops because it cannot go on; `error` says why",
     "gateway.ready": "recovery is done and all listeners are open",
-    "gateway.started": "the process is up and begins to recover",
+    "gateway.started": "the data directory is ours and could be read",
     "gateway.stopped": "everything is on disk and closed",
     "gateway.stopping": "a stop was asked for; no new connections from here on",
     "http.answer_cut": "an answer broke off in the middle; the connection was cut",

@@ -180,9 +180,10 @@ def banner(service: GatewayService) -> list[str]:
     for names, address, reach, who in rows:
         facts = ", ".join(part for part in (reach, who) if part)
         lines.append(f"  {names:<{wide[0]}}  {address:<{wide[1]}}  {facts}".rstrip())
+    who = "" if service.gate.open else " --user NAME"
     lines.append(
-        '  next: `sluicegate send hello "hi"` in another terminal, then'
-        " `sluicegate receive hello`    Ctrl-C stops cleanly"
+        f'  next: `sluicegate send hello "hi"{who}` in another terminal, then'
+        f" `sluicegate receive hello{who}`    Ctrl-C stops cleanly"
     )
     return lines
 

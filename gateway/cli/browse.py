@@ -1,0 +1,80 @@
+"""`sluicegate browse`: a queue's waiting messages, over the management API; changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from gateway.cli.http_client import DEFAULT_URL, get
+from gateway.cli.messages import read_password
+
+#: What one request asks for; the API gives at most 1,000.
+_PAGE: Final = 200
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--offset", default=0, type=click.IntRange(0), help="Skip so many.")
+@click.option("--limit", default=0, type=click.IntRange(0), help="How many at most; 0: all.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
+@click.option("--user", help="Login; none when left out.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+def browse(
+    queue: str,
+    *,
+    offset: int,
+    limit: int,
+    as_json: bool,
+    url: str,
+    user: str | None,
+    password_stdin: bool,
+) -> None:
+    """Print the waiting messages of QUEUE in the order in which they would be delivered.
+
+    They stay where they are; those that a consumer holds are not shown.
+    """
+    password = read_password(user, from_stdin=password_stdin)
+    count = 0
+    for message in _messages(url, queue, offset, limit, user, password):
+        count += 1
+        click.echo(json.dumps(message, ensure_ascii=False) if as_json else _line(message))
+    if not as_json:
+        plural = "" if count == 1 else "s"
+        click.echo(f"{count} message{plural} waiting in {queue}", err=True)
+
+
+def _messages(
+    url: str, queue: str, offset: int, limit: int, *login: str | None
+) -> Iterator[dict[str, Any]]:
+    """Ask page by page; messages that leave meanwhile are not shown twice but may be missed."""
+    left = limit
+    user, password = login
+    while True:
+        size = min(_PAGE, left) if limit else _PAGE
+        path = f"/api/v1/queues/{quote(queue, safe='')}/messages?offset={offset}&limit={size}"
+        items = get(url, path, user=user, password=password)["items"]
+        yield from items
+        offset += len(items)
+        left -= len(items)
+        if len(items) < size or (limit and left <= 0):
+            return
+
+
+def _line(message: dict[str, Any]) -> str:
+    """Return what a person sees of a message: its place, what is special about it, its body."""
+    facts = [f"#{message['sequence']}"]
+    if message["priority"] != 4:
+        facts.append(f"priority {message['priority']}")
+    if message["deliveryCount"]:
+        facts.append(f"failed {message['deliveryCount']}x")
+    if not message["durable"]:
+        facts.append("not durable")
+    body = message["body"] if message["body"] is not None else ""
+    kind = "base64 " if message["bodyEncoding"] == "base64" else ""
+    cut = f" ... [{message['bodySize']} bytes]" if message["bodyTruncated"] else ""
+    return f"{', '.join(facts)}: {kind}{body}{cut}"

@@ -1,0 +1,54 @@
+"""A small client of the management API for commands: standard library only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from base64 import b64encode
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8161"
+_SECONDS: Final = 10.0
+
+
+def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON at `path`; raises CliError with the gateway's own code and text."""
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        text = f"{url} is no HTTP URL"
+        raise CliError("bad-url", text, attempt=f"--url {DEFAULT_URL}", status=EX_USAGE)
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=_SECONDS)
+    headers = {"Accept": "application/json"}
+    if user is not None:
+        login = b64encode(f"{user}:{password or ''}".encode()).decode()
+        headers["Authorization"] = f"Basic {login}"
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        text = f"{url}: {getattr(error, 'strerror', None) or repr(error)}"
+        attempt = "sluicegate run, or --url http://HOST:PORT"
+        raise CliError("not-connected", text, attempt=attempt, status=EX_UNAVAILABLE) from None
+    finally:
+        connection.close()
+    return _read(url, answer.status, content)
+
+
+def _read(url: str, status: int, content: bytes) -> Any:  # noqa: ANN401 - JSON
+    try:
+        value = json.loads(content)
+    except ValueError:
+        text = f"{url} answers {status} without JSON; it is no Sluicegate"
+        raise CliError("not-connected", text, status=EX_UNAVAILABLE) from None
+    if status != http.client.OK:
+        attempt = "--user NAME" if status == http.client.UNAUTHORIZED else None
+        raise CliError(
+            str(value.get("code", "refused")), str(value.get("message", status)), attempt=attempt
+        )
+    return value

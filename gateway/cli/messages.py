@@ -1,0 +1,202 @@
+"""`sluicegate send` and `sluicegate receive`, over AMQP."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+
+from gateway.cli.errors import EX_USAGE, CliError
+
+DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
+_IDLE_SECONDS: Final = 2.0
+Command = Callable[..., Any]
+
+
+def login_options(command: Command) -> Command:
+    """Add `--url`, `--user` and the password's ways in."""
+    options: list[Callable[[Command], Command]] = [
+        click.option("--url", default=DEFAULT_URL, show_default=True, help="The gateway."),
+        click.option("--user", help="Login; none when left out."),
+        click.option(
+            "--password-stdin", is_flag=True,
+            help="Read the password from standard input; else from SLUICEGATE_PASSWORD or asked.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_password(user: str | None, *, from_stdin: bool) -> str | None:
+    """Return the password of `user`, never from the arguments; None without a user."""
+    if user is None:
+        return None
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    given = os.environ.get("SLUICEGATE_PASSWORD")
+    return given if given is not None else str(click.prompt("Password", hide_input=True, err=True))
+
+
+@click.command()
+@click.argument("address")
+@click.argument("body", required=False)
+@click.option("-H", "--header", "headers", multiple=True, metavar="KEY=VALUE", help="A property.")
+@click.option("--count", default=1, type=click.IntRange(1), help="How many; {{n}} is the number.")
+@click.option("--rate", default=0.0, type=click.FloatRange(0), help="Messages a second.")
+@click.option("--non-durable", is_flag=True, help="Keep them in memory only.")
+@click.option("--ttl", "ttl_ms", default=0, type=click.IntRange(0), help="Milliseconds to live.")
+@click.option("--priority", default=4, type=click.IntRange(0, 9), help="0 to 9.")
+@click.option("--content-type", help="For example application/json.")
+@click.option("--json", "as_json", is_flag=True, help="Say how it went as JSON.")
+@login_options
+def send(
+    address: str,
+    body: str | None,
+    *,
+    headers: tuple[str, ...],
+    count: int,
+    rate: float,
+    as_json: bool,
+    url: str,
+    user: str | None,
+    password_stdin: bool,
+    **properties: Any,  # noqa: ANN401 - the options of one message
+) -> None:
+    """Send BODY (`-` or nothing: standard input) to ADDRESS; done when the gateway has it.
+
+    Durable unless told otherwise: done means on disk.
+    """
+    text = _read_body(body)
+    pairs = [_pair(header) for header in headers]
+    from gateway.cli.amqp_client import Login, Sending  # noqa: PLC0415 - Proton is an extra
+
+    login = Login(url, user, read_password(user, from_stdin=password_stdin))
+    messages = _messages(text, count, dict(pairs), properties)
+    sending = Sending(login, address, messages, rate=rate)
+    sending.run()
+    if as_json:
+        click.echo(json.dumps({"address": address, "confirmed": sending.confirmed}))
+    else:
+        plural = "" if sending.confirmed == 1 else "s"
+        click.echo(f"{sending.confirmed} message{plural} sent to {address}")
+
+
+def _read_body(body: str | None) -> str:
+    if body is not None and body != "-":
+        return body
+    return sys.stdin.read()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise CliError("bad-header", f"-H {text} is not KEY=VALUE", status=EX_USAGE)
+    return key, value
+
+
+def _messages(
+    text: str, count: int, headers: dict[str, str], properties: dict[str, Any]
+) -> Iterator[Any]:
+    from proton import Message  # noqa: PLC0415 - Proton is an extra
+
+    for number in range(1, count + 1):
+        message = Message(
+            body=text.replace("{{n}}", str(number)),
+            durable=not properties["non_durable"],
+            priority=properties["priority"],
+            properties=headers or None,
+        )
+        if properties["ttl_ms"]:
+            message.ttl = properties["ttl_ms"] / 1000
+        if properties["content_type"]:
+            message.content_type = properties["content_type"]
+        yield message
+
+
+@click.command()
+@click.argument("address")
+@click.option("--limit", default=0, type=click.IntRange(0), help="How many at most; 0: all.")
+@click.option(
+    "--timeout", default=_IDLE_SECONDS, show_default=True, type=click.FloatRange(0),
+    help="Seconds without a message after which it is over; 0: never.",
+)  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Wait for more until Ctrl-C; as --timeout 0.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@login_options
+def receive(
+    address: str,
+    *,
+    limit: int,
+    timeout: float,
+    follow: bool,
+    as_json: bool,
+    url: str,
+    user: str | None,
+    password_stdin: bool,
+) -> None:
+    """Receive messages of ADDRESS, print them and accept them: they leave the queue."""
+    from gateway.cli.amqp_client import Login, Receiving  # noqa: PLC0415 - Proton is an extra
+
+    def take(message: Any) -> None:  # noqa: ANN401 - Proton ships no types
+        click.echo(
+            json.dumps(as_object(message), ensure_ascii=False) if as_json else as_text(message)
+        )
+
+    login = Login(url, user, read_password(user, from_stdin=password_stdin))
+    idle = 0.0 if follow else timeout
+    receiving = Receiving(login, address, take, limit=limit, idle_seconds=idle)
+    receiving.run()
+    if not as_json:
+        plural = "" if receiving.count == 1 else "s"
+        click.echo(f"{receiving.count} message{plural} received from {address}", err=True)
+
+
+def as_text(message: Any) -> str:  # noqa: ANN401 - Proton ships no types
+    """Return a body as it is printed: text as text, bytes that are no text escaped."""
+    body = _plain(message.body)
+    if isinstance(body, bytes):
+        return body.decode("utf-8", "backslashreplace")
+    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
+
+
+def as_object(message: Any) -> dict[str, object]:  # noqa: ANN401 - Proton ships no types
+    """Return what `--json` prints of a message."""
+    body = _plain(message.body)
+    shown: dict[str, object] = {
+        "id": message.id,
+        "subject": message.subject,
+        "contentType": _content_type(message),
+        "correlationId": message.correlation_id,
+        "replyTo": message.reply_to,
+        "durable": message.durable,
+        "priority": message.priority,
+        "deliveryCount": message.delivery_count,
+        "properties": _jsonable(message.properties or {}),
+    }
+    if isinstance(body, bytes):
+        try:
+            return {**shown, "body": body.decode("utf-8")}
+        except UnicodeDecodeError:
+            return {**shown, "body": b64encode(body).decode(), "bodyEncoding": "base64"}
+    return {**shown, "body": _jsonable(body)}
+
+
+def _content_type(message: Any) -> str | None:  # noqa: ANN401 - Proton ships no types
+    # Proton says symbol("None") where there is none.
+    kind = str(message.content_type or "")
+    return None if kind in ("", "None") else kind
+
+
+def _plain(body: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
+    return bytes(body) if isinstance(body, memoryview | bytearray) else body
+
+
+def _jsonable(value: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
+    """Return the value in JSON's types; what has none as text."""
+    return json.loads(json.dumps(value, default=str))

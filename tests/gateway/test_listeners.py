@@ -1,0 +1,215 @@
+"""Listeners: opening, refusing, saying good-bye, and what a protocol is told of its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock, StringTransportWithDisconnection
+from twisted.trial.unittest import SynchronousTestCase
+
+from gateway.config.check import HostFacts
+from gateway.config.endpoints import read_endpoint
+from gateway.config.load import load
+from gateway.config.tree import Config
+from gateway.listeners import (
+    BACKLOG,
+    FOR_EVER_MS,
+    Connections,
+    Listener,
+    ListenError,
+    amqp_limits,
+    description,
+    drain,
+    stomp_limits,
+)
+from gateway.model.address import RoutingType
+from gateway.model.turn import Turn
+from protocols.shell import PeerFacts, Speaker, Timers
+from protocols.sniff import Guess
+
+HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
+
+
+class PoliteSession:
+    """A session that closes when it is told to, or (stubborn) does not."""
+
+    def __init__(self, peer: PeerFacts, *, stubborn: bool = False) -> None:
+        self.peer = peer
+        self.closing = False
+        self.paused_reading = False
+        self.write_room = True
+        self.retick = False
+        self.out = b""
+        self.stubborn = stubborn
+        self.told = False
+        self.wake: Any = None
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        self.out += data
+
+    def data_to_send(self) -> bytes:
+        out, self.out = self.out, b""
+        return out
+
+    def tick(self, now: float) -> float | None:
+        return None
+
+    def connection_lost(self, now: float) -> None: ...
+
+    def write_resumed(self) -> None: ...
+
+    def stop(self, now: float) -> None:
+        self.told = True
+        self.closing = not self.stubborn
+
+
+def config(*sets: str) -> Config:
+    return load(None, sets, environment={}, host=HOST)
+
+
+def connections(clock: Clock, *, stubborn: bool = False, most: int = 10) -> Connections:
+    group = Connections("all", Turn(lambda action: clock.callLater(0, action)), Timers(clock), most)
+    group.speakers = (
+        Speaker(guess=Guess.STOMP, build=lambda peer: PoliteSession(peer, stubborn=stubborn)),
+    )
+    return group
+
+
+class LostTransport(StringTransportWithDisconnection):
+    """A transport whose `abortConnection` loses the connection, as a socket's does."""
+
+    aborting = False
+
+    def abortConnection(self) -> None:
+        self.aborting = True
+        self.loseConnection()
+
+
+def connect(group: Connections) -> LostTransport:
+    wire = group.buildProtocol(None)
+    assert wire is not None
+    transport = LostTransport()
+    transport.protocol = wire
+    wire.makeConnection(transport)
+    return transport
+
+
+class TestConnections(SynchronousTestCase):
+    def test_each_has_a_name_of_its_own_and_is_forgotten_when_lost(self) -> None:
+        group = connections(Clock())
+        first, second = connect(group), connect(group)
+        assert list(group.wires) == ["all-1", "all-2"]
+        session = group.wires["all-2"].session
+        assert isinstance(session, PoliteSession)
+        assert session.peer.name == "all-2"
+        first.loseConnection()
+        assert group.count == 1
+        second.loseConnection()
+        assert (group.count, group.opened) == (0, 2)
+
+    def test_beyond_the_limit_a_connection_is_refused(self) -> None:
+        group = connections(Clock(), most=1)
+        connect(group)
+        assert group.buildProtocol(None) is None
+        assert group.refused == 1
+
+    def test_good_byes_go_out_and_draining_ends_when_all_are_gone(self) -> None:
+        clock = Clock()
+        group = connections(clock)
+        transports = [connect(group), connect(group)]
+        sessions = [wire.session for wire in group.wires.values()]
+        done = drain(clock, [group], 5.0)
+        assert [isinstance(s, PoliteSession) and s.told for s in sessions] == [True, True]
+        self.successResultOf(done)
+        assert group.count == 0
+        clock.advance(10.0)
+        assert [t.aborting for t in transports] == [False, False]
+
+    def test_who_does_not_leave_is_cut(self) -> None:
+        clock = Clock()
+        group = connections(clock, stubborn=True)
+        transport = connect(group)
+        done = drain(clock, [group], 5.0)
+        clock.advance(4.9)
+        self.assertNoResult(done)
+        clock.advance(0.2)
+        self.successResultOf(done)
+        assert transport.aborting
+        assert group.count == 0
+
+    def test_nobody_there_is_drained_at_once(self) -> None:
+        clock = Clock()
+        self.successResultOf(drain(clock, [connections(clock)], 5.0))
+        assert clock.getDelayedCalls() == []
+
+    def test_protocols_are_told_apart_for_the_figures(self) -> None:
+        group = connections(Clock())
+        connect(group)
+        assert group.protocols() == ["AMQP"]
+
+
+class TestListener(SynchronousTestCase):
+    def test_it_opens_with_our_backlog_and_tells_where(self) -> None:
+        reactor = MemoryReactorClock()
+        endpoint = read_endpoint("tcp:5672:interface=127.0.0.1")
+        listener = Listener(reactor, "acceptors.all", endpoint, connections(reactor))
+        self.successResultOf(listener.open())
+        (opened,) = reactor.tcpServers
+        assert (opened[0], opened[2], opened[3]) == (5672, BACKLOG, "127.0.0.1")
+        assert listener.address.startswith("127.0.0.1:")
+        self.successResultOf(listener.stop_listening())
+        self.successResultOf(listener.stop_listening())
+
+    def test_a_port_in_use_is_named(self) -> None:
+        reactor = MemoryReactorClock()
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise CannotListenError("127.0.0.1", 5672, OSError(98, "Address already in use"))
+
+        reactor.listenTCP = refuse
+        endpoint = read_endpoint("tcp:5672:interface=127.0.0.1")
+        listener = Listener(reactor, "acceptors.all", endpoint, connections(reactor))
+        failure = self.failureResultOf(listener.open(), ListenError)
+        text = failure.getErrorMessage()
+        assert text == "acceptors.all: 127.0.0.1:5672 cannot be opened: Address already in use"
+
+    def test_what_twisted_cannot_make_is_an_error_before_anything_opens(self) -> None:
+        endpoint = read_endpoint("ssl:5671:privateKey=/nowhere/key.pem")
+        with pytest.raises(ListenError, match=r"acceptors\.all: ssl:5671:.*No such file"):
+            Listener(MemoryReactorClock(), "acceptors.all", endpoint, connections(Clock()))
+
+    def test_a_written_backlog_stays(self) -> None:
+        assert description(read_endpoint("tcp:1:backlog=5")) == "tcp:1:backlog=5"
+        assert description(read_endpoint("unix:/run/x")) == "unix:/run/x"
+
+
+class TestLimits(SynchronousTestCase):
+    def test_stomp_gets_the_keys_of_its_acceptor(self) -> None:
+        whole = config(
+            "acceptors.all.connection-ttl=-1",
+            "acceptors.all.connection-ttl-max=10s",
+            "acceptors.all.max-message-size=1MiB",
+            "acceptors.all.disable-stomp-server-header=true",
+            "acceptors.all.multicast-prefix=",
+            "stomp-default-persistent=false",
+        )
+        limits = stomp_limits(whole, whole.acceptors[0])
+        assert (limits.ttl_ms, limits.ttl_max_ms) == (FOR_EVER_MS, 10_000)
+        assert limits.body_bytes_max == 1 << 20
+        assert limits.server_name is None
+        assert (limits.anycast_prefixes, limits.multicast_prefixes) == (("/queue/",), ())
+        assert limits.default_persistent is False
+
+    def test_amqp_gets_the_keys_of_its_acceptor_and_prefixes_only_when_written(self) -> None:
+        plain = config(
+            "name=edge", "acceptors.all.amqp-credits=50", "acceptors.all.amqp-low-credits=5"
+        )
+        limits = amqp_limits(plain, plain.acceptors[0], anonymous=False)
+        assert (limits.amqp_credits, limits.amqp_low_credits) == (50, 5)
+        assert (limits.prefixes, limits.anonymous, limits.container_id) == ((), False, "edge")
+        written = config("acceptors.all.multicast-prefix=/topic/")
+        limits = amqp_limits(written, written.acceptors[0], anonymous=True)
+        assert limits.prefixes == (("/topic/", RoutingType.MULTICAST),)
