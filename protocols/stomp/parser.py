@@ -41,7 +41,7 @@ _RECEIPT: Final = b"\nreceipt:"
 _RECEIPT_BYTES: Final = len(_RECEIPT)
 _LENGTH: Final = b"\ncontent-length:"
 #: ACKs as most clients of 1.2 write them, with nothing but a plain id.
-_ACK_RUN: Final = re.compile(rb"(?:ACK\nid:[!-\[\]-~]{1,200}\n\n\0\n?)+")
+_ACK_RUN: Final = re.compile(rb"(?:(?:\r?\n)*+ACK\nid:[!-\[\]-~]{1,200}\n\n\0)+")
 _ACK_ID: Final = re.compile(rb"id:([^\n]+)\n\n")
 #: What a receipt id may hold without being looked at: printable ASCII without space and backslash.
 _PLAIN: Final = bytes(c for c in range(0x21, 0x7F) if c != 0x5C)
@@ -170,15 +170,10 @@ class Parser:
         self._tail = bytearray()
 
     def _worth_a_look(self, data: bytes) -> bool:
-        wait = self._wait
-        if wait == _BYTES:
-            return len(self._tail) >= self._need
-        limits = self.limits
-        if wait == _NUL:
-            return (
-                b"\0" in data or len(self._tail) > limits.body_bytes_max + limits.header_bytes_max
-            )
-        return b"\n" in data or b"\0" in data or len(self._tail) >= self._need
+        enough = len(self._tail) >= self._need
+        if enough or self._wait == _BYTES:
+            return enough
+        return b"\0" in data or (self._wait != _NUL and b"\n" in data)
 
     def _parse(self, buf: bytes) -> None:
         """Hand out every whole frame of `buf`; keep the rest."""
@@ -257,14 +252,14 @@ class Parser:
                         self._wait = _BYTES
                         self._need = stop + 1 - pos
                         break
-                    following = self._excess(buf, stop) if buf[stop] else stop + 1
+                    following = self._excess(buf, stop, pos) if buf[stop] else stop + 1
                     if following < 0:
                         break
                     stored = head.stored
                 else:
                     stop = find(b"\0", start)
                     if stop < 0 or stop - start > body_max:
-                        self._nul_wanted(total - start)
+                        self._nul_wanted(total - start, total - pos)
                         break
                     following = stop + 1
                     stored = head.stored_for(stop - start) if head.route is not None else b""
@@ -301,9 +296,11 @@ class Parser:
     def _flush(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         """Hand out a run. Receipt ids were cut out unread: they are judged here, all at once."""
         if receipts:
-            if self._crlf:
-                receipts = [r.removesuffix(b"\r") for r in receipts]
             joined = b"".join(receipts)
+            if b"\r" in joined:
+                # Lines that end with CR LF.
+                receipts = [r.removesuffix(b"\r") for r in receipts]
+                joined = b"".join(receipts)
             if joined.translate(None, _PLAIN) or len(joined) > self.limits.header_line_bytes_max:
                 self._flush_unusual(route, bodies, receipts)
                 return
@@ -349,7 +346,8 @@ class Parser:
             return None
         self._check_first(buf, start, start - pos)
         end = buf.find(b"\n\n", start)
-        crlf = buf.find(b"\n\r\n", start, end if end >= 0 else len(buf))
+        # One byte more than up to `end`: the LF of a blank CR LF line may be the first of the two.
+        crlf = buf.find(b"\n\r\n", start, end + 1 if end >= 0 else len(buf))
         if crlf < 0 and end < 0:
             self._check_open_head(buf, start)
             return None
@@ -397,7 +395,7 @@ class Parser:
             self._known[key] = head
         return head
 
-    def _excess(self, buf: bytes, stop: int) -> int:
+    def _excess(self, buf: bytes, stop: int, pos: int) -> int:
         """Return where the frame ends whose content-length stopped short of the NUL; -1 if unknown.
 
         What is too much is cut off. 1.0 has no such mercy: the rest is read as the next frame, and
@@ -407,15 +405,17 @@ class Parser:
             return stop
         nul = buf.find(b"\0", stop)
         if nul < 0:
-            self._nul_wanted(len(buf) - stop)
+            self._nul_wanted(len(buf) - stop, len(buf) - pos)
         return nul + 1 or -1
 
-    def _nul_wanted(self, size: int) -> None:
+    def _nul_wanted(self, size: int, frame: int) -> None:
+        """Wait for the NUL behind `size` bytes of body, in a frame of which `frame` bytes are here."""
         self._wait = _NUL
         limits = self.limits
         limit = limits.login_frame_bytes_max if self.version is None else limits.body_bytes_max
         if size > limit:
             raise too_large("The body of this frame", size, limit)
+        self._need = frame + limit - size + 1
 
     def _count_eols(self, count: int) -> None:
         """Bound the line ends before CONNECT: what tricks a browser starts with noise [T14]."""
