@@ -1,0 +1,1 @@
+"""What is promised survives SIGKILL, shown on the real process."""
