@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
-from gateway.model.amqp_types import AmqpMap, DecodeError, Timestamp, Value, decode
+from gateway.model.amqp_types import AmqpMap, DecodeError, Timestamp, ULong, Value, decode
 from gateway.model.message import STOMP
 from gateway.model.plain_text import id_text, json_text, text
 from gateway.model.sections import (
@@ -31,6 +32,7 @@ from gateway.model.sections import (
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
     BodyKind,
+    Sections,
     scan,
 )
 from gateway.model.stomp_form import unpack
@@ -101,13 +103,15 @@ class BlockReader:
         indices = array("i")
         bodies: list[bytes | None] = []
         places: dict[int, int] = {}
-        # What the message before had in front of its body; no message begins with a line break.
-        prefix, amqp_index = b"\n", 0
-        before, behind, stomp_index = b"\n", b"", 0
+        # What the message before had in front of its body; None when nothing can be like it.
+        prefix: bytes | None = None
+        before: bytes | None = None
+        behind = b""
+        amqp_index = stomp_index = 0
         at = offsets[0]
         for end, word in zip(offsets[1:], flags, strict=True):
             if word & STOMP:
-                if data.startswith(before, at, end):
+                if before is not None and data.startswith(before, at, end):
                     split = data.find(b"\n", at + len(before), end)
                     if split >= 0 and data.startswith(behind, split, end):
                         indices.append(stomp_index)
@@ -117,7 +121,7 @@ class BlockReader:
                 head, body, before, behind = self._read_stomp(data[at:end])
                 index = stomp_index = _place(heads, places, head)
             else:
-                if data.startswith(prefix, at, end):
+                if prefix is not None and data.startswith(prefix, at, end):
                     start = _whole_start(data, at + len(prefix), end)
                     if start:
                         indices.append(amqp_index)
@@ -131,41 +135,42 @@ class BlockReader:
             at = end
         return Decoded(heads, indices, bodies)
 
-    def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes]:
+    def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes | None]:
         """Return head, body, and how the next message starts if it is the same but for the body."""
         try:
             body_at = _body_at(raw)
+            if body_at < 0:
+                found = scan(raw)
+                spans = [(code, at, end) for code, (_, at, end) in found.spans.items()]
+                return self._amqp_head(raw, spans), _rare_body(found), None
             key = raw[:body_at]
             head = self._amqp_heads.get(key)
             if head is None:
-                head = self._amqp_head(key)
+                head = self._amqp_head(key, _short_sections(key))
                 _remember(self._amqp_heads, key, head)
             if raw[body_at + 2 : body_at + 3] in _SIMPLE_BODIES:
                 start = _whole_start(raw, body_at + 3, len(raw))
                 if start:
                     return head, raw[start:], raw[: body_at + 3]
-            return head, _rare_body(raw), b"\n"
+            return head, _rare_body(scan(raw)), None
         except (DecodeError, IndexError):
-            return _UNREADABLE, raw, b"\n"
+            return _UNREADABLE, raw, None
 
-    def _amqp_head(self, prefix: bytes) -> Head:
-        """Parse all sections in front of a body."""
+    def _amqp_head(self, raw: bytes, sections: Iterable[tuple[int, int, int]]) -> Head:
+        """Parse the sections in front of a body: (code, start of the value, end) of each."""
         fields: Sequence[Value] = ()
         header: Sequence[Value] = ()
         headers: Headers = ()
         annotations: Headers = ()
-        at, end = 0, len(prefix)
-        while at < end:
-            code, start, after = _section(prefix, at, end)
+        for code, start, end in sections:
             if code == PROPERTIES:
-                fields = _items(prefix, start, after)
+                fields = _items(raw, start, end)
             elif code == HEADER:
-                header = self._header(prefix[start:after])
+                header = self._header(raw[start:end])
             elif code == APPLICATION_PROPERTIES:
-                headers = self._pairs(prefix[start:after])
+                headers = self._pairs(raw[start:end])
             elif code == MESSAGE_ANNOTATIONS:
-                annotations = self._pairs(prefix[start:after])
-            at = after
+                annotations = self._pairs(raw[start:end])
         count = len(fields)
         return Head(
             _id(fields[0]) if count > 0 else None,
@@ -198,14 +203,15 @@ class BlockReader:
             _remember(self._parts, raw, known)
         return known
 
-    def _read_stomp(self, raw: bytes) -> tuple[Head, bytes | None, bytes, bytes]:
+    def _read_stomp(self, raw: bytes) -> tuple[Head, bytes | None, bytes | None, bytes]:
         """Return head, body, and what stands before and behind the digits of content-length."""
         split = raw.find(b"\n\n")
         if split < 0:
-            return _UNREADABLE, raw, b"\n", b""
+            return _UNREADABLE, raw, None, b""
         length_at = raw.find(_LENGTH, 0, split)
+        before: bytes | None
         if length_at < 0:
-            before, behind, key = b"\n", b"", raw[:split]
+            before, behind, key = None, b"", raw[:split]
         else:
             digits_at = length_at + len(_LENGTH)
             line_end = raw.find(b"\n", digits_at)
@@ -253,38 +259,18 @@ def _whole_start(data: bytes, at: int, end: int) -> int:
     return 0
 
 
-def _section(raw: bytes, at: int, end: int) -> tuple[int, int, int]:
-    """Return a section's descriptor code, where its value starts and where the section ends.
-
-    Raises DecodeError or IndexError. Descriptors other than a small ulong are `scan`'s.
-    """
-    if raw[at] != 0 or raw[at + 1] != 0x53:
-        raise DecodeError(at, "no short section")
-    code, start = raw[at + 2], at + 3
-    kind = raw[start] >> 4
-    if kind in (0xA, 0xC):
-        after = start + 2 + raw[start + 1]
-    elif kind in (0xB, 0xD):
-        after = start + 5 + int.from_bytes(raw[start + 1 : start + 5], "big")
-    elif raw[start] == 0x45:
-        after = start + 1
-    else:
-        raise DecodeError(at, "no short section")
-    if after > end:
-        raise DecodeError(at, "the section is cut short")
-    return code, start, after
-
-
 def _body_at(raw: bytes) -> int:
     """Return where the first section starts that is not in front of a body: the end if none does.
 
-    Raises DecodeError or IndexError. The same walk as `_section`'s, without a call for each.
+    -1 when a section is not written in the usual short form, or is none: `scan` knows. May raise
+    IndexError on a message that is cut.
     """
-    at, end = 0, len(raw)
+    at, end, last = 0, len(raw), 0
     while at < end:
-        if raw[at] or raw[at + 1] != 0x53:
-            raise DecodeError(at, "no short section")
-        if raw[at + 2] >= DATA:
+        code = raw[at + 2]
+        if raw[at] or raw[at + 1] != 0x53 or code <= last:
+            return -1
+        if code >= DATA:
             return at
         kind = raw[at + 3]
         if kind in (0xC0, 0xC1):
@@ -294,15 +280,28 @@ def _body_at(raw: bytes) -> int:
         elif kind == 0x45:
             at += 4
         else:
-            raise DecodeError(at, "no short section")
-    if at > end:
-        raise DecodeError(at, "the section is cut short")
-    return at
+            return -1
+        last = code
+    return at if at == end else -1
 
 
-def _rare_body(raw: bytes) -> bytes | None:
+def _short_sections(prefix: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yield the sections of what `_body_at` has walked over."""
+    at, end = 0, len(prefix)
+    while at < end:
+        start, kind = at + 3, prefix[at + 3]
+        if kind == 0x45:
+            after = start + 1
+        elif kind < 0xD0:
+            after = start + 2 + prefix[start + 1]
+        else:
+            after = start + 5 + int.from_bytes(prefix[start + 1 : start + 5], "big")
+        yield prefix[at + 2], start, after
+        at = after
+
+
+def _rare_body(found: Sections) -> bytes | None:
     """Return the body of any message that can be read. Raises DecodeError."""
-    found = scan(raw)
     if found.body_kind is BodyKind.DATA:
         return found.data()
     if found.body_kind is BodyKind.SEQUENCE:
@@ -354,6 +353,8 @@ def _pairs(raw: bytes) -> Headers:
     """Return the pairs of one encoded map. Raises DecodeError, IndexError."""
     if raw[0] == 0xC1:
         flat = _items(raw, 0, len(raw), 0xFF)
+        if len(flat) & 1:
+            raise DecodeError(0, "a map has a name without a value")
         return list(zip(map(text, flat[::2]), flat[1::2], strict=True))
     value = decode(raw, 0, len(raw))[0]
     if isinstance(value, AmqpMap):
@@ -367,8 +368,10 @@ def _integer(value: Value) -> int | None:
 
 def _id(value: Value) -> str | None:
     """Return a message-id as text, in the form that the conversion to STOMP writes."""
-    if value is None or isinstance(value, (str, bytes)) or not isinstance(value, (bool, float)):
-        return None if value is None else id_text(value)
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes, UUID)) or type(value) in (int, ULong):
+        return id_text(value)
     return text(value)
 
 
