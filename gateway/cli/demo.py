@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Spark needs some ten seconds on two cores; this is for a machine that is busy with other things.
 PATIENCE_SECONDS: Final = 120.0
-#: The orders come over about the time that Spark takes to start and to see some of them.
-SENDING_SECONDS: Final = 6.0
+#: The orders come over about the time that Spark takes for a few micro-batches.
+SENDING_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.1
 
 
@@ -88,11 +88,11 @@ def _perform(
         AmqpSender(gateway.port, range(0, orders, 2), seconds=seconds),
         StompSender(gateway.stomp_port, range(1, orders, 2), seconds=seconds),
     ]
+    with shown.busy("Spark: starts in local mode"):
+        spark = stack.enter_context(spark_session(folder / "spark.log"))
+        query = TotalsQuery(spark, gateway.url, folder / "checkpoint")
+    shown.note("Spark: reads the stream while both clients send\n")
     stack.enter_context(_sending(senders))
-    shown.note("Spark: starting in local mode; the senders are at work meanwhile")
-    spark = stack.enter_context(spark_session(folder / "spark.log"))
-    query = TotalsQuery(spark, gateway.url, folder / "checkpoint")
-    shown.note("Spark: reading the stream\n")
     _watch(query, senders, shown, orders)
     query.finish()
     return query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol
 
 import click
@@ -21,6 +21,9 @@ class Screen(Protocol):
     def note(self, text: str) -> None:
         """Say that something has begun or is done."""
 
+    def busy(self, text: str) -> AbstractContextManager[None]:
+        """Show that something takes a while."""
+
     def counts(self, done: Mapping[str, int], total: Mapping[str, int], now: float) -> None:
         """Show how far each part is, at `now` seconds."""
 
@@ -35,6 +38,11 @@ class LineScreen:
     def note(self, text: str) -> None:
         """Say that something has begun or is done."""
         click.echo(text)
+
+    def busy(self, text: str) -> AbstractContextManager[None]:
+        """Say that something takes a while."""
+        self.note(text)
+        return nullcontext()
 
     def counts(self, done: Mapping[str, int], total: Mapping[str, int], now: float) -> None:
         """Print one line when something has changed and the last line is old enough."""
@@ -61,6 +69,14 @@ def screen() -> Iterator[Screen]:
 
             def note(self, text: str) -> None:
                 bars.console.print(text, highlight=False)
+
+            @contextmanager
+            def busy(self, text: str) -> Iterator[None]:
+                task = bars.add_task(text, total=None)
+                try:
+                    yield
+                finally:
+                    bars.remove_task(task)
 
             def counts(self, done: Mapping[str, int], total: Mapping[str, int], now: float) -> None:
                 for name, count in done.items():

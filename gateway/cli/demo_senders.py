@@ -42,7 +42,7 @@ class Sender(threading.Thread):
         self.failure: Exception | None = None
         self._port = port
         self._pause = seconds * RUN / max(len(numbers), 1)
-        self._stop = threading.Event()
+        self._cancelled = threading.Event()
 
     def run(self) -> None:
         """Send all; any failure is kept for whoever joins the thread."""
@@ -57,11 +57,11 @@ class Sender(threading.Thread):
 
     def cancel(self) -> None:
         """Stop at the next pause."""
-        self._stop.set()
+        self._cancelled.set()
 
     def pause(self, sent: int) -> bool:
         """Wait now and then; True when the thread should end."""
-        return sent % RUN == 0 and self._stop.wait(self._pause)
+        return sent % RUN == 0 and self._cancelled.wait(self._pause)
 
 
 class AmqpSender(Sender):
