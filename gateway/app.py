@@ -424,6 +424,12 @@ class GatewayService(MultiService):
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
             group.speakers = make_speakers(config, acceptor, core.broker, self.gate)
         self._add_routes(core)
+        # Not before the reactor runs: only then does it hear the signals that stop it.
+        self._reactor.callWhenRunning(self._start_opening, core)
+
+    def _start_opening(self, core: Core) -> None:
+        if self._stopping:
+            return
         self._opening = Deferred.fromCoroutine(self._open(core))
         self._opening.addErrback(self._not_opened)
 
