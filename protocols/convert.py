@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, assert_never
 
 from gateway.model import stomp_form
 from gateway.model.amqp_types import (
@@ -147,7 +147,12 @@ def _stomp_content(found: Sections) -> tuple[bytes, bool]:
         case BodyKind.SEQUENCE:
             return json_text(found.sequence()).encode("utf-8", "replace"), True
         case BodyKind.VALUE:
-            value = found.value()
+            return _stomp_value(found.value())
+        case _:
+            assert_never(found.body_kind)
+
+
+def _stomp_value(value: Value) -> tuple[bytes, bool]:
     if isinstance(value, bytes):
         return value, False
     if value is None or isinstance(value, str):

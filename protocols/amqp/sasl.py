@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, assert_never
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Authenticator
@@ -287,6 +287,8 @@ class SaslServer:
             case Refused():
                 self.reason = step.reason
                 self._finish(State.FAILED, SASL_AUTH, step.data)
+            case _:
+                assert_never(step)
 
     def _answered(self, known: bool) -> None:  # noqa: FBT001 - the port's callback
         if self.state is State.CHECKING:

@@ -396,6 +396,13 @@ def test_nodes_at_the_limit():
         decode(nulls(3), 0, 12, nodes_max=3)
 
 
+def test_nodes_that_no_count_announces():
+    raw = b"\x00\x40" * 10 + b"\x40"
+    assert decode(raw, 0, len(raw), nodes_max=21)[1] == len(raw)
+    with pytest.raises(DecodeError, match="too many"):
+        decode(raw, 0, len(raw), nodes_max=20)
+
+
 # ---- maps that no dict can hold
 
 

@@ -33,6 +33,7 @@ from gateway.model.sections import (
     HeaderFacts,
     absolute_expiry,
     header_facts,
+    header_fields,
     peek,
     scan,
     strip_delivery_annotations,
@@ -131,6 +132,13 @@ def test_a_header_of_other_types_is_a_decode_error(fields):
 def test_a_header_cut_short_is_a_decode_error(raw):
     with pytest.raises(DecodeError):
         header_facts(bytes.fromhex(raw))
+
+
+def test_header_fields_are_of_one_section():
+    assert header_fields(section(HEADER, [True])) == [True, None, None, None, None]
+    for wrong in (section(HEADER, []) + b"x", section(HEADER, []) * 2, encode([]), BODY):
+        with pytest.raises(DecodeError):
+            header_fields(wrong)
 
 
 def test_header_facts_of_what_proton_writes():

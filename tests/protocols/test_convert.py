@@ -619,7 +619,7 @@ def whole_frame(stored: bytes) -> None:
     st.dictionaries(st.text(), values, max_size=3),
     values,
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_message_reaches_a_subscriber(annotations, properties, named, value):
     raw = (
         section(0x72, annotations)
@@ -642,7 +642,7 @@ def test_any_properties_are_headers(named, value):
 
 
 @given(st.binary(max_size=200), st.integers(0, 9))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_noise_is_converted_both_ways(raw, flags):
     whole_frame(amqp_to_stomp(raw, flags, "q"))
     for more in (0, TEXT):

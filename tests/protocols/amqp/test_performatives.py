@@ -24,7 +24,7 @@ from gateway.model.amqp_types import (
     encode,
 )
 from protocols.amqp import performatives as p
-from protocols.amqp.fields import COMPOUND_BYTES_MAX, Layout, Type
+from protocols.amqp.fields import COMPOUND_BYTES_MAX, Layout, Type, composite
 from protocols.amqp.performatives import (
     DECODE_ERROR,
     INVALID_FIELD,
@@ -148,6 +148,11 @@ def test_the_table_is_the_standard(name):
     }
     multiples = {f.attribute: () for f in layout.fields if f.multiple and not f.mandatory}
     assert defaults == DEFAULTS.get(name, {}) | multiples
+
+
+def test_only_a_composite_is_declared():
+    with pytest.raises(TypeError):
+        composite("amqp:mine:list", 0x99)(type("Mine", (), {}))
 
 
 def test_nothing_is_missing_or_extra():

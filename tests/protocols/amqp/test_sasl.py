@@ -246,6 +246,13 @@ def test_an_answer_after_the_connection_is_gone():
     assert (sasl.outcome, sasl.user, woken, sent(sasl)) == (False, None, [], [])
 
 
+def test_nothing_after_the_end_changes_it():
+    sasl = in_state(State.PASSED)
+    sasl.receive_body(b"noise")
+    sasl.abandon()
+    assert (sasl.outcome, sasl.user, sent(sasl)) == (True, "me", [])
+
+
 def test_an_answer_given_twice_counts_once():
     sasl, woken = server(Users(me=SECRET))
     sasl.receive_frame(init(plain()))
