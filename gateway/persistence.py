@@ -1,7 +1,7 @@
 """Core objects to storage records and back: the Store port over the journal, and replay at start.
 
-Definitions are notes in the journal, JSON with a `kind`; each segment begins with all that hold, so that old
-segments can go. Streams keep their unsealed tail as a "queue" of their own number.
+Definitions are notes in the journal, JSON with a `kind`; each segment begins with all that hold, so
+that old segments can go. Streams keep their unsealed tail as a "queue" of their own number.
 """
 
 from __future__ import annotations
@@ -167,7 +167,10 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
 
 
 def decode_definition(note: bytes) -> tuple[Definition, bool]:
-    """Return the definition of a note and whether it is gone. Raises StorageError on a note of another program."""
+    """Return the definition of a note and whether it is gone.
+
+    Raises StorageError on a note of another program.
+    """
     try:
         fields = json.loads(note)
         gone = bool(fields.get("gone"))
@@ -206,7 +209,9 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
 def open_journal(
     fs: FileSystem, directory: str, segment_bytes: int = DEFAULT_SEGMENT_BYTES
 ) -> tuple[Journal, Restored]:
-    """Read the journal in `directory` (made when it is not there) and return it, ready for its writer, and what it held.
+    """Return the journal in `directory`, ready for its writer, and what it held.
+
+    The directory is made when it is not there.
 
     Raises DamageError, FormatError, StorageError, OSError.
     """
@@ -250,7 +255,8 @@ def restore(found: Recovered) -> Restored:
         definition, gone = decode_definition(note)
         key = _key(definition)
         if not isinstance(definition, AddressDefinition):
-            restored.next_id = max(restored.next_id, key[1] + 1)  # type: ignore[operator]  # ids are ints
+            assert isinstance(key[1], int)
+            restored.next_id = max(restored.next_id, key[1] + 1)
         if gone:
             known.pop(key, None)
         else:
@@ -280,7 +286,7 @@ def _key(definition: Definition) -> tuple[str, object]:
 
 
 def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:
-    """Return recovered messages; after an unclean stop each may have been seen by a consumer [durability contract]."""
+    """Return recovered messages; after an unclean stop a consumer may have seen each of them."""
     extra = 0 if clean else MAYBE_SEEN
     messages: list[Message] = []
     for seq in sorted(held):

@@ -1,7 +1,7 @@
 """One transaction for both protocols: sends and settlements that happen together or not at all.
 
-Nothing is done before commit but remembering, so that rollback and a lost connection cost nothing. At commit all
-records go into one journal batch, which is durable whole or not at all.
+Nothing is done before commit but remembering, so that rollback and a lost connection cost nothing.
+At commit all records go into one journal batch, which is durable whole or not at all.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Work:
         if len(self._sends) >= ITEMS_MAX or self._bytes + len(body) > BYTES_MAX:
             return Refusal(
                 code=Code.TOO_LARGE,
-                text=f"A transaction may hold {ITEMS_MAX} sends and {BYTES_MAX} bytes; this one holds {len(self._sends)} and {self._bytes}. "
+                text=f"A transaction may hold {ITEMS_MAX} sends and {BYTES_MAX} bytes; "
+                f"this one holds {len(self._sends)} and {self._bytes}. "
                 "Commit more often.",
             )
         self._sends.append((producer, body, flags, expires))
@@ -61,7 +62,10 @@ class Work:
         self._rejected.append((subscription, messages, dead_letter))
 
     def commit(self) -> int:
-        """Do all of it; returns the ticket. Raises RefusedError when an address is full: then nothing is done."""
+        """Do all of it; returns the ticket.
+
+        Raises RefusedError when an address is full: then nothing is done.
+        """
         assert not self._ended, "a transaction ends once"
         for producer, _, _, _ in self._sends:
             refusal = producer.blocked()

@@ -1,10 +1,10 @@
-"""The batch that is being filled, and concurrent store and dispatch: what is consumed first is never written.
+"""The batch that is being filled; what is consumed before it is written is never written.
 
-Until a batch is taken for writing, a removal of a message that it adds cancels both. What is taken is
-fixed for good: later removals of it become REMOVE records of a later batch. Pure.
+Until a batch is taken for writing, a removal of a message that it adds cancels both. What is taken
+is fixed for good: later removals of it become REMOVE records of a later batch. Pure.
 
-Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes first, then adds,
-removals, counts.
+Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
+first, then adds, removals, counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from storage.record import (
     encode_remove,
 )
 
-#: Upper bound of a record's own bytes beside bodies, per run and per message; for room in a segment.
+#: Upper bound of a record's own bytes beside bodies, per run and per message; for room in a
+#: segment.
 _RUN_BYTES: Final = 64
 _MESSAGE_BYTES: Final = 16
 
@@ -83,14 +84,15 @@ class Batch:
                 firsts[queue_id] = first
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> None:
-        """Record that `count` stored messages between two seqs are gone; those of this batch are cancelled."""
+        """Record that `count` stored messages between two seqs are gone, or cancel them here."""
         start = self.first_seqs.get(queue_id)
         if start is not None and last >= start:
             if first >= start:
                 _extend(self.cancelled, queue_id, first, last)
                 return
-            # The range straddles: stored ones in front, ours behind. Seqs of one queue are stored without a gap
-            # but for those that are not durable, and callers with such give single seqs.
+            # The range straddles: stored ones in front, ours behind. Seqs of one queue are stored
+            # without a gap but for those that are not durable, and callers with such give single
+            # seqs.
             _extend(self.cancelled, queue_id, start, last)
             count -= last - start + 1
             last = start - 1
@@ -107,7 +109,7 @@ class Batch:
         self.bytes_bound += _RUN_BYTES + 12 * len(entries)
 
     def settle_cancelled(self) -> int:
-        """Leave out what was consumed before it was written; returns how many bodies are never written.
+        """Leave out what was consumed before it was written; returns how many bodies that are.
 
         Called once, when the batch is taken.
         """
@@ -150,7 +152,10 @@ class Batch:
         return parts
 
     def _surviving_many(self, run: AddRun, gone: dict[int, list[tuple[int, int]]]) -> list[AddRun]:
-        """Drop the targets that need nothing any more; where a part of one is gone, add and removal are both written."""
+        """Drop the targets that need nothing any more.
+
+        Where only a part of one is gone, its add and its removal are both written.
+        """
         count = len(run.bodies)
         targets: list[tuple[int, int]] = []
         for queue_id, first in run.targets:

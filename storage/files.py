@@ -1,8 +1,11 @@
-"""The file-system port and its real twin; nothing else in the gateway touches a file of the data directory.
+"""The file-system port and its real twin; nothing else touches files of the data directory.
 
-All calls are synchronous and may block: they run on the writer thread, or before the listeners open.
-Errors are `OSError`, never swallowed: the caller decides whether to stop.
+All calls are synchronous and may block: they run on the writer thread, or before the listeners
+open. Errors are `OSError`, never swallowed: the caller decides whether to stop.
 """
+
+# The port speaks of descriptors and plain paths, as the calls below it do.
+# ruff: noqa: PTH
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class FileSystem(Protocol):
     def fsync(self, fd: int) -> None: ...
 
     def allocate(self, fd: int, size: int) -> None:
-        """Reserve `size` bytes of disk for the file, so that writing inside cannot run out of room."""
+        """Reserve `size` bytes of disk, so that writing inside cannot run out of room."""
 
     def size(self, fd: int) -> int: ...
 
@@ -56,7 +59,7 @@ class FileSystem(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def drop_cache(self, fd: int) -> None:
-        """Ask the system to forget clean cached pages, so that the next read comes from the device."""
+        """Ask the system to forget cached pages, so that the next read is of the device."""
 
 
 class RealFiles:
@@ -151,7 +154,8 @@ def read_file(fs: FileSystem, path: str) -> bytes:
 def durable_replace(fs: FileSystem, path: str, data: bytes) -> None:
     """Make `path` hold `data`, whole or not at all, and on the device when this returns.
 
-    Written beside it, synced, renamed over it, directory synced: a rename alone promises neither data nor order.
+    Written beside it, synced, renamed over it, directory synced: a rename alone promises neither
+    data nor order.
     """
     temporary = path + ".new"
     if fs.exists(temporary):

@@ -1,11 +1,13 @@
 """The journal: what the gateway promises to remember, made durable in batches.
 
-Group commit needs no timer: while one batch is written and synced on the writer's thread, the next one
-fills. `flush()`, called at the end of each reactor turn, hands the next batch over as soon as the writer is free.
+Group commit needs no timer: while one batch is written and synced on the writer's thread, the next
+one fills. `flush()`, called at the end of each reactor turn, hands the next batch over as soon as
+the writer is free.
 
-    append / remove / note ──> open batch ──flush──> taken (fixed) ──writer──> synced ──> durable_up_to(ticket)
+    append / remove / note ──> open batch ──flush──> taken (fixed) ──writer──> synced ──> ticket
 
-A ticket is the number of the batch that a record is in. Everything here runs on one thread; the writer is a port.
+A ticket is the number of the batch that a record is in. Everything here runs on one thread; the
+writer is a port.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from storage.batch import Batch
 from storage.live import LiveIndex
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
 
-#: A batch larger than this is closed and the next one filled: bounds what one sync writes and what a crash discards.
+#: A batch larger than this is closed and the next one filled: bounds what one sync writes and what
+#: a crash discards.
 BATCH_BYTES_MAX: Final = 8 << 20
 BATCH_RECORDS_MAX: Final = 4096
 #: Unsynced bytes above which senders must wait: the disk is slower than what comes in.
@@ -27,7 +30,7 @@ DEFAULT_SEGMENT_BYTES: Final = 32 << 20
 
 
 class Writer(Protocol):
-    """Writes batches in order; answers through the journal's `written`, `failed` on the journal's thread."""
+    """Writes batches in order; answers by `written` or `failed` on the journal's thread."""
 
     def write(self, batch: Batch) -> None:
         """Encode, write and sync `batch` into its segment (made when it is not there)."""
@@ -42,7 +45,8 @@ class Writer(Protocol):
 class Journal:
     """See the module text.
 
-    Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages, `bytes_written`.
+    Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages,
+    `bytes_written`.
     """
 
     __slots__ = (
@@ -105,7 +109,7 @@ class Journal:
 
     @property
     def congested(self) -> bool:
-        """Whether more than BACKLOG_BYTES_MAX wait for the disk: take no more from senders that can wait."""
+        """Whether more than BACKLOG_BYTES_MAX wait for the disk: senders that can wait should."""
         return self._backlog + self._open.bytes_bound > BACKLOG_BYTES_MAX
 
     @property
@@ -129,7 +133,7 @@ class Journal:
         return batch.number
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
-        """Record that the `count` stored messages between two seqs of a queue are gone; returns the ticket."""
+        """Record that the `count` stored messages between two seqs are gone; returns the ticket."""
         self._open.remove(queue_id, first, last, count)
         return self._open.number
 
@@ -139,7 +143,7 @@ class Journal:
         return self._open.number
 
     def note(self, note: bytes) -> int:
-        """Record opaque bytes (a definition). Each new segment begins with `snapshot()`, so old notes may go."""
+        """Record a definition. Each new segment begins with `snapshot()`, so old notes may go."""
         self._open.add_note(note)
         return self._open.number
 

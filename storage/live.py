@@ -1,4 +1,4 @@
-"""Which segments still hold something: for each queue, what range of seqs lies in which segment, and how much of it lives.
+"""Which segments still hold something that lives.
 
 A segment may go when nothing in it lives and every older one is gone: a removal that it records may
 concern an older segment that is still there. Pure.
@@ -68,7 +68,7 @@ class LiveIndex:
                 at += 1
 
     def forget_queue(self, queue_id: int) -> None:
-        """A queue was deleted with all it held; its messages live nowhere (callers removed them first)."""
+        """Forget a deleted queue; callers removed its messages first."""
         self._starts.pop(queue_id, None)
         self._extents.pop(queue_id, None)
 

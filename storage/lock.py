@@ -13,7 +13,10 @@ class DirectoryLock:
     """Holds the lock until `release`; the system releases it when the process dies."""
 
     def __init__(self, directory: str, owner: str) -> None:
-        """Take the lock. Raises LockedError naming the owner, OSError when the directory cannot be written."""
+        """Take the lock.
+
+        Raises LockedError naming the owner, OSError when the directory cannot be written.
+        """
         self._path = Path(directory) / "lock"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

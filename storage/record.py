@@ -2,22 +2,25 @@
 
 A segment file:
 
-    0   header  64 B   magic "SLGJ", version u16, checksum id u16 (1 = zlib.crc32), segment number u64,
-                       uuid 16 B, zeros, crc32 of the 60 bytes before
+    0   header  64 B   magic "SLGJ", version u16, checksum id u16 (1 = zlib.crc32),
+                       segment number u64, uuid 16 B, zeros, crc32 of the 60 bytes before
     64  batches, one behind the other; what follows the last one is leftover from before, or zeros
 
 A batch is what one sync makes durable, whole or not at all:
 
-    magic u32 0xB5A7C41D | payload length u32 | batch number u64 | last synced batch u64 | payload crc u32 | header crc u32
-    payload: records, one behind the other
+    magic u32 0xB5A7C41D | payload length u32 | batch number u64 | last synced batch u64
+    | payload crc u32 | header crc u32 | payload: records, one behind the other
 
-Both sums are salted with the segment's uuid and the batch's offset, so that bytes of an earlier life of a recycled file,
-or of another place, never pass. All numbers are little-endian. A zero byte never begins a batch or a record.
+Both sums are salted with the segment's uuid and the batch's offset, so that bytes of an earlier
+life of a recycled file, or of another place, never pass. All numbers are little-endian. A zero byte
+never begins a batch or a record.
 
 Records (first byte is the kind):
 
-    1 ADD     targets u8, how u8, count u32, accepted u64 (ms) | per target: queue u64, first seq u64
-              | flags: one u32, or count x u32 (how bit 0) | expires: none, one u64 (how bit 1), count x u64 (bit 2)
+    1 ADD     targets u8, how u8, count u32, accepted u64 (ms)
+              | per target: queue u64, first seq u64
+              | flags: one u32, or count x u32 (how bit 0)
+              | expires: none, one u64 (how bit 1), count x u64 (bit 2)
               | lengths count x u32 (0xFFFFFFFF: not stored here) | bodies
     2 REMOVE  queue u64, ranges u32 | ranges x (first u64, last u64)
     3 NOTE    length u32 | bytes (definitions; opaque here)
@@ -72,7 +75,8 @@ class BadRecordError(ValueError):
 class AddRun:
     """A run of messages for one or more queues; `targets` are (queue id, seq of the first body).
 
-    `flags` and `expires` are one value for all, or a sequence with one for each body. A body of None is not stored.
+    `flags` and `expires` are one value for all, or a sequence with one for each body. A body of
+    None is not stored.
     """
 
     targets: Sequence[tuple[int, int]]
@@ -92,7 +96,10 @@ def encode_segment_header(number: int, uuid: bytes) -> bytes:
 
 
 def decode_segment_header(data: bytes) -> tuple[int, bytes] | None:
-    """Return (number, uuid), or None where no header was ever completed. Raises FormatError on a newer version."""
+    """Return (number, uuid), or None where no header was ever completed.
+
+    Raises FormatError on a newer version.
+    """
     if len(data) < SEGMENT_HEADER_BYTES or data[:4] != SEGMENT_MAGIC:
         return None
     if _CRC.unpack_from(data, SEGMENT_HEADER_BYTES - 4)[0] != zlib.crc32(
@@ -102,7 +109,8 @@ def decode_segment_header(data: bytes) -> tuple[int, bytes] | None:
     _, version, checksum, number, uuid = _SEGMENT.unpack_from(data)
     if version != VERSION or checksum != 1:
         raise FormatError(
-            f"The journal has format version {version} with checksum {checksum}; this program reads version {VERSION} "
+            f"The journal has format version {version} with checksum {checksum}; this "
+            f"program reads version {VERSION} "
             "with checksum 1. Start it with the program that wrote it. Nothing was changed."
         )
     return number, uuid
@@ -158,8 +166,7 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
     elif run.expires:
         how |= _ONE_EXPIRY
     parts.append(_ADD.pack(ADD, len(run.targets), how, len(bodies), run.accepted_ms))
-    for target in run.targets:
-        parts.append(_TARGET.pack(*target))
+    parts.extend([_TARGET.pack(*target) for target in run.targets])
     parts.append(
         _CRC.pack(run.flags) if isinstance(run.flags, int) else array("I", run.flags).tobytes()
     )
@@ -171,7 +178,8 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
         parts.append(array("I", [ABSENT if b is None else len(b) for b in bodies]).tobytes())
         parts.extend([b for b in bodies if b is not None])
     else:
-        whole: Sequence[bytes] = bodies  # type: ignore[assignment]  # a run with one value for all has all bodies
+        # A run with one value for all has all its bodies.
+        whole: Sequence[bytes] = bodies  # type: ignore[assignment]
         parts.append(array("I", map(len, whole)).tobytes())
         parts.extend(whole)
 

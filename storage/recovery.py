@@ -1,11 +1,13 @@
 """Reads a journal back: what lives, what was defined, and where the damage is. Pure over bytes.
 
-Damage rule. Let W be the largest `last synced` number in any whole batch. A batch that is not whole is
+Damage rule. Let W be the largest `last synced` number in any whole batch. A batch that is not whole
+is
 
-* rot, when a whole batch that was written after its sync follows, in its segment or in a later one (whose numbers
-  then do not continue where reading stopped): it was once complete and confirmed. Recovery refuses, naming file and offset;
-* the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it in its segment is read. The
-  next life of the journal continues with the number of the batch that was cut.
+* rot, when a whole batch that was written after its sync follows, in its segment or in a later one
+  (whose numbers then do not continue where reading stopped): it was once complete and confirmed.
+  Recovery refuses, naming file and offset;
+* the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it in its
+  segment is read. The next life of the journal continues with the number of the batch that was cut.
 
 Nothing is ever appended to a segment that was read here; the caller opens a new one.
 """
@@ -80,8 +82,9 @@ def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
     for number, path, data in files:
         found.segment = max(found.segment, number)
         header = decode_segment_header(data)
-        # No header, or that of a file's earlier life: the crash came while the segment was being opened. Nothing
-        # was confirmed from it; if that is not so, the numbers of the batches do not continue, which is found below.
+        # No header, or that of a file's earlier life: the crash came while the segment was being
+        # opened. Nothing was confirmed from it; if that is not so, the numbers of the batches do
+        # not continue, which is found below.
         if header is None or header[0] != number:
             continue
         found.segments.append(number)
@@ -121,13 +124,14 @@ def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: b
 def _judge_tail(
     found: Recovered, path: str, data: bytes, offset: int, uuid: bytes, head: BatchHead | None
 ) -> None:
-    """Tell the end of the data, a torn tail and rot apart, where no whole batch begins at `offset`."""
+    """Tell the end of the data, a torn tail and rot apart: no whole batch is at `offset`."""
     for later in _heads_after(data, offset, uuid, head):
         if later.synced > found.ticket:
             raise DamageError(
                 path, offset, f"batch {found.ticket + 1} was synced and is not whole any more"
             )
-    # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that was ever confirmed.
+    # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that
+    # was ever confirmed.
     if head is not None:
         found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
         found.clean = False
@@ -136,7 +140,7 @@ def _judge_tail(
 def _heads_after(
     data: bytes, offset: int, uuid: bytes, head: BatchHead | None
 ) -> Iterator[BatchHead]:
-    """Yield whole batch headers behind a broken batch: first where its length says, then by search."""
+    """Yield whole headers behind a broken batch: where its length says, then by search."""
     if head is not None:
         at = offset + BATCH_HEADER_BYTES + head.length
         following = decode_batch_head(data, at, salt_of(uuid, at))

@@ -1,8 +1,8 @@
 """Segment files: names, making them ahead of need, writing batches into them.
 
-A segment is preallocated and zero-filled before its first use, so that running out of disk happens here
-and not in the middle of a record, and so that a sync has no new extents to record. Files that are
-emptied are kept as spares (up to two) and used again: their old bytes cannot pass the new salt.
+A segment is preallocated and zero-filled before its first use, so that running out of disk happens
+here and not in the middle of a record, and so that a sync has no new extents to record. Files that
+are emptied are kept as spares (up to two) and used again: their old bytes cannot pass the new salt.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 def segment_name(number: int) -> str:
+    """Return the file name of a segment; names sort as numbers do."""
     return f"{number:016d}{_SUFFIX}"
 
 
@@ -92,7 +93,7 @@ class Segments:
         self._size = size
 
     def _from_spare(self, path: str, size: int) -> int:
-        """Return a descriptor of a file of at least `size` bytes, all of them allocated, named `path`."""
+        """Return a descriptor of a file named `path` of at least `size` allocated bytes."""
         for name in self._spares:
             spare = posixpath.join(self._directory, name)
             fd = self._fs.open(spare)

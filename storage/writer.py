@@ -1,7 +1,7 @@
 """The writer's thread: encodes, writes and syncs batches while the reactor goes on.
 
-The only place of the journal that knows threads. One bounded queue in, one callable out (`post` runs a
-function on the journal's thread).
+The only place of the journal that knows threads. One bounded queue in, one callable out (`post`
+runs a function on the journal's thread).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class ThreadWriter:
         self._segments = segments
         self._post = post
         self._segment_bytes = segment_bytes
-        # At most one write, one delete and one stop wait at a time: the journal hands over one batch after the other.
+        # At most one write, one delete and one stop wait at a time: the journal hands over one
+        # batch after the other.
         self._jobs: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
         self._thread.start()
@@ -62,7 +63,7 @@ class ThreadWriter:
                 segment=batch.segment,
                 size=size,
             )
-        except Exception as error:  # noqa: BLE001  # whatever it is, the store has failed and must say so
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store has failed
             return self._fail(error)
         self._post(lambda: self._journal.written(batch, written))
         try:
@@ -70,7 +71,8 @@ class ThreadWriter:
             if self._jobs.empty():
                 self._segments.make_spare(self._segment_bytes)
         except OSError:
-            # The disk may be nearly full. The next segment is tried again when it is needed, and fails loudly then.
+            # The disk may be nearly full. The next segment is tried again when it is needed, and
+            # fails loudly then.
             return True
         return True
 

@@ -23,7 +23,8 @@ class Blockable(Protocol):
 class Address:
     """Plain state; the broker's modules change it.
 
-    `version` grows whenever bindings, taps or settings change, so that producers know when to look again.
+    `version` grows whenever bindings, taps or settings change, so that producers know when to look
+    again.
     """
 
     __slots__ = (

@@ -1,6 +1,7 @@
 """The one admission point: may this address take another message? Pure; no side effect.
 
-    limit      the address' max-size-bytes / max-size-messages, or the gateway's memory, whichever is reached first
+    limit      the address' max-size-bytes / max-size-messages, or the gateway's memory, whichever
+               is reached first
     full       size >= limit: the message that reaches a limit is taken, the next one is not
 
 Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, management.
@@ -40,24 +41,28 @@ def full_because(name: str, usage: Usage, settings: AddressSettings) -> Refusal 
     """Return which limit is reached, in words, or None when there is room."""
     if 0 <= settings.max_size_bytes <= usage.size_bytes:
         return _full(
-            f"Address {name!r} is full: it holds {usage.size_bytes} bytes and max-size-bytes is {settings.max_size_bytes}."
+            f"Address {name!r} is full: it holds {usage.size_bytes} bytes and "
+            f"max-size-bytes is {settings.max_size_bytes}."
         )
     if 0 <= settings.max_size_messages <= usage.messages:
         return _full(
-            f"Address {name!r} is full: it holds {usage.messages} messages and max-size-messages is {settings.max_size_messages}."
+            f"Address {name!r} is full: it holds {usage.messages} messages and "
+            f"max-size-messages is {settings.max_size_messages}."
         )
     if usage.global_bytes_max <= usage.global_bytes:
         return Refusal(
             code=Code.MEMORY_FULL,
             transient=True,
-            text=f"The gateway holds {usage.global_bytes} bytes of messages and global-max-size is {usage.global_bytes_max}. "
+            text=f"The gateway holds {usage.global_bytes} bytes of messages and "
+            f"global-max-size is {usage.global_bytes_max}. "
             "Consume some, or raise global-max-size.",
         )
     if 0 <= usage.global_messages_max <= usage.global_messages:
         return Refusal(
             code=Code.MEMORY_FULL,
             transient=True,
-            text=f"The gateway holds {usage.global_messages} messages and global-max-messages is {usage.global_messages_max}. "
+            text=f"The gateway holds {usage.global_messages} messages and "
+            f"global-max-messages is {usage.global_messages_max}. "
             "Consume some, or raise global-max-messages.",
         )
     return None

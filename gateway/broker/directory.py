@@ -1,7 +1,7 @@
 """Which addresses and queues exist, who may make them, and where a destination leads.
 
-Rules of making on demand: a sender may add the routing type it asks for to an address; a consumer may where its
-protocol allows it. Whatever is durable is defined in the store before it is used.
+Rules of making on demand: a sender may add the routing type it asks for to an address; a consumer
+may where its protocol allows it. Whatever is durable is defined in the store before it is used.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Directory:
         return address, None
 
     def sending_type(self, address: Address, routing: RoutingType | None) -> RoutingType | None:
-        """Return the routing type of a sender that asked for `routing`: that, or the address' only one."""
+        """Return the routing type of a sender: what it asked for, or the address' only one."""
         if routing is not None or len(address.routing_types) != 1:
             return routing
         return None  # with one type now, a second may come; both then take part
@@ -108,14 +108,16 @@ class Directory:
             if not settings.auto_create_queues:
                 raise RefusedError.of(
                     Code.NOT_FOUND,
-                    f"Queue: {destination.queue!r} does not exist, and auto-create-queues is false for its address.",
+                    f"Queue: {destination.queue!r} does not exist, and auto-create-queues "
+                    "is false for its address.",
                 )
             kind = routing or settings.default_queue_routing_type
             return self.make_queue(destination.queue, destination.address, kind, auto_created=True)
         if queue.address != destination.address:
             raise RefusedError.of(
                 Code.NOT_FOUND,
-                f"Queue {destination.queue!r} belongs to address {queue.address!r}, not to {destination.address!r}.",
+                f"Queue {destination.queue!r} belongs to address {queue.address!r}, not "
+                f"to {destination.address!r}.",
             )
         return queue
 
@@ -158,7 +160,8 @@ class Directory:
         if not settings.auto_create_queues:
             raise RefusedError.of(
                 Code.NOT_FOUND,
-                f"Address {destination.address!r} has no queue, and auto-create-queues is false for it.",
+                f"Address {destination.address!r} has no queue, and auto-create-queues is "
+                "false for it.",
             )
         if address is None:
             self.make_address(destination.address, auto_created=True)
@@ -169,7 +172,7 @@ class Directory:
     def subscription_queue(
         self, name: str, durable_name: str | None, *, shared: bool, make_name: Callable[[], str]
     ) -> Queue:
-        """Return the queue of a multicast subscription, durable by name or temporary. Raises RefusedError."""
+        """Return the queue of a subscription, durable by name or temporary. Raises RefusedError."""
         if name not in self.addresses:
             if not self._settings.for_address(name).auto_create_addresses:
                 raise _not_found(name)
@@ -182,7 +185,8 @@ class Directory:
             if queue.consumer_count:
                 raise RefusedError.of(
                     Code.IN_USE,
-                    f"Subscription {durable_name!r} is on address {queue.address!r} and has consumers; it cannot move to {name!r}.",
+                    f"Subscription {durable_name!r} is on address {queue.address!r} and "
+                    f"has consumers; it cannot move to {name!r}.",
                 )
             self.drop_queue(queue)
             queue = None
@@ -307,7 +311,7 @@ class Directory:
         ring_size: int | None = None,
         max_consumers: int | None = None,
     ) -> tuple[Queue, int]:
-        """Make a queue as an operator asks; returns it and the ticket of its definition. Raises RefusedError."""
+        """Make a queue for an operator; returns it and its ticket. Raises RefusedError."""
         _check(ring_size, max_consumers)
         check_name(address, "address")
         queue = self.make_queue(name, address, routing, durable=durable)
@@ -325,7 +329,10 @@ class Directory:
         max_consumers: int | None = None,
         paused: bool | None = None,
     ) -> tuple[Queue, int]:
-        """Change a queue's attributes; returns it and the ticket. Nothing changes when RefusedError is raised."""
+        """Change a queue's attributes; returns it and the ticket.
+
+        Nothing changes when RefusedError is raised.
+        """
         _check(ring_size, max_consumers)
         queue = self.find_queue(name)
         if ring_size is not None:
@@ -339,12 +346,16 @@ class Directory:
         return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
 
     def delete_queue(self, name: str, *, remove_consumers: bool = False) -> int:
-        """Delete a queue with what it holds; returns the ticket. Raises RefusedError (not-found, in-use)."""
+        """Delete a queue with what it holds; returns the ticket.
+
+        Raises RefusedError (not-found, in-use).
+        """
         queue = self.find_queue(name)
         if queue.consumer_count and not remove_consumers:
             raise RefusedError.of(
                 Code.IN_USE,
-                f"Queue {name!r} has {queue.consumer_count} consumers; close them, or delete with removeConsumers=true.",
+                f"Queue {name!r} has {queue.consumer_count} consumers; close them, or "
+                "delete with removeConsumers=true.",
             )
         return self.drop_queue(queue)
 
@@ -361,7 +372,10 @@ class Directory:
         return self._store.undefine(self.definition_of(queue)) if queue.durable else 0
 
     def delete_address(self, name: str, *, force: bool = False) -> int:
-        """Delete an address; returns the ticket. Raises RefusedError while it has queues, unless `force`."""
+        """Delete an address; returns the ticket.
+
+        Raises RefusedError while it has queues, unless `force`.
+        """
         address = self.find_address(name)
         if address.queues and not force:
             raise RefusedError.of(

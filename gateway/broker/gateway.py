@@ -1,6 +1,7 @@
-"""The gateway's heart: addresses, queues, and what follows when they change. Implements the Broker port.
+"""The gateway's heart: addresses, queues, and what follows when they change.
 
-Single-threaded. Time, names and the end of the turn are passed in; it knows no reactor and no file.
+Implements the Broker port. Single-threaded. Time, names and the end of the turn are passed in; it
+knows no reactor and no file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
 DISPATCH_RUN = 2048
-#: Messages all queues together hand out in one reactor turn: bounds a turn to some tens of milliseconds.
+#: Messages all queues together hand out in one reactor turn: bounds a turn to some tens of
+#: milliseconds.
 DISPATCH_TURN = 16384
 
 
@@ -233,7 +235,8 @@ class Gateway:
             return Refusal(
                 code=Code.ADDRESS_FULL,
                 transient=True,
-                text=f"Address {address.name!r} was blocked by an operator; unblock it through the API.",
+                text=f"Address {address.name!r} was blocked by an operator; unblock it "
+                "through the API.",
             )
         usage = Usage(
             size_bytes=address.size_bytes,
@@ -246,7 +249,7 @@ class Gateway:
         return full_because(address.name, usage, address.settings)
 
     def watch_block(self, address: Address) -> None:
-        """Hold the address' senders back when it is full; they are let go when there is room again."""
+        """Hold the address' senders back when it is full, until there is room again."""
         refusal = self.full_because(address)
         if refusal is None or address.blocked is not None:
             return
@@ -256,7 +259,7 @@ class Gateway:
             producer.block(refusal)
 
     def _look_for_room(self) -> None:
-        """Let senders go where use has fallen a tenth below the limit: not at the limit itself, against flapping."""
+        """Let senders go where use is a tenth below the limit: at the limit they would flap."""
         for address in list(self._blocked.values()):
             if self._has_room_again(address):
                 del self._blocked[address.name]
@@ -280,8 +283,8 @@ class Gateway:
             or (self.messages_max >= 0 and self.messages > self.messages_max * 9 // 10)
         )
 
-    def block_address(self, name: str, blocked: bool) -> None:
-        """An operator holds an address' senders back, or lets them go. Raises RefusedError (not-found)."""
+    def block_address(self, name: str, blocked: bool) -> None:  # noqa: FBT001 - says it by name
+        """Hold an address' senders back, or let them go. Raises RefusedError (not-found)."""
         address = self.directory.find_address(name)
         address.operator_block = blocked
         if blocked:
@@ -304,7 +307,7 @@ class Gateway:
         return route
 
     def internal_route(self, name: str) -> Route:
-        """Return a route for the gateway's own sends (dead letters, expiry). Raises RefusedError."""
+        """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""
         address, only = self.directory.for_sending(Destination(name), None)
         return Route(self, address, self.directory.sending_type(address, None), None, only=only)
 
@@ -325,7 +328,8 @@ class Gateway:
         if browse:
             raise RefusedError.of(
                 Code.NOT_IMPLEMENTED,
-                "Browsing over a link is not in this version; use GET /api/v1/queues/NAME/messages.",
+                "Browsing over a link is not in this version; use GET "
+                "/api/v1/queues/NAME/messages.",
             )
         may_add = (options or {}).get("may-add-type", "yes") == "yes"
         kind = self.directory.consuming_type(destination, routing, may_add=may_add)
@@ -344,7 +348,8 @@ class Gateway:
         if 0 <= queue.max_consumers <= queue.consumer_count:
             raise RefusedError.of(
                 Code.MAX_CONSUMERS,
-                f"Queue {queue.name!r} of address {queue.address!r} has {queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
+                f"Queue {queue.name!r} of address {queue.address!r} has "
+                f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
             )
 
     def delete_subscription(self, durable_name: str) -> None:
@@ -353,7 +358,8 @@ class Gateway:
         if queue.consumer_count:
             raise RefusedError.of(
                 Code.IN_USE,
-                f"Subscription {durable_name!r} has {queue.consumer_count} consumers; close them first.",
+                f"Subscription {durable_name!r} has {queue.consumer_count} consumers; "
+                "close them first.",
             )
         self.directory.drop_queue(queue)
 

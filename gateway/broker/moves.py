@@ -1,7 +1,7 @@
 """Dead letters and expired messages: a copy, told where it comes from, goes to another address.
 
-Copy and removal are in one journal batch. A copy has no expiry and no delivery count. Where there is nowhere to go,
-the message is lost, and counted.
+Copy and removal are in one journal batch. A copy has no expiry and no delivery count. Where there
+is nowhere to go, the message is lost, and counted.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from gateway.model.definitions import Definition
 
 
 class Store(Protocol):
-    """Durable memory. Calls return the ticket of the batch that the record is in; nothing blocks."""
+    """Durable memory. Calls return the ticket of the record's batch; nothing blocks."""
 
     @property
     def ticket(self) -> int:
@@ -29,7 +29,7 @@ class Store(Protocol):
         size: int,
         now_ms: int,
     ) -> int:
-        """Store a run once for several queues or streams; targets are (id, seq of the first body)."""
+        """Store a run once for several queues or streams; targets are (id, first seq)."""
 
     def append_mixed(
         self,
@@ -41,7 +41,7 @@ class Store(Protocol):
         size: int,
         now_ms: int,
     ) -> int:
-        """As `append` with flags and expiry for each; a body of None takes a place but is not stored."""
+        """As `append` with flags and expiry for each; a body of None is a place without record."""
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """The `count` stored messages between two seqs are gone."""

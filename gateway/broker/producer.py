@@ -1,7 +1,7 @@
 """A sender's route to one address: admission, routing and storing, a run at a time. Hot.
 
-The common case (one anycast queue, no limit near) is one pass of `send`; everything else goes through
-the guarded and the many-queue paths below it.
+The common case (one anycast queue, no limit near) is one pass of `send`; everything else goes
+through the guarded and the many-queue paths below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
-#: What a message costs beside its body: the object, its place in a deque, the bytes object's own head.
+#: What a message costs beside its body: the object, its place in a deque, the bytes object's own
+#: head.
 OVERHEAD_BYTES = 160
 _SENT_BITS = (1 << COUNT_SHIFT) - 1
 
@@ -44,7 +45,7 @@ class Core(Protocol):
 
 
 class Route:
-    """Implements the Producer port. `only` is set for a producer of one queue (`address::queue`)."""
+    """Implements the Producer port. `only` is the queue of an `address::queue` producer."""
 
     __slots__ = (
         "_address",
@@ -220,7 +221,7 @@ class Route:
     def _send_guarded(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
-        """Ask admission for each message; runs of equal ones still go together where nothing is limited."""
+        """Ask admission for each message; where nothing is limited equal ones go together."""
         ticket = 0
         address = self._address
         self.refusal = None

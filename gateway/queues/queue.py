@@ -11,8 +11,8 @@ The conservation law holds after every call:
     added = ready + delivering + acknowledged + expired + killed + replaced
 (scheduled and paged messages join the right side when those parts are there).
 
-The queue changes only itself. Whatever must also happen elsewhere (journal, memory, dead letters) it
-tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
+The queue changes only itself. Whatever must also happen elsewhere (journal, memory, dead letters)
+it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Effects(Protocol):
     """What follows from a queue's change, done by the broker."""
 
     def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
-        """The queue holds these (`size` bytes of bodies) no more: forget their records, give memory back.
+        """Forget the records of these and give their memory back: `size` bytes of bodies.
 
         EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
         """
@@ -72,7 +72,7 @@ class Held:
 
 
 class Queue:
-    """See the module text. Fields without underscore may be read by anyone; only the methods write them."""
+    """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
         "_consumers",
@@ -163,8 +163,8 @@ class Queue:
     def add_run(self, bodies: Sequence[bytes], flags: int, expires: int, size: int) -> int:
         """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
 
-        Returns the seq of the first; the others follow without a gap. The caller, once it has recorded them,
-        calls `trim_ring` in the same step when the queue is a ring.
+        Returns the seq of the first; the others follow without a gap. The caller, once it has
+        recorded them, calls `trim_ring` in the same step when the queue is a ring.
         """
         first = self.next_seq
         count = len(bodies)
@@ -212,7 +212,7 @@ class Queue:
             self._evict(len(self._ready) - self.ring_size)
 
     def trim_ring(self, added: int) -> None:
-        """Evict for `added` new messages: at most one each, so that a lowered ring is not emptied at once."""
+        """Evict for `added` new messages: at most one each, so sending never lowers the count."""
         if 0 <= self.ring_size < len(self._ready):
             self._evict(min(added, len(self._ready) - self.ring_size))
 
@@ -257,7 +257,7 @@ class Queue:
     # ---- out
 
     def dispatch(self, now_ms: int, limit: int) -> int:
-        """Hand out up to about `limit` messages to consumers with room; returns how many went out."""
+        """Hand out about `limit` messages to consumers with room; returns how many went out."""
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
@@ -329,7 +329,7 @@ class Queue:
         return [m for m in messages if not (m.flags & EXPIRES and m.expires <= now_ms)]
 
     def expire(self, now_ms: int) -> int:
-        """Remove what has expired while waiting; returns how many. O(n) when any message can expire."""
+        """Remove what has expired while waiting; returns how many. O(n) when any can expire."""
         if not self.any_flags & EXPIRES:
             return 0
         doomed = {m.seq for m in self._ready if m.flags & EXPIRES and m.expires <= now_ms}
@@ -361,8 +361,8 @@ class Queue:
     def release(self, held: Held, messages: list[Message], *, failed: bool = False) -> None:
         """Put messages in delivery back to their old places.
 
-        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. Returned newest
-        first, so that a full ring keeps the newest and replaces the others.
+        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. Returned
+        newest first, so that a full ring keeps the newest and replaces the others.
         """
         dead: list[Message] = []
         if failed:
@@ -387,7 +387,7 @@ class Queue:
             self.kill(held, dead)
 
     def _count_attempt(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
-        """Count one delivery more for each; split into those that stay and those that have had enough."""
+        """Count one delivery more for each; returns those that stay and those that are dead."""
         stay: list[Message] = []
         dead: list[Message] = []
         for message in messages:

@@ -3,8 +3,8 @@
 Order: higher priority first, then arrival (`seq`). Two parts make it cheap:
 
 * ten levels, one a priority, each a deque in arrival order, for what was added at the tail;
-* a heap for what came back to its old place, normally empty. A returned message is found in O(log n),
-  and the levels never need an insertion in the middle.
+* a heap for what came back to its old place, normally empty. A returned message is found in
+  O(log n), and the levels never need an insertion in the middle.
 
 It knows no consumer, clock or store.
 """
@@ -61,7 +61,8 @@ class Ready:
     def take(self, count: int) -> list[Message]:
         """Remove and return up to `count` messages: those next in order that share a priority.
 
-        The list ascends in `seq`; fewer than `count` come when the level ends or returned ones come first.
+        The list ascends in `seq`; fewer than `count` come when the level ends or returned ones come
+        first.
         """
         if self._returned:
             return self._take_mixed(count)
@@ -112,7 +113,7 @@ class Ready:
         self._count -= 1
 
     def pop_oldest(self) -> Message:
-        """Remove and return the message that arrived first, whatever its priority (ring eviction)."""
+        """Remove and return what arrived first, whatever its priority (ring eviction)."""
         best: Message | None = None
         for priority in range(_LEVELS):
             if self._bits >> priority & 1:
@@ -150,8 +151,8 @@ class Ready:
         for priority, level in enumerate(self._levels):
             if any(m.seq in doomed for m in level):
                 removed += [m for m in level if m.seq in doomed]
-                self._levels[priority] = level = deque(m for m in level if m.seq not in doomed)
-                if not level:
+                self._levels[priority] = kept = deque(m for m in level if m.seq not in doomed)
+                if not kept:
                     self._bits &= ~(1 << priority)
         removed += [e[2] for e in self._returned if e[1] in doomed]
         self._returned = [e for e in self._returned if e[1] not in doomed]
