@@ -49,7 +49,7 @@ from gateway.model.address import RoutingType, check_name
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE
 from gateway.queues.queue import Queue
-from gateway.streams.columns import MessageReader
+from gateway.streams.columns import BlockReader
 
 #: A browse shows at most this many messages at once.
 BROWSE_MAX: Final = 1000
@@ -268,7 +268,7 @@ class QueuesApi:
         offset = query_int(request, "offset", 0, high=OFFSET_MAX)
         limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
         found = queue.browse(offset, limit) if offset < queue.ready_count else []
-        reader = MessageReader()
+        reader = BlockReader()
         shown = (views.message_view(reader, message) for message in found)
         # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
         return list_response(shown, len(found), piece=1)

@@ -21,7 +21,7 @@ from gateway.broker import Gateway
 from gateway.broker.address import Address
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
 from gateway.queues.queue import Queue
-from gateway.streams.columns import MessageReader, headers_map
+from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
     from gateway.streams.registry import StreamRegistry
@@ -167,10 +167,11 @@ def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str,
     return {"address": name, "exists": exists, "items": items}
 
 
-def message_view(reader: MessageReader, message: Message) -> dict[str, object]:
+def message_view(reader: BlockReader, message: Message) -> dict[str, object]:
     """Return a waiting message: what is known of it, its headers, and the start of its body."""
     flags = message.flags
-    head, body = reader.read(message.body, flags)
+    read = reader.read(message.body, (0, len(message.body)), (flags,))
+    head, body = read.heads[read.indices[0]], read.bodies[0]
     return {
         "sequence": message.seq,
         "protocol": "STOMP" if flags & STOMP else "AMQP",
