@@ -5,7 +5,7 @@ open. Errors are `OSError`, never swallowed: the caller decides whether to stop.
 """
 
 # The port speaks of descriptors and plain paths, as the calls below it do.
-# ruff: noqa: PTH
+# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH208
 
 from __future__ import annotations
 
