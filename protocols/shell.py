@@ -1,8 +1,8 @@
-"""The Twisted shell that every protocol shares: pump bytes, keep time, pass pressure on, close once.
+"""The Twisted shell that every protocol shares: pump bytes, keep time, pass pressure, close once.
 
 A session is sans-IO and decides everything; this file only moves bytes. It writes straight to the
-socket while nothing waits, which saves two system calls and one turn of the reactor for each answer;
-what the socket does not take at once goes through the transport as a pull producer.
+socket while nothing waits, which saves two system calls and one turn of the reactor for each
+answer; what the socket does not take at once goes through the transport as a pull producer.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from zope.interface import implementer
 from gateway.model.turn import Turn
 from protocols.sniff import Guess, sniff
 
-#: Reads of 256 KiB cost a fifth less per message than Twisted's 64 KiB (measured with 256 B messages).
+#: Reads of 256 KiB cost a fifth less per message than Twisted's 64 KiB (measured with 256 B
+#: messages).
 READ_BYTES: Final = 262144
-#: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader holds.
+#: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
+#: holds.
 PRESSURE_BYTES: Final = 1 << 20
 #: How long a peer may take to read our last words before the socket is cut.
 CLOSE_SECONDS: Final = 5.0
@@ -32,7 +34,8 @@ CLOSE_SECONDS: Final = 5.0
 FIRST_BYTES_SECONDS: Final = 10.0
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
-    b"Content-Length: 91\r\n\r\nThis port speaks AMQP 1.0 and STOMP. HTTP is on the management port; see [management] there."
+    b"Content-Length: 91\r\n\r\nThis port speaks AMQP 1.0 and STOMP. "
+    b"HTTP is on the management port; see [management] there."
 )
 #: Fatal alert handshake_failure [RFC 5246 7.2]: this port has no TLS.
 _TLS_ANSWER: Final = b"\x15\x03\x01\x00\x02\x02\x28"
@@ -224,9 +227,9 @@ class Wire(TwistedProtocol):
         if session.closing:
             self._leave()
         else:
-            self._reading(not session.paused_reading)
+            self._reading(wanted=not session.paused_reading)
 
-    def _reading(self, wanted: bool) -> None:
+    def _reading(self, *, wanted: bool) -> None:
         transport: Any = self.transport
         if self._lost or wanted is not getattr(self, "_stopped_reading", False):
             return

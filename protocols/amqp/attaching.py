@@ -1,7 +1,7 @@
 """What an attach leads to: a route for what the peer sends, a subscription for what it reads. Cold.
 
-Each function opens the broker's side first and answers only then, so that a refusal is an attach with a null
-terminus and a detach with the reason [AMQP 2.6.3]. Raises RefusedError.
+Each function opens the broker's side first and answers only then, so that a refusal is an attach
+with a null terminus and a detach with the reason [AMQP 2.6.3]. Raises RefusedError.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
         raise RefusedError.of(Code.NOT_FOUND, f"Unknown subscription link: {attach.name}.")
     settled = attach.snd_settle_mode == SND_SETTLED
     link = OutgoingLink(session, attach.name, attach.handle, settled=settled)
-    link.default_outcome = source.default_outcome  # type: ignore[assignment]  # an unknown outcome counts as released
+    # An unknown outcome counts as released.
+    link.default_outcome = source.default_outcome  # type: ignore[assignment]
     if source.dynamic:
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)

@@ -1,4 +1,4 @@
-"""The specification's error conditions, and which of them says what we refuse [AMQP 2.8.15-2.8.18, 3.5.10]."""
+"""Error conditions of the specification, and which of them says what we refuse [AMQP 2.8.15-18]."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CONDITIONS: Final = {
 }
 
 
-class ConnectionFault(Exception):
+class ConnectionFaultError(Exception):
     """The peer broke a rule of the connection: it is closed with this condition."""
 
     def __init__(self, condition: str, text: str) -> None:
@@ -57,11 +57,11 @@ class ConnectionFault(Exception):
         self.error = Error(condition=condition, description=text)
 
 
-class SessionFault(ConnectionFault):
+class SessionFaultError(ConnectionFaultError):
     """The peer broke a rule of a session: the session is ended."""
 
 
-class LinkFault(ConnectionFault):
+class LinkFaultError(ConnectionFaultError):
     """The peer broke a rule of a link: the link is detached."""
 
 

@@ -1,15 +1,16 @@
-"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: headers, SASL, open and close, channels, idle time-outs.
+"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: headers, SASL, open, close, channels, idle time-outs.
 
     state      what comes next                          on it
-    HEADER     protocol header 3 (SASL) or 0 (AMQP)     SASL: offer; AMQP: take as anonymous where allowed
+    HEADER     protocol header 3 (SASL) or 0 (AMQP)     SASL: offer; AMQP: anonymous, if allowed
     SASL       SASL frames                              until the outcome
     AMQP_HEADER  protocol header 0                      answer with ours
     OPEN       open                                     answer with ours
     OPENED     everything else                          channels, sessions
     CLOSED     nothing                                  we said close, or cut: what comes is ignored
 
-Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at before SASL is
-through. Bytes come whole turns at a time; `protocols.amqp.stream` has the hot loop over transfers.
+Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at
+before SASL is through. Bytes come whole turns at a time; `protocols.amqp.stream` has the hot loop
+over transfers.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from protocols.amqp.conditions import (
     NOT_ALLOWED,
     RESOURCE_LIMIT,
     UNAUTHORIZED,
-    ConnectionFault,
-    SessionFault,
+    ConnectionFaultError,
+    SessionFaultError,
     error_of,
 )
 from protocols.amqp.frames import (
@@ -64,7 +65,8 @@ from protocols.shell import PeerFacts
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
-#: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can have them.
+#: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
+#: have them.
 OUT_BYTES_MAX: Final = 1 << 20
 #: Shapes of transfers that a connection remembers.
 _SHAPES_MAX: Final = 8
@@ -146,7 +148,7 @@ class AmqpConnection:
             self._parts = []
         try:
             self._consume(data)
-        except ConnectionFault as fault:
+        except ConnectionFaultError as fault:
             self.fail(fault.error)
 
     def _consume(self, data: bytes) -> None:
@@ -176,9 +178,9 @@ class AmqpConnection:
             self._have = end - at
 
     def _before_open(self, data: bytes, at: int, end: int) -> int:
-        """Take one header or frame of a connection that is not open; returns its bytes, 0 when more must come."""
+        """Take a header or frame before open; returns its bytes, 0 when more must come."""
         if self._came > self.limits.prelogin_bytes:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 RESOURCE_LIMIT, f"More than {self.limits.prelogin_bytes} bytes came before open."
             )
         if self.state in (State.HEADER, State.AMQP_HEADER):
@@ -198,17 +200,17 @@ class AmqpConnection:
         return size
 
     def _frame_size(self, data: bytes, at: int) -> int:
-        """Return the size of the frame at `at`, checked [AMQP 2.3.1]. Raises ConnectionFault."""
+        """Return the size of the frame at `at`, checked [AMQP 2.3.1]. Raises ConnectionFaultError."""
         size = int.from_bytes(data[at : at + 4], "big")
         doff = data[at + 4]
         limit = SASL_BYTES_MAX if self.state is State.SASL else self.limits.max_frame_size
         if size < HEAD_BYTES or doff < 2 or doff * 4 > size:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 FRAMING_ERROR,
                 f"A frame of {size} bytes with a data offset of {doff} words cannot be.",
             )
         if size > limit:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}."
             )
         return size
@@ -272,16 +274,16 @@ class AmqpConnection:
             self._parts = []
             try:
                 self._consume(data)
-            except ConnectionFault as fault:
+            except ConnectionFaultError as fault:
                 self.fail(fault.error)
         self.wake()
 
     # ---- frames
 
     def _frame(self, data: bytes, at: int, end: int) -> None:
-        """Take one frame by the general codec. Raises ConnectionFault."""
+        """Take one frame by the general codec. Raises ConnectionFaultError."""
         if data[at + 5] != AMQP_FRAME:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 FRAMING_ERROR,
                 f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.",
             )
@@ -292,11 +294,11 @@ class AmqpConnection:
         try:
             performative, payload = decode_performative(data, begin, end)
         except DecodeError as error:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}."
             ) from error
         except FieldError as error:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 error.condition, f"A frame on channel {channel}: {error}."
             ) from error
         if self.state is State.OPEN:
@@ -304,7 +306,7 @@ class AmqpConnection:
             return
         match performative:
             case Open():
-                raise ConnectionFault(
+                raise ConnectionFaultError(
                     ILLEGAL_STATE, "A second open came; a connection is opened once."
                 )
             case Close():
@@ -319,7 +321,7 @@ class AmqpConnection:
     ) -> None:
         session = self.sessions.get(channel)
         if session is None:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun."
             )
         if isinstance(performative, End):
@@ -329,7 +331,7 @@ class AmqpConnection:
             return
         try:
             session.receive(performative, data[payload:end])
-        except SessionFault as fault:
+        except SessionFaultError as fault:
             session.end(fault.error)
             return
         if isinstance(performative, Transfer):
@@ -350,14 +352,14 @@ class AmqpConnection:
 
     def _open(self, performative: Composite) -> None:
         if not isinstance(performative, Open):
-            raise ConnectionFault(ILLEGAL_STATE, "The first frame must be an open.")
+            raise ConnectionFaultError(ILLEGAL_STATE, "The first frame must be an open.")
         if performative.max_frame_size < _FRAME_MIN:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 NOT_ALLOWED,
                 f"max-frame-size {performative.max_frame_size} is below {_FRAME_MIN} [AMQP 2.7.1].",
             )
         if not performative.container_id:
-            raise ConnectionFault(NOT_ALLOWED, "The container-id is empty.")
+            raise ConnectionFaultError(NOT_ALLOWED, "The container-id is empty.")
         self.container = performative.container_id
         self.remote_frame_max = min(performative.max_frame_size, self.limits.max_frame_size)
         self.state = State.OPENED
@@ -365,7 +367,7 @@ class AmqpConnection:
         if performative.idle_time_out:
             if performative.idle_time_out < _IDLE_MS_MIN:
                 self._write_open()
-                raise ConnectionFault(
+                raise ConnectionFaultError(
                     NOT_ALLOWED,
                     f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN}.",
                 )
@@ -386,18 +388,18 @@ class AmqpConnection:
                     "product": "sluicegate",
                     "version": limits.version,
                     "x-durability": "fsync",
-                },  # type: ignore[dict-item]
+                },
             ),
         )
 
     def _begin(self, channel: int, begin: Begin) -> None:
         if channel > self.limits.channel_max:
-            raise ConnectionFault(
+            raise ConnectionFaultError(
                 NOT_ALLOWED,
                 f"Channel {channel} is above the channel-max of {self.limits.channel_max}.",
             )
         if channel in self.sessions:
-            raise ConnectionFault(ILLEGAL_STATE, f"Channel {channel} has a session already.")
+            raise ConnectionFaultError(ILLEGAL_STATE, f"Channel {channel} has a session already.")
         session = AmqpSession(self, channel, channel, begin)
         self.sessions[channel] = session
         self.write_frame(
@@ -436,12 +438,13 @@ class AmqpConnection:
         return 0
 
     def hold(self, size: int) -> None:
-        """Count bytes of unfinished deliveries. Raises SessionFault at the limit."""
+        """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
         self._unfinished += size
         if self._unfinished > self.limits.unfinished_max + self.limits.max_message_size:
-            raise SessionFault(
+            raise SessionFaultError(
                 RESOURCE_LIMIT,
-                f"Unfinished deliveries of this connection hold more than {self.limits.unfinished_max} bytes beyond one message.",
+                "Unfinished deliveries of this connection hold more than "
+                f"{self.limits.unfinished_max} bytes beyond one message.",
             )
 
     def check_links(self) -> None:
@@ -613,7 +616,7 @@ class AmqpConnection:
         self._answers.clear()
 
     def connection_lost(self, now: float) -> None:
-        """The socket is gone. What the peer held goes back, counted as an attempt: it may have been seen."""
+        """The socket is gone: what the peer held goes back as an attempt, it may have been seen."""
         self._now = now
         if self.state is not State.CLOSED:
             self._release(lost=True)

@@ -1,10 +1,12 @@
-"""Frames: heads, templates for what is sent often, and shapes that read transfers without decoding them.
+"""Frames: heads, templates of what is sent often, shapes that read transfers without decoding.
 
-    size u32 | doff u8 | type u8 | channel u16 | (doff - 2) * 4 bytes ignored | performative | payload
+    size u32 | doff u8 | type u8 | channel u16 | (doff - 2) * 4 bytes ignored | performative |
+    payload
 
-A *shape* is learned from a transfer that the general codec has read: all its bytes up to the message's body are
-constant for that sender, but for frame size, delivery-id, tag, and sizes inside. One `unpack_from` and a few compares then
-tell that the next transfer has the same meaning, and where its body begins. What does not match goes the general way.
+A *shape* is learned from a transfer that the general codec has read: all its bytes up to the
+message's body are constant for that sender, but for frame size, delivery-id, tag, and sizes inside.
+One `unpack_from` and a few compares then tell that the next transfer has the same meaning, and
+where its body begins. What does not match goes the general way.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def frame(
 
 
 def accepted_range(channel: int, first: int, last: int) -> bytes:
-    """Return a receiver's disposition: deliveries first..last are accepted and settled [AMQP 2.7.6]."""
+    """Return a disposition: deliveries first..last are accepted and settled [AMQP 2.7.6]."""
     return (
         b"\x00\x00\x00\x1e\x02\x00"
         + channel.to_bytes(2, "big")
@@ -131,7 +133,7 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
 
 
 def _after_header(buf: bytes, at: int, end: int) -> tuple[int, bool, int]:
-    """Say what follows the header section: (end of the constant part, must be scanned, offset of a field count).
+    """Say what follows the header: (end of the constants, must be scanned, offset of a count).
 
     Bodies need no look. Properties with at most eight fields have no expiry; their count is checked
     for each message, their size may vary. Annotations have to be looked into.

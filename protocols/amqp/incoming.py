@@ -1,7 +1,7 @@
-"""A link on which the gateway receives [AMQP 2.6]: credit granted and policed, runs to the broker, outcomes back.
+"""A link on which the gateway receives [AMQP 2.6]: credit, runs to the broker, outcomes back.
 
-A run comes from the hot loop of the connection; everything else (several frames, odd encodings, an anonymous
-target) comes one delivery at a time and goes the same way.
+A run comes from the hot loop of the connection; everything else (several frames, odd encodings, an
+anonymous target) comes one delivery at a time and goes the same way.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.ports import Producer
 from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
 from gateway.model.serial import MASK
-from protocols.amqp.conditions import MESSAGE_SIZE, TRANSFER_LIMIT, LinkFault, error_of
+from protocols.amqp.conditions import MESSAGE_SIZE, TRANSFER_LIMIT, LinkFaultError, error_of
 from protocols.amqp.performatives import Rejected, Transfer
 from protocols.amqp.terminus import destination_of
 
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
 
-#: Deliveries of one link that may wait for the disk before its credit is held back (the store's own task limit).
+#: Deliveries of one link that may wait for the disk before its credit is held back (the store's own
+#: task limit).
 UNSETTLED_MAX = 10_000
 #: Routes that an anonymous sender's link keeps.
 _ROUTES_MAX = 64
@@ -71,7 +72,7 @@ class IncomingLink:
     # ---- credit
 
     def grant(self) -> None:
-        """Top the credit up when it is low and nothing holds it back; the flow goes out with this turn's bytes."""
+        """Top the credit up when it is low and nothing holds it back."""
         limits = self._session.limits
         if (
             self.credit <= limits.amqp_low_credits
@@ -101,7 +102,7 @@ class IncomingLink:
     def receive_run(
         self, bodies: list[bytes], flags: int, ttl_ms: int, first: int, *, settled: bool
     ) -> None:
-        """Take a run of whole deliveries `first`... that share flags and ttl; credit was checked by the caller."""
+        """Take a run of whole deliveries `first`... that share flags and ttl, within credit."""
         count = len(bodies)
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) & MASK
@@ -235,13 +236,14 @@ class IncomingLink:
     # ---- one delivery at a time
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
-        """Take one frame that the general codec has read. Raises LinkFault."""
+        """Take one frame that the general codec has read. Raises LinkFaultError."""
         partial = self._partial
         if partial is None:
             if self.credit <= 0:
-                raise LinkFault(
+                raise LinkFaultError(
                     TRANSFER_LIMIT,
-                    f"Link {self.name!r} sent a transfer without credit; delivery-count is {self.delivery_count}.",
+                    f"Link {self.name!r} sent a transfer without credit; "
+                    f"delivery-count is {self.delivery_count}.",
                 )
             partial = transfer
         if transfer.aborted:
@@ -253,9 +255,10 @@ class IncomingLink:
         size = self._parts_bytes + len(payload)
         if size > self.message_max:
             self._forget_partial()
-            raise LinkFault(
+            raise LinkFaultError(
                 MESSAGE_SIZE,
-                f"A message on link {self.name!r} has more than {self.message_max} bytes, the max-message-size of this link.",
+                f"A message on link {self.name!r} has more than {self.message_max} bytes, "
+                "the max-message-size of this link.",
             )
         if transfer.more or self._partial is not None:
             self._parts.append(payload)
@@ -292,7 +295,7 @@ class IncomingLink:
             self.grant()
 
     def _route_of(self, body: bytes) -> Producer:
-        """Return the route of a message sent to no fixed target: its `to` decides [AMQP anonymous terminus]."""
+        """Return the route of a message sent to no fixed target: its `to` decides."""
         try:
             sections = scan(body)
             to = sections.to
@@ -333,8 +336,8 @@ class IncomingLink:
 def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
     """Return a message as it is stored, with its flags and expiry.
 
-    absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is taken as it is,
-    non-durable unless its header said otherwise before it broke.
+    absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is
+    taken as it is, non-durable unless its header said otherwise before it broke.
     """
     try:
         facts = header_facts(body)

@@ -14,12 +14,12 @@ class AmqpLimits:
     Attributes:
         max_frame_size: what the peer may send in one frame; bytes (Artemis' default).
         max_message_size: of one message, over all its frames; bytes.
-        unfinished_max: bytes of messages that are not complete, over a whole connection, beyond one message.
+        unfinished_max: bytes of incomplete messages of a connection, beyond one message.
         channel_max: the largest channel number, so sessions less one.
         links_max: links over all sessions.
         amqp_credits: credit that a sender gets.
         amqp_low_credits: credit at which it is topped up.
-        idle_ms: silence after which the peer is taken for dead; it is told half of it [AMQP 2.4.5]. 0: never.
+        idle_ms: silence after which the peer is dead; it is told half [AMQP 2.4.5]. 0: never.
         login_seconds: time to get through SASL and open.
         prelogin_bytes: bytes that an unknown peer may send.
         prefixes: address prefixes that name a routing type.

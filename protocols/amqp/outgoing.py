@@ -1,7 +1,8 @@
-"""A link on which the gateway sends [AMQP 2.6]: credit, drain, delivery, outcomes. `deliver` is a hot loop.
+"""A link on which the gateway sends [AMQP 2.6]: credit, drain, delivery, outcomes.
 
-Frame heads come from a template; delivery-id and size are all that vary, so that a run is three mapped
-calls and one join. The delivery-tag is the delivery-id: unique for as long as the delivery is unsettled.
+`deliver` is a hot loop: frame heads come from a template; delivery-id and size are all that vary,
+so that a run is three mapped calls and one join. The delivery-tag is the delivery-id: unique for as
+long as the delivery is unsettled.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
 
 _BEFORE: Final = b"\x00\x53\x14\xc0"
-#: size, doff and type, channel, performative up to the list's head, handle, id, tag head, tag, format 0 and settled
+#: size, doff and type, channel, performative up to the list's head, handle, id, tag head, tag,
+#: format 0 and settled
 _FRAME: Final = struct.Struct(">IHH6s6sI2sI2s")
 _FRAME_BYTES: Final = _FRAME.size
 #: What the first frame of a long delivery has around its part of the body, at most.
@@ -149,7 +151,7 @@ class OutgoingLink:
     # ---- not so hot
 
     def _dressed(self, message: Message) -> bytes:
-        """Return the message as this delivery shows it: converted, and with what happened to it in its header."""
+        """Return the message as this delivery shows it: converted, its past in its header."""
         flags = message.flags
         body = message.body
         if flags & STOMP:
@@ -160,12 +162,13 @@ class OutgoingLink:
             try:
                 return with_header(body, delivery_count=attempts, first_acquirer=False)
             except DecodeError:
-                # Accepted as opaque bytes with a broken header section: the bytes go out as they came.
+                # Accepted as opaque bytes with a broken header section: the bytes go out as they
+                # came.
                 return body
         return body
 
     def _split(self, bodies: list[bytes], first: int) -> int:
-        """Write deliveries of which some need several frames [AMQP 2.6.14]; returns the number of frames."""
+        """Write deliveries that may need several frames [AMQP 2.6.14]; returns the frames."""
         session = self._session
         total = 0
         for number, body in enumerate(bodies, first):
@@ -192,7 +195,7 @@ class OutgoingLink:
     # ---- flow
 
     def flow(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
-        """The receiver says how many more it takes: credit counted from its own view [AMQP 2.6.7]."""
+        """The receiver says how many more it takes, counted from its own view [AMQP 2.6.7]."""
         ahead = 0 if delivery_count is None else distance(self.delivery_count, delivery_count)
         self.credit = max(0, credit + min(0, ahead))
         self.draining = drain

@@ -1,7 +1,8 @@
 """A session [AMQP 2.5]: windows and delivery-ids both ways, handles, dispositions, flow.
 
-Delivery-ids of both directions are counted here. What the peer may send (incoming-window) is policed; what we send
-stays within its window. Answers are collected as ranges and leave joined, with the connection's next write.
+Delivery-ids of both directions are counted here. What the peer may send (incoming-window) is
+policed; what we send stays within its window. Answers are collected as ranges and leave joined,
+with the connection's next write.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from protocols.amqp.conditions import (
     INVALID_FIELD,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
-    LinkFault,
-    SessionFault,
+    LinkFaultError,
+    SessionFaultError,
     error_of,
 )
 from protocols.amqp.frames import accepted_range
@@ -34,6 +35,7 @@ from protocols.amqp.performatives import (
     End,
     Error,
     Flow,
+    Outcome,
     Received,
     Transfer,
 )
@@ -42,7 +44,8 @@ from protocols.amqp.unsettled import Unsettled
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
 
-#: Transfer frames that the peer may send ahead; refreshed at half. A message of 16 MiB takes 128 of them.
+#: Transfer frames that the peer may send ahead; refreshed at half. A message of 16 MiB takes 128 of
+#: them.
 INCOMING_WINDOW: Final = 4096
 #: No window of ours limits what we send; the peer's does.
 _OUTGOING_WINDOW: Final = 0x7FFFFFFF
@@ -105,7 +108,7 @@ class AmqpSession:
         self.remote_incoming_window -= frames
 
     def hold(self, size: int) -> None:
-        """Count bytes of unfinished deliveries over the connection. Raises SessionFault at its limit."""
+        """Count bytes of the connection's unfinished deliveries. Raises SessionFaultError."""
         self._connection.hold(size)
 
     def link_removed(self, link: OutgoingLink, refusal: Refusal) -> None:
@@ -136,12 +139,12 @@ class AmqpSession:
         else:
             ranges.append([first, last])
 
-    def refuse(self, first: int, last: int, outcome: Composite) -> None:
+    def refuse(self, first: int, last: int, outcome: Outcome) -> None:
         """Settle deliveries with another outcome."""
         self._flush_accepted()
         self.write_frame(
             Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome)
-        )  # type: ignore[arg-type]
+        )
 
     def _flush_accepted(self) -> None:
         ranges, self._accepted = self._accepted, []
@@ -184,19 +187,20 @@ class AmqpSession:
     # ---- frames
 
     def count_frames(self, count: int) -> None:
-        """Count transfer frames that came. Raises SessionFault beyond the window [AMQP 2.5.6]."""
+        """Count transfer frames that came. Raises SessionFaultError beyond the window [AMQP 2.5.6]."""
         self.next_incoming_id = (self.next_incoming_id + count) & MASK
         self.incoming_window -= count
         if self.incoming_window < INCOMING_WINDOW // 2:
             if self.incoming_window < 0:
-                raise SessionFault(
+                raise SessionFaultError(
                     WINDOW_VIOLATION,
-                    f"More transfer frames came than the incoming-window of {INCOMING_WINDOW} allows.",
+                    "More transfer frames came than the incoming-window "
+                    f"of {INCOMING_WINDOW} allows.",
                 )
             self._flow_due = True
 
     def receive(self, performative: Composite, payload: bytes) -> None:
-        """Act on one frame. Raises SessionFault, ConnectionFault."""
+        """Act on one frame. Raises SessionFaultError, ConnectionFaultError."""
         match performative:
             case Transfer():
                 self._transfer(performative, payload)
@@ -213,23 +217,24 @@ class AmqpSession:
         self.count_frames(1)
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            raise SessionFault(
+            raise SessionFaultError(
                 UNATTACHED_HANDLE,
                 f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
             )
         first = link.in_delivery is None
         if first:
             if transfer.delivery_id is None:
-                raise SessionFault(
+                raise SessionFaultError(
                     INVALID_FIELD, "The first transfer of a delivery must have a delivery-id."
                 )
             if (
                 self.next_delivery is not None
                 and distance(self.next_delivery, transfer.delivery_id) < 0
             ):
-                raise SessionFault(
+                raise SessionFaultError(
                     INVALID_FIELD,
-                    f"delivery-id {transfer.delivery_id} was used before; {self.next_delivery} is next.",
+                    f"delivery-id {transfer.delivery_id} was used before; "
+                    f"{self.next_delivery} is next.",
                 )
             self.next_delivery = add(transfer.delivery_id, 1)
         elif (
@@ -237,13 +242,14 @@ class AmqpSession:
             and link.in_delivery is not None
             and transfer.delivery_id != link.in_delivery.delivery_id
         ):
-            raise SessionFault(
+            raise SessionFaultError(
                 INVALID_FIELD,
-                f"delivery-id {transfer.delivery_id} came inside another delivery of the same link.",
+                f"delivery-id {transfer.delivery_id} came inside another delivery "
+                "of the same link.",
             )
         try:
             link.transfer(transfer, payload)
-        except LinkFault as fault:
+        except LinkFaultError as fault:
             self._detach_with(link, fault.error)
 
     def _flow(self, flow: Flow) -> None:
@@ -259,7 +265,7 @@ class AmqpSession:
             return
         link = self.links.get(flow.handle)
         if link is None:
-            raise SessionFault(
+            raise SessionFaultError(
                 UNATTACHED_HANDLE,
                 f"A flow came for handle {flow.handle}, on which nothing is attached.",
             )
@@ -292,7 +298,7 @@ class AmqpSession:
             return  # the sender settles what we have settled already
         last = disposition.first if disposition.last is None else disposition.last
         if distance(disposition.first, last) < 0:
-            raise SessionFault(
+            raise SessionFaultError(
                 INVALID_FIELD,
                 f"A disposition covers {disposition.first} to {last}: last lies before first.",
             )
@@ -303,7 +309,8 @@ class AmqpSession:
         ticket = 0
         found = self.unsettled.pop_range(disposition.first, last)
         for chunk in found:
-            ticket = max(ticket, chunk.link.settle(disposition.state, chunk.messages))  # type: ignore[arg-type]
+            settled = chunk.link.settle(disposition.state, chunk.messages)  # type: ignore[arg-type]
+            ticket = max(ticket, settled)
         if found and not disposition.settled:
             self._settle_back(disposition, last, ticket)
 
@@ -322,12 +329,12 @@ class AmqpSession:
 
     def _attach(self, attach: Attach) -> None:
         if attach.handle in self.links:
-            raise SessionFault(
+            raise SessionFaultError(
                 HANDLE_IN_USE,
                 f"Handle {attach.handle} is in use by link {self.links[attach.handle].name!r}.",
             )
         if attach.handle > HANDLE_MAX:
-            raise SessionFault(
+            raise SessionFaultError(
                 INVALID_FIELD, f"Handle {attach.handle} is above the handle-max of {HANDLE_MAX}."
             )
         self._connection.steal(attach.name, incoming=attach.role is ROLE_SENDER)
@@ -376,7 +383,7 @@ class AmqpSession:
         link = self.links.get(detach.handle)
         if link is None:
             if refused not in self._connection.refused_handles:
-                raise SessionFault(
+                raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A detach came for handle {detach.handle}, on which nothing is attached.",
                 )

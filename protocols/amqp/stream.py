@@ -1,8 +1,9 @@
-"""The hot loop: transfers whose shape is known, read without decoding, collected to runs [AMQP 2.7.5].
+"""The hot loop: transfers of known shapes, read without decoding, collected to runs [AMQP 2.7.5].
 
-A shape (see `frames`) says what bytes a link's transfers have in common. Neighbouring transfers of one link become
-one run and one call, also when two shapes alternate (durable and not, with and without ttl). Whatever does not match
-in every byte that is not a number, is left for the general codec: the two agree on every input, which a test shows.
+A shape (see `frames`) says what bytes a link's transfers have in common. Neighbouring transfers of
+one link become one run and one call, also when two shapes alternate (durable and not, with and
+without ttl). Whatever does not match in every byte that is not a number, is left for the general
+codec: the two agree on every input, which a test shows.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ RUN_MAX = 4096
 
 
 def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int) -> int:
-    """Take as many transfers of known shapes from `data[at:end]` as stand there; returns where it stopped.
+    """Take the transfers of known shapes that `data[at:end]` starts with; returns where it stopped.
 
-    Raises SessionFault through the session's count of frames: never, since a run stays within window and credit.
+    Raises SessionFaultError through the session's count of frames: never, since a run stays within
+    window and credit.
     """
     while True:
         shape = connection.shapes[0] if connection.shapes else None
@@ -46,13 +48,14 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
 
 
 def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool:
-    """Put the shape that fits the next transfer first; returns whether there is one other than the first."""
+    """Put the shape that fits the next transfer first; returns whether another one does."""
     shapes = connection.shapes
     for index in range(1, len(shapes)):
         shape = shapes[index]
         if _fits(shape, data, at, end):
             session = connection.sessions.get(shape.channel)
-            # Only when its link can take it: what breaks a rule goes to the general codec, which says so.
+            # Only when its link can take it: what breaks a rule goes to the general codec, which
+            # says so.
             if session is None or _limit(session, shape) <= 0:
                 return False
             shapes.insert(0, shapes.pop(index))
@@ -65,7 +68,7 @@ def _fits(shape: Shape, data: bytes, at: int, end: int) -> bool:
         return False
     fields = shape.unpack(data, at)
     constants = shape.constants
-    return (
+    return bool(
         fields[1] == constants[0]
         and fields[3] == constants[1]
         and fields[4] == constants[2]

@@ -1,7 +1,7 @@
 """What a source or target asks for: address, routing type, lifetime. Cold; pure.
 
-Routing type of a terminus, first hit: capability `topic`/`queue` (and their temporary forms), a configured prefix of
-the address, what the address already is (the broker's business).
+Routing type of a terminus, first hit: capability `topic`/`queue` (and their temporary forms), a
+configured prefix of the address, what the address already is (the broker's business).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
 
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
 _QUEUE: Final = frozenset({"queue", "temporary-queue"})
-#: Filters that would change what a consumer gets; to ignore them would hand it messages that it did not ask for.
+#: Filters that would change what a consumer gets; to ignore them would hand it messages that it did
+#: not ask for.
 _SELECTORS: Final = frozenset(
     {
         "apache.org:selector-filter:string",
@@ -52,7 +53,7 @@ def routing_of(capabilities: tuple[str, ...]) -> RoutingType | None:
 def destination_of(
     address: str, capabilities: tuple[str, ...], prefixes: tuple[tuple[str, RoutingType], ...]
 ) -> tuple[Destination, RoutingType | None]:
-    """Return where an address leads, with the routing type that capability or prefix give. Raises RefusedError."""
+    """Return where an address leads, and what capability or prefix say. Raises RefusedError."""
     routing = routing_of(capabilities)
     for prefix, kind in prefixes:
         if prefix and address.startswith(prefix):
@@ -91,12 +92,13 @@ def _check_filters(source: Source) -> None:
         if str(key) in _SELECTORS or descriptor in _SELECTORS or descriptor in _SELECTOR_CODES:
             raise RefusedError.of(
                 Code.NOT_IMPLEMENTED,
-                f"The filter {str(key)!r} is not in this version: attach without it and filter in the client.",
+                f"The filter {str(key)!r} is not in this version: attach without it and filter "
+                "in the client.",
             )
 
 
 def without_filters(source: Source) -> Source:
-    """Return the source as the answer shows it: filters that are not applied are not echoed [AMQP 3.5.8]."""
+    """Return the source for the answer: a filter that is not applied is not echoed [AMQP 3.5.8]."""
     return Source(
         address=source.address,
         durable=source.durable,

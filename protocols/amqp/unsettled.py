@@ -1,7 +1,8 @@
 """Deliveries of one session that the peer has not settled, by contiguous delivery-id.
 
-A chunk is a run of deliveries of one link. A disposition over a range costs what it covers of them, never
-more: a range over four thousand million ids that nobody knows costs two searches [AMQP 2.7.6]. Pure.
+A chunk is a run of deliveries of one link. A disposition over a range costs what it covers of them,
+never more: a range over four thousand million ids that nobody knows costs two searches [AMQP
+2.7.6]. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Chunk(Generic[L]):
 
 
 class Unsettled(Generic[L]):
-    """Chunks in ascending order. Delivery-ids are 32-bit serials; inside they are unwrapped onto a line."""
+    """Chunks in ascending order. Delivery-ids are 32-bit serials, unwrapped inside onto a line."""
 
     __slots__ = ("_chunks", "_firsts", "_next")
 
@@ -47,7 +48,7 @@ class Unsettled(Generic[L]):
         self._next = first + len(messages)
 
     def pop_range(self, first_id: int, last_id: int) -> list[Chunk[L]]:
-        """Remove and return what is known of a range of ids, in order; chunks are cut at its ends."""
+        """Remove and return what is known of a range of ids, in order; cuts chunks at its ends."""
         if not self._chunks:
             return []
         base = self._firsts[0]
