@@ -1,3 +1,5 @@
+"""Columns of a stream: what is read from stored messages of both forms."""
+
 from __future__ import annotations
 
 import uuid

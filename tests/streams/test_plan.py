@@ -1,3 +1,5 @@
+"""Planning a batch: ends, caps, losses."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Retention: what may go, and what is a named loss."""
+
 from __future__ import annotations
 
 import itertools

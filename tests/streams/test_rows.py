@@ -1,3 +1,5 @@
+"""Rows of a block from runs of messages."""
+
 from __future__ import annotations
 
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""Subscriptions: floors, fences, attach, commit, release."""
+
 from __future__ import annotations
 
 from dataclasses import replace

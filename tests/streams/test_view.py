@@ -1,3 +1,5 @@
+"""Views: which columns a reader gets, and their Arrow types."""
+
 from __future__ import annotations
 
 import datetime as dt

@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from gateway.management.http import Request, Response, error_response
+from gateway.management.router import Router
+from gateway.management.streams_api import ARROW, CHUNK_BYTES, StreamsApi
+from gateway.streams.registry import StreamSettings
+from gateway.streams.retention import Limits
+from tests.storage.power import PowerFiles
+from tests.streams.harness import fill, make_registry, stomp_message
+
+BASE = "/api/v1/streams"
+SUBSCRIPTION = f"{BASE}/subscriptions"
+
+
+class ApiTest(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.files = PowerFiles()
+        self.open()
+
+    def open(self, **options: Any) -> None:
+        self.registry, self.owner, self.now = make_registry("root", fs=self.files, **options)
+        self.clock = Clock()
+        self.router = Router()
+        StreamsApi(self.clock, self.registry).install(self.router)
+
+    def start(self, method: str, path: str, body: Any = None) -> Deferred[Response]:
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"} if data else {}
+        request = Request(method=method, path=path, headers=headers, body=data)
+        answer = self.router.dispatch(request)
+        if isinstance(answer, Response):
+            done: Deferred[Response] = Deferred()
+            done.callback(answer)
+            return done
+        return answer.addErrback(lambda failure: error_response(failure.value) or failure)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        response = self.successResultOf(self.start(method, path, body))
+        return response.status, json.loads(response.body) if response.body else None
+
+    def good(self, method: str, path: str, body: Any = None) -> Any:
+        status, value = self.ask(method, path, body)
+        assert status < 300, (status, value)
+        return value
+
+    def fill(self, count: int, stream: str = "orders", size: int = 1) -> None:
+        fill(self.registry, stream, [stomp_message(b"x" * size)] * count)
+
+    def attach(self, name: str = "etl", **fields: Any) -> Any:
+        body = {"address": "orders", "startingOffsets": "earliest"} | fields
+        return self.good("POST", f"{SUBSCRIPTION}/{name}:attach", body)
+
+    def plan(self, **fields: Any) -> Any:
+        return self.good("POST", f"{SUBSCRIPTION}/etl:plan", fields)
+
+    # -- operators
+
+    def test_make_show_list_delete(self) -> None:
+        made = self.good("POST", BASE, {"name": "all", "address": "orders"})
+        assert made == {
+            "name": "all", "address": "orders", "epoch": 1, "first": 0, "head": 0, "next": 0,
+            "bytes": 0, "lostMessages": 0, "pins": 0, "subscriptions": [],
+        }  # fmt: skip
+        self.fill(5, "all")
+        self.attach()
+        (shown,) = self.good("GET", BASE)["items"]
+        assert shown == self.good("GET", f"{BASE}/all")
+        assert (shown["head"], shown["next"]) == (5, 5)
+        assert shown["bytes"] > 0
+        assert shown["subscriptions"] == [{
+            "name": "etl", "floor": 0, "lag": 5, "fence": 1,
+            "createdMs": self.now.ms, "seenMs": self.now.ms,
+        }]  # fmt: skip
+        assert self.ask("DELETE", f"{SUBSCRIPTION}/etl") == (204, None)
+        assert self.ask("DELETE", f"{SUBSCRIPTION}/etl")[0] == 404
+        assert self.ask("DELETE", f"{BASE}/all") == (204, None)
+        assert self.ask("GET", f"{BASE}/all")[0] == 404
+
+    def test_names_of_any_kind_are_one_segment(self) -> None:
+        for name in ("a/b", "a:attach", "grün", "heads", "read"):
+            self.good("POST", BASE, {"name": name, "address": "orders"})
+        assert self.good("GET", f"{BASE}/a%2Fb")["name"] == "a/b"
+        assert self.good("GET", f"{BASE}/heads")["name"] == "heads"
+        assert self.ask("DELETE", f"{BASE}/a%3Aattach")[0] == 204
+        self.attach("x%3Aplan%2Fy")
+        assert self.registry.find_subscription("x:plan/y") is not None
+
+    def test_what_cannot_be_made(self) -> None:
+        self.good("POST", BASE, {"name": "a", "address": "orders"})
+        assert self.ask("POST", BASE, {"name": "a", "address": "other"})[0] == 409
+        assert self.ask("POST", BASE, {"name": "", "address": "other"})[0] == 422
+        assert self.ask("POST", BASE, {"name": "b"})[0] == 422
+        status, value = self.ask("POST", BASE, {"name": "b", "adress": "x"})
+        assert (status, "did you mean 'address'" in value["message"]) == (422, True)
+
+    # -- attaching
+
+    def test_the_first_attach_makes_address_stream_and_subscription(self) -> None:
+        answer = self.attach(startingOffsets="latest")
+        assert answer == {
+            "subscription": "etl", "address": "orders", "fence": 1, "floor": {"orders": [1, 0]},
+            "first": {"orders": [1, 0]}, "heads": {"orders": [1, 0]},
+        }  # fmt: skip
+        assert ("address", "orders") in self.owner.said
+        self.fill(3)
+        again = self.attach(startingOffsets="latest")
+        assert (again["fence"], again["floor"]) == (2, {"orders": [1, 0]})
+        assert again["heads"] == {"orders": [1, 3]}
+
+    def test_an_attach_with_a_place_goes_on_there(self) -> None:
+        self.good("POST", BASE, {"name": "all", "address": "orders"})
+        self.fill(9, "all")
+        made = self.attach(position={"all": [1, 4], "other": [1, 9]})
+        assert made["floor"] == {"all": [1, 4]}
+
+    def test_a_bad_start_is_refused(self) -> None:
+        body = {"address": "orders", "startingOffsets": "newest"}
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
+        assert (status, value["code"]) == (422, "bad-value")
+
+    # -- planning
+
+    def test_a_plan_keeps_its_caps(self) -> None:
+        self.attach()
+        for _ in range(4):
+            self.fill(10, size=1000)
+            self.registry.flush()
+        start = {"orders": [1, 0]}
+        answer = self.plan(start=start)
+        assert answer["end"] == answer["heads"] == {"orders": [1, 40]}
+        assert answer["first"] == answer["start"] == start
+        assert answer["losses"] == []
+        assert self.plan(start=start, maxMessages=7)["end"] == {"orders": [1, 7]}
+        assert self.plan(start=start, maxBytes=25_000)["end"] == {"orders": [1, 20]}
+        assert self.plan(start=start, frozen={"orders": [1, 5]})["end"] == {"orders": [1, 5]}
+        assert self.plan(start=start, frozen={"orders": [0, 5]})["end"] == start
+        sized = self.plan(start={"orders": [1, 10]}, end={"orders": [1, 30]})
+        assert (sized["start"], sized["end"]) == ({"orders": [1, 10]}, {"orders": [1, 30]})
+        assert 20_000 < sized["bytes"]["orders"] < 25_000
+
+    def test_nothing_new_waits_and_is_woken(self) -> None:
+        self.attach()
+        body = {"start": {"orders": [1, 0]}, "waitMs": 1000}
+        waiting = self.start("POST", f"{SUBSCRIPTION}/etl:plan", body)
+        self.clock.advance(0.9)
+        self.assertNoResult(waiting)
+        self.fill(1)
+        answer = json.loads(self.successResultOf(waiting).body)
+        assert answer["end"] == {"orders": [1, 1]}
+        assert self.clock.getDelayedCalls() == []
+        body["start"] = {"orders": [1, 1]}
+        waiting = self.start("POST", f"{SUBSCRIPTION}/etl:plan", body)
+        self.clock.advance(1.0)
+        assert json.loads(self.successResultOf(waiting).body)["end"] == {"orders": [1, 1]}
+        assert self.registry.get("orders").waiters == []
+
+    def test_a_wait_is_bounded_and_ends_with_its_client_and_its_stream(self) -> None:
+        self.attach()
+        body = {"start": {"orders": [1, 0]}, "waitMs": 3_600_000}
+        waiting = self.start("POST", f"{SUBSCRIPTION}/etl:plan", body)
+        self.clock.advance(2.0)
+        assert self.successResultOf(waiting).status == 200
+        waiting = self.start("POST", f"{SUBSCRIPTION}/etl:plan", body)
+        waiting.cancel()
+        assert self.clock.getDelayedCalls() == []
+        waiting = self.start("POST", f"{SUBSCRIPTION}/etl:plan", body)
+        self.good("DELETE", f"{BASE}/orders")
+        assert self.successResultOf(waiting).status == 404
+
+    def test_losses_are_told_with_reason_and_where_it_goes_on(self) -> None:
+        self.open(settings=StreamSettings(retention=Limits(bytes_max=4000)), segment_bytes=500)
+        self.attach()
+        for _ in range(10):
+            self.fill(10, size=100)
+            self.registry.flush()
+        first = self.registry.get("orders").stream.first_offset
+        assert first > 0
+        answer = self.plan(start={"orders": [1, 0]})
+        (loss,) = answer["losses"]
+        assert (loss["reason"], loss["first"], loss["end"]) == ("expired_by_retention", 0, first)
+        assert answer["start"] == {"orders": [1, first]}
+        assert f"offsets 0 to {first - 1} cannot be read" in loss["text"]
+        (loss,) = self.plan(start={"orders": [1, 105]})["losses"]
+        assert (loss["reason"], loss["first"]) == ("truncated", 100)
+        self.good("DELETE", f"{BASE}/orders")
+        self.attach()
+        self.fill(3)
+        for fields in ({}, {"end": {"orders": [1, 90]}}):
+            answer = self.plan(start={"orders": [1, 50]}, **fields)
+            assert [loss["reason"] for loss in answer["losses"]] == ["stream_recreated"]
+            assert answer["start"] == {"orders": [2, 0]}
+        assert answer["end"] == {"orders": [2, 0]}, "a range of a life that is over is empty"
+
+    def test_a_plan_without_a_subscription_is_404(self) -> None:
+        assert self.ask("POST", f"{SUBSCRIPTION}/etl:plan", {"start": {}})[0] == 404
+
+    # -- committing
+
+    def test_commit_and_release_lift_the_floor(self) -> None:
+        self.attach()
+        self.fill(9)
+        for action, offset, floor in (("commit", 5, 5), ("release", 8, 8), ("commit", 2, 8)):
+            body = {"end": {"orders": [1, offset]}, "fence": 1}
+            answer = self.good("POST", f"{SUBSCRIPTION}/etl:{action}", body)
+            assert answer == {"floor": {"orders": [1, floor]}}
+
+    def test_commits_that_are_refused(self) -> None:
+        self.attach()
+        self.attach()
+        self.fill(3)
+        for body, status in (
+            ({"end": {"orders": [1, 1]}, "fence": 1}, 409),
+            ({"end": {"orders": [2, 1]}, "fence": 2}, 404),
+            ({"end": {"orders": [1, 4]}, "fence": 2}, 422),
+            ({"end": {"other": [1, 1]}, "fence": 2}, 422),
+            ({"end": {"orders": [1]}, "fence": 2}, 422),
+        ):
+            assert self.ask("POST", f"{SUBSCRIPTION}/etl:commit", body)[0] == status, body
+
+    # -- heads and reading
+
+    def test_heads_pin_what_is_there(self) -> None:
+        self.attach()
+        self.fill(4)
+        body = {"address": "orders", "pin": "batch-1", "pinMs": 1000}
+        (shown,) = self.good("POST", f"{BASE}/heads", body)["items"]
+        assert (shown["first"], shown["head"], shown["pins"]) == (0, 4, 1)
+        assert self.registry.get("orders").pins == {"batch-1": (0, self.now.ms + 1000)}
+        assert len(self.good("POST", f"{BASE}/heads", {})["items"]) == 1
+        status, value = self.ask("POST", f"{BASE}/heads", {"address": "nope"})
+        assert (status, "POST /api/v1/streams" in value["message"]) == (404, True)
+
+    def read(self, **fields: Any) -> Response:
+        span = {"stream": "orders", "epoch": 1, "start": 0, "end": 4}
+        body = {"ranges": [span | fields.pop("span", {})], "columns": ["offset", "body"]} | fields
+        return self.successResultOf(self.start("POST", f"{BASE}/read", body))
+
+    def test_rows_come_as_an_arrow_stream_in_chunks(self) -> None:
+        self.attach()
+        self.fill(4, size=CHUNK_BYTES // 2)
+        response = self.read(pin="batch-1")
+        assert (response.status, response.content_type) == (200, ARROW)
+        assert not isinstance(response.body, bytes)
+        chunks = list(response.body)
+        assert [len(chunk) for chunk in chunks[:2]] == [CHUNK_BYTES] * 2
+        table = pa.ipc.open_stream(b"".join(chunks)).read_all()
+        assert table.column("offset").to_pylist() == [0, 1, 2, 3]
+        assert "batch-1" in self.registry.get("orders").pins
+
+    def test_what_is_not_there_is_410_or_skipped(self) -> None:
+        self.attach()
+        self.fill(4)
+        for span, reason in (
+            ({"end": 5}, "truncated"),
+            ({"epoch": 7}, "stream_recreated"),
+        ):
+            response = self.read(span=span)
+            assert response.status == 410
+            assert [x["reason"] for x in json.loads(response.body)["losses"]] == [reason]
+            response = self.read(span=span, skipLosses=True)
+            assert response.status == 200
+            table = pa.ipc.open_stream(b"".join(response.body)).read_all()
+            assert table.num_rows == (4 if reason == "truncated" else 0)
+
+    def test_reads_that_make_no_sense(self) -> None:
+        self.attach()
+        for fields, status in (
+            ({"columns": ["queue"]}, 422),
+            ({"ranges": []}, 422),
+            ({"span": {"stream": "nope"}}, 404),
+            ({"headers": "xml"}, 422),
+        ):
+            request = {"columns": ["offset"]} | fields
+            assert self.read(**request).status == status, fields
