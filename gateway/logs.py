@@ -30,6 +30,7 @@ from zope.interface import implementer
 #: Every event there is, with its meaning; a test compares this with what the code says.
 EVENTS: Final[Mapping[str, str]] = {
     "address.configured": "an address or queue of the configuration was made or changed",
+    "config.reload_refused": "SIGHUP came; this version reads its configuration only at start",
     "connection.refused": "a connection was not taken; `reason` says why",
     "gateway.failed": "the gateway stops because it cannot go on; `error` says why",
     "gateway.ready": "recovery is done and all listeners are open",
@@ -47,6 +48,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "login.refused": "a user and password were not let in; `reason` says why",
     "store.failed": "the disk refused; nothing unconfirmed will be confirmed",
     "store.recovered": "the journal was read; `messages` came back",
+    "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
+    "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",
     "twisted.failed": "an error that Twisted or a library under it reported",
     "twisted.reported": "a message that Twisted or a library under it logged",
     "users.readable_by_others": "the users file can be read by other users of the machine",
@@ -63,7 +66,8 @@ _SECRET_KEY: Final = re.compile(
     r"password|passcode|passwd|secret|token|authorization|credential|cookie|api_?key", re.IGNORECASE
 )
 _SECRET_TEXT: Final = re.compile(
-    r"((?:password|passcode|passwd|authorization|secret|token)\s*[:=]\s*)(?:Basic\s+|Bearer\s+)?\S+",
+    r"((?:password|passcode|passwd|authorization|secret|token)\s*[:=]\s*)"
+    r"(?:Basic\s+|Bearer\s+)?\S+",
     re.IGNORECASE,
 )
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

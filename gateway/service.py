@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+import structlog
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import ReactorNotRunning
@@ -35,6 +36,8 @@ EX_RUNNING: Final = 75
 #: Messages are many, live short and have no cycles: looking for cycles every 700 objects, as Python
 #: does by default, is work for nothing.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
+
+_log = structlog.get_logger()
 
 Say = Callable[[str], None]
 #: code, text, exit status.
@@ -56,6 +59,7 @@ def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
     bridge_twisted()
     run = Run(reactor, complain)
     try:
+        hear_reload(reactor)
         if run.start(config, lambda service: _ready(service, say)):
             any_reactor: Reactor = reactor
             any_reactor.run()
@@ -133,6 +137,19 @@ def harden() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def hear_reload(reactor: Reactor) -> None:
+    """Answer SIGHUP with a log line: by default it would end the process without a drain.
+
+    On a terminal the default stays: there it means that the terminal is gone.
+    """
+    if not sys.stderr.isatty():
+
+        def told(*_: object) -> None:
+            reactor.callFromThread(lambda: _log.warning("config.reload_refused"))
+
+        signal.signal(signal.SIGHUP, told)
 
 
 def set_up_logging(config: Config) -> LineWriter:

@@ -12,9 +12,11 @@ from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8161"
 _SECONDS: Final = 10.0
+#: Whatever JSON can hold.
+Json = Any
 
 
-def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Any:  # noqa: ANN401 - JSON
+def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Json:
     """Return the JSON at `path`; raises CliError with the gateway's own code and text."""
     parts = urlsplit(url if "//" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -40,7 +42,7 @@ def get(url: str, path: str, *, user: str | None = None, password: str | None = 
     return _read(url, answer.status, content)
 
 
-def _read(url: str, status: int, content: bytes) -> Any:  # noqa: ANN401 - JSON
+def _read(url: str, status: int, content: bytes) -> Json:
     try:
         value = json.loads(content)
     except ValueError:
