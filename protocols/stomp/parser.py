@@ -406,10 +406,11 @@ class Parser:
         nul = buf.find(b"\0", stop)
         if nul < 0:
             self._nul_wanted(len(buf) - stop, len(buf) - pos)
-        return nul + 1 or -1
+            return -1
+        return nul + 1
 
     def _nul_wanted(self, size: int, frame: int) -> None:
-        """Wait for the NUL behind `size` bytes of body, in a frame of which `frame` bytes are here."""
+        """Wait for the NUL behind `size` bytes of body; `frame` bytes of the frame are here."""
         self._wait = _NUL
         limits = self.limits
         limit = limits.login_frame_bytes_max if self.version is None else limits.body_bytes_max

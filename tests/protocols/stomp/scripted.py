@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, STOMP, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from protocols.stomp.limits import StompLimits
@@ -142,9 +143,7 @@ class ScriptedTransaction:
     def reject(
         self, subscription: ScriptedSubscription, messages: list[Message], *, dead_letter: bool
     ) -> None:
-        self.settled.append(
-            ("reject" if dead_letter else "release failed", subscription, messages)
-        )
+        self.settled.append(("reject" if dead_letter else "release failed", subscription, messages))
 
     def commit(self) -> int:
         if self.broker.refuse_commit:
@@ -199,8 +198,10 @@ class ScriptedBroker:
             subscription.dispatch()
 
     def sync(self, ticket: int | None = None) -> None:
-        """Say that the journal is on disk up to `ticket`."""
-        ticket = self.ticket if ticket is None else ticket
+        """Say that the journal is on disk up to `ticket`, by default all; what follows is later."""
+        if ticket is None:
+            ticket = self.ticket
+            self.ticket += 1
         listeners, self.listeners = self.listeners, []
         for listener in listeners:
             listener.durable_up_to(ticket)
@@ -251,7 +252,7 @@ class ScriptedBroker:
     def delete_temporary(self, name: str) -> None:
         raise AssertionError("not used by STOMP")
 
-    def begin(self) -> ScriptedTransaction:
+    def begin(self) -> Any:
         return ScriptedTransaction(self)
 
     def await_durable(self, listener: DurableListener) -> None:
@@ -294,9 +295,7 @@ class Peer:
         self.broker = ScriptedBroker()
         self.authenticator = authenticator or ScriptedAuthenticator()
         self.limits = limits or StompLimits()
-        self.session = StompSession(
-            self.broker, self.authenticator, self.limits, "c1", convert
-        )
+        self.session = StompSession(self.broker, self.authenticator, self.limits, "c1", convert)
         self.wakes = 0
         self.session.wake = self._wake
         self.now = 100.0

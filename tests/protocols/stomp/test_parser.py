@@ -1,4 +1,5 @@
-"""Frames out of bytes: whole, byte by byte, in any chunks; runs, limits, and what partial input costs."""
+"""Frames out of bytes: whole, byte by byte, in any chunks; runs, limits, and what partial input
+costs."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES, STOMP, TEXT
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import State
@@ -57,7 +57,9 @@ def test_no_control_character_of_a_request_comes_back_in_connected() -> None:
 @pytest.mark.parametrize("accepted", ["1.3", "9.9", ""])
 def test_s1_no_common_version(accepted: str) -> None:
     peer = Peer(None)
-    ((command, headers, body),) = frames(peer.say(f"CONNECT\naccept-version:{accepted}\n\n\0".encode()))
+    ((command, headers, body),) = frames(
+        peer.say(f"CONNECT\naccept-version:{accepted}\n\n\0".encode())
+    )
     assert command == "ERROR"
     assert headers["version"] == "1.0,1.1,1.2"
     assert headers["content-type"] == "text/plain"
@@ -182,34 +184,52 @@ def stored(peer: Peer) -> list[bytes]:
     return [body for call in peer.broker.of("send") for body in call[1]]  # type: ignore[attr-defined]
 
 
+DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\n"
+
+
 @pytest.mark.parametrize(
     ("lines", "flags", "expires", "form"),
     [
-        ("", STOMP | DURABLE | TEXT | 4, 0, "destination:q\ncontent-length:1\npriority:4\npersistent:true\n\nx"),
-        ("content-length:1\n", STOMP | DURABLE | 4, 0, "destination:q\ncontent-length:1\npriority:4\npersistent:true\n\nx"),
-        ("persistent:false\n", STOMP | TEXT | 4, 0, "destination:q\ncontent-length:1\npriority:4\npersistent:false\n\nx"),
-        ("persistent:TRUE\npriority:9\n", STOMP | DURABLE | TEXT | 9, 0, "destination:q\ncontent-length:1\npriority:9\npersistent:true\n\nx"),
-        ("expires:5000\n", STOMP | DURABLE | TEXT | EXPIRES | 4, 5000, "destination:q\ncontent-length:1\npriority:4\npersistent:true\nexpires:5000\n\nx"),
-        ("expires:0\n", STOMP | DURABLE | TEXT | 4, 0, "destination:q\ncontent-length:1\npriority:4\npersistent:true\n\nx"),
+        ("", DURABLE | TEXT | 4, 0, DEFAULT),
+        ("content-length:1\n", DURABLE | 4, 0, DEFAULT),
+        ("persistent:false\n", TEXT | 4, 0, DEFAULT.replace("true", "false")),
         (
-            "b:2\ntype:t\nreply-to:/queue/r\ncorrelation-id:c\na:1\ncontent-type:text/html\n", STOMP | DURABLE | TEXT | 4, 0,
-            "destination:q\ncontent-type:text/html\ncontent-length:1\npriority:4\npersistent:true\n"
-            "correlation-id:c\nreply-to:/queue/r\ntype:t\nb:2\na:1\n\nx",
+            "persistent:TRUE\npriority:9\n",
+            DURABLE | TEXT | 9,
+            0,
+            DEFAULT.replace("priority:4", "priority:9"),
         ),
         (
-            "message-id:forged\nsubscription:forged\nredelivered:true\nack:forged\nreceipt:7\nkept:1\n", STOMP | DURABLE | TEXT | 4, 0,
-            "destination:q\ncontent-length:1\npriority:4\npersistent:true\nkept:1\n\nx",
+            "expires:5000\n",
+            DURABLE | TEXT | EXPIRES | 4,
+            5000,
+            DEFAULT + "expires:5000\n",
         ),
-        ("JMSXGroupID:g\n", STOMP | DURABLE | TEXT | 4, 0, "destination:q\ncontent-length:1\npriority:4\npersistent:true\nJMSXGroupID:g\n\nx"),
+        ("expires:0\n", DURABLE | TEXT | 4, 0, DEFAULT),
+        (
+            "b:2\ntype:t\nreply-to:/queue/r\ncorrelation-id:c\na:1\ncontent-type:text/html\n",
+            DURABLE | TEXT | 4,
+            0,
+            DEFAULT.replace("\ncontent-l", "\ncontent-type:text/html\ncontent-l")
+            + "correlation-id:c\nreply-to:/queue/r\ntype:t\nb:2\na:1\n",
+        ),
+        (
+            "message-id:no\nsubscription:no\nredelivered:true\nack:no\nreceipt:7\nkept:1\n",
+            DURABLE | TEXT | 4,
+            0,
+            DEFAULT + "kept:1\n",
+        ),
+        ("JMSXGroupID:g\n", DURABLE | TEXT | 4, 0, DEFAULT + "JMSXGroupID:g\n"),
+        ("a:b\\cc:d\n", DURABLE | TEXT | 4, 0, DEFAULT + "a:b\\cc\\cd\n"),
     ],
-)  # fmt: skip
+)
 def test_send_headers(lines: str, flags: int, expires: int, form: str) -> None:
     peer = Peer()
     frame = f"SEND\ndestination:q\n{lines}\nx\0".encode()
     peer.say(frame + frame)
     ((address, bodies, got_flags, got_expires),) = peer.broker.of("send")
-    assert (address, got_flags, got_expires) == ("q", flags, expires)
-    assert bodies == [form.encode()] * 2
+    assert (address, got_flags, got_expires) == ("q", flags | STOMP, expires)
+    assert bodies == [f"{form}\nx".encode()] * 2
 
 
 def test_the_default_of_persistent_is_a_setting() -> None:
@@ -399,7 +419,9 @@ def test_s29_receipt_ids_come_back_as_they_were(receipt: bytes) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_frame_that_cannot_be_read_ends_every_version(version: str) -> None:
     peer = Peer(version)
-    ((command, headers, _),) = frames(peer.say(b"NONSENSE\nreceipt:5\n\n\0SEND\ndestination:q\n\nx\0"))
+    ((command, headers, _),) = frames(
+        peer.say(b"NONSENSE\nreceipt:5\n\n\0SEND\ndestination:q\n\nx\0")
+    )
     assert (command, headers["error-code"], headers["receipt-id"]) == ("ERROR", "bad-frame", "5")
     assert peer.session.closing
     assert peer.broker.calls == []
@@ -443,7 +465,11 @@ def test_login_must_be_quick_however_the_bytes_drip() -> None:
 
 
 def test_s28_s50_silence_ends_the_connection() -> None:
-    for version, connect in (("1.0", ""), ("1.1", "heart-beat:0,0\n"), ("1.2", "heart-beat:30000,0\n")):
+    for version, connect in (
+        ("1.0", ""),
+        ("1.1", "heart-beat:0,0\n"),
+        ("1.2", "heart-beat:30000,0\n"),
+    ):
         peer = Peer(version, connect=connect)
         assert peer.session.retick
         assert peer.session.tick(peer.now) == peer.now + 30.0
