@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import signal
 import socket
 import subprocess
@@ -48,6 +47,16 @@ def run_to_end(*arguments: str, sets: Sequence[str] = FREE_PORTS, **more: Any) -
         check=False,
         **more,
     )
+
+
+def with_small_files(limit: int, arguments: list[str]) -> list[str]:
+    """Return a command that runs `arguments` where no file may be larger than `limit` bytes."""
+    script = (
+        "import os, resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        "os.execv(sys.argv[1], sys.argv[1:])\n"
+    )
+    return [sys.executable, "-c", script, *arguments]
 
 
 def only_errors(done: Any) -> list[str]:
@@ -303,10 +312,14 @@ def test_a_data_directory_that_cannot_be_made_is_74() -> None:
 
 
 def test_a_disk_without_room_is_74(tmp_path: Path) -> None:
-    def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-    done = run_to_end("--data", str(tmp_path / "d"), preexec_fn=small_files)
+    done = subprocess.run(
+        with_small_files(1 << 20, command("--data", str(tmp_path / "d"))),
+        capture_output=True,
+        text=True,
+        env=importing_environment(),
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 74
     (line,) = only_errors(done)
     assert line.startswith("error: bad-data-directory: ")
@@ -330,6 +343,174 @@ def test_a_damaged_journal_is_74_and_nothing_is_changed(gateway_process: Start) 
     (line,) = only_errors(done)
     assert "is damaged at offset" in line
     assert first.read_bytes() == bytes(content)
+
+
+def test_a_disk_that_refuses_while_running_ends_it_with_74(tmp_path: Path) -> None:
+    data = str(tmp_path / "d")
+    process = subprocess.Popen(
+        with_small_files(
+            3 << 20, command("--data", data, sets=[*FREE_PORTS, "journal-file-size=2MiB"])
+        ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=importing_environment(),
+    )
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(2)]
+    found = re.search(r"127.0.0.1:(\d+)", lines[1])
+    assert found is not None
+    connection = BlockingConnection(f"amqp://127.0.0.1:{found[1]}", timeout=10)
+    sender = connection.create_sender("orders")
+    sender.send(Message(body="small", durable=True))
+    with pytest.raises(Exception, match=r"(?i)store|closed|disconnected|internal|forced"):
+        # A batch that needs a file of its own, larger than files may be.
+        sender.send(Message(body=b"x" * (4 << 20), durable=True))
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 74, err
+    assert '"event": "store.failed"' in err
+    (line,) = [one for one in err.splitlines() if one.startswith("error: ")]
+    assert line.startswith("error: store-failed: ")
+    assert "File too large" in line
+
+    # What was confirmed before is there when the disk has room again.
+    again = subprocess.Popen(
+        command("--data", data),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=importing_environment(),
+    )
+    assert again.stdout is not None
+    lines = [again.stdout.readline() for _ in range(4)]
+    found = re.search(r"http://127.0.0.1:(\d+)", lines[3])
+    assert found is not None
+    messages = cli_json("browse", "orders", "--json", "--url", f"http://127.0.0.1:{found[1]}")
+    assert messages[0]["body"] == "small"
+    assert len(messages) <= 2
+    again.send_signal(signal.SIGTERM)
+    assert again.wait(20) == 0
+    again.stdout.close()
+
+
+def test_a_hang_up_is_told_and_does_not_end_it(gateway_process: Start) -> None:
+    gateway = gateway_process()
+    os.kill(gateway.pid, signal.SIGHUP)
+    for _ in range(100):
+        if "config.reload_refused" in gateway.log.read_text():
+            break
+        time.sleep(0.05)
+    assert gateway.running()
+    assert "config.reload_refused" in gateway.log.read_text()
+
+
+# ---- commands against it
+
+
+def cli(*arguments: str, text: str = "", **environment: str) -> Any:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        env={**importing_environment(), **environment},
+        timeout=60,
+        check=False,
+    )
+
+
+def cli_json(*arguments: str) -> list[dict[str, Any]]:
+    done = cli(*arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_messages_are_sent_browsed_and_received(gateway: ScratchGateway) -> None:
+    amqp = ("--url", f"amqp://127.0.0.1:{gateway.port}")
+    http = ("--url", gateway.url)
+    done = cli("send", "hello", "m{{n}}", "--count", "1500", "-H", "a=b", "--priority", "4", *amqp)
+    assert (done.returncode, done.stdout) == (0, "1500 messages sent to hello\n")
+    (sent,) = cli_json("send", "hello", "-", "--non-durable", "--json", *amqp)
+    assert sent == {"address": "hello", "confirmed": 1}
+
+    seen = cli_json("browse", "hello", "--json", "--offset", "2", "--limit", "300", *http)
+    assert [m["body"] for m in seen] == [f"m{n}" for n in range(3, 303)]
+    assert seen[0]["headers"] == {"a": "b"}
+    shown = cli("browse", "hello", "--offset", "1499", *http)
+    assert shown.stdout == "#1500: m1500\n#1501, not durable: \n"
+    assert shown.stderr == "2 messages waiting in hello\n"
+
+    first = cli("receive", "hello", "--limit", "2", *amqp)
+    assert (first.stdout, first.stderr) == ("m1\nm2\n", "2 messages received from hello\n")
+    rest = cli_json("receive", "hello", "--json", "--timeout", "1", *amqp)
+    assert [m["body"] for m in rest] == [*(f"m{n}" for n in range(3, 1501)), ""]
+    assert rest[0]["properties"] == {"a": "b"}
+    assert rest[0]["durable"] is True
+    assert gateway.request("GET", "/api/v1/queues/hello")[1]["messageCount"] == 0
+
+
+def test_a_rate_is_kept(gateway: ScratchGateway) -> None:
+    begun = time.monotonic()
+    done = cli(
+        "send", "hello", "x", "--count", "5", "--rate", "10",
+        "--url", f"amqp://127.0.0.1:{gateway.port}",
+    )  # fmt: skip
+    assert done.stdout == "5 messages sent to hello\n"
+    assert time.monotonic() - begun >= 0.4
+
+
+def test_refusals_carry_the_gateways_code(gateway: ScratchGateway) -> None:
+    amqp = ("--url", f"amqp://127.0.0.1:{gateway.port}")
+    for arguments, code in (
+        (("send", "$x", "x", *amqp), "bad-name"),
+        (("receive", "$x", *amqp), "bad-name"),
+        (("browse", "none", "--url", gateway.url), "not-found"),
+    ):
+        done = cli(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {code}: ")
+
+
+def test_a_full_address_is_told_to_the_sender(gateway_process: Start) -> None:
+    gateway = gateway_process(
+        settings=(
+            'address-settings."small".max-size-messages=2',
+            'address-settings."small".address-full-policy="FAIL"',
+        )
+    )
+    done = cli("send", "small", "x", "--count", "5", "--url", f"amqp://127.0.0.1:{gateway.port}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: address-full: ")
+    assert "max-size-messages is 2" in done.stderr
+
+
+def test_explain_asks_the_running_gateway(gateway_process: Start) -> None:
+    gateway = gateway_process(settings=('address-settings."a.#".default-ring-size=7',))
+    done = cli("explain", "a.b", "--url", gateway.url, "--json")
+    items = {i["key"]: i for i in json.loads(done.stdout)["items"]}
+    assert (items["default-ring-size"]["value"], items["default-ring-size"]["match"]) == (7, "a.#")
+    assert items["default-ring-size"]["origin"].startswith("--set ")
+
+
+def test_commands_log_in(gateway_process: Start, tmp_path: Path) -> None:
+    data = str(tmp_path / "gateway-0" / "data")
+    assert (
+        cli("user", "add", "ann", "--password-stdin", "--data", data, text="pw\n").returncode == 0
+    )
+    gateway = gateway_process()
+    amqp = ("--url", f"amqp://127.0.0.1:{gateway.port}")
+    assert cli("send", "a", "x", "--user", "ann", *amqp, SLUICEGATE_PASSWORD="pw").returncode == 0
+    browse = ("browse", "a", "--user", "ann", "--password-stdin", "--url", gateway.url)
+    assert cli(*browse, text="pw\n").stdout == "#1: x\n"
+    for done in (
+        cli("send", "a", "x", *amqp),
+        cli("send", "a", "x", "--user", "ann", *amqp, SLUICEGATE_PASSWORD="no"),
+        cli(*browse, text="no\n"),
+        cli("browse", "a", "--url", gateway.url),
+    ):
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: not-authorized: ")
+        assert "try: --user NAME" in done.stderr
 
 
 def test_a_readable_users_file_is_told(gateway_process: Start, tmp_path: Path) -> None:
