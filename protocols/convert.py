@@ -170,6 +170,7 @@ def _stomp_outline(
 ) -> tuple[bytes, bytes]:
     """Return what stands before and behind content-length, for all that is in front of a body."""
     found = peek(head)
+    found.read_properties()
     content_type = found.content_type or (_JSON if made_json else None)
     return stomp_form.outline(
         address,

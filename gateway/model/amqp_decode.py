@@ -132,6 +132,9 @@ _MAPS: Final = frozenset({0xC1, 0xD1})
 _ARRAYS: Final = frozenset({0xE0, 0xF0})
 _COMPOUND: Final = _LISTS | _MAPS | _ARRAYS
 _DESCRIBED: Final = 0x00
+#: Instead of an item's constructor: each value has its own; or the array's is still to be read.
+_OWN: Final = -1
+_AWAITED: Final = -2
 
 
 def _item_width(code: int) -> int | None:
@@ -155,9 +158,14 @@ class _Open:
         self.count = count
         self.end = end
         self.items: list[Value] = []
-        #: arrays: the constructor of every item; -1 while each value has its own.
-        self.item_code = -1
+        #: arrays: the constructor of every item, once it is known.
+        self.item_code = _AWAITED if code in _ARRAYS else _OWN
         self.descriptors: tuple[Value, ...] = ()
+
+    @property
+    def more(self) -> int:
+        """How many values only have to be kept: one of those behind them closes the container."""
+        return 0 if self.item_code == _AWAITED else self.count - len(self.items) - 1
 
     def close(self) -> Value:
         if self.code in _LISTS:
@@ -205,10 +213,13 @@ class _Walk:
 
     def run(self, pos: int) -> tuple[Value, int]:
         buf, stack = self.buf, self.stack
+        limit, item_code = self.end, _OWN
+        # Values of the innermost container and how many more it takes before one closes it.
+        items: list[Value] = []
+        more = 0
         value: Value
         while True:
-            limit = stack[-1].end if stack else self.end
-            code = stack[-1].item_code if stack else -1
+            code = item_code
             if code < 0:
                 if pos >= limit:
                     raise DecodeError(pos, "value cut short before its constructor")
@@ -229,21 +240,29 @@ class _Walk:
             else:
                 pos, opened = self._open(code, pos, limit)
                 if opened is None:
+                    top = stack[-1]
+                    limit, item_code, items, more = top.end, top.item_code, top.items, top.more
                     continue
                 value = opened.close()
+            if more > 0:
+                items.append(value)
+                more -= 1
+                continue
             done, value, pos = self._deliver(value, pos)
             if done:
                 return value, pos
+            top = stack[-1]
+            limit, item_code, items, more = top.end, top.item_code, top.items, top.more
 
     def _deliver(self, value: Value, pos: int) -> tuple[bool, Value, int]:
         """Hand a finished value to the innermost open container; close those that are complete."""
         stack = self.stack
         while stack:
             top = stack[-1]
-            if top.item_code < 0 and top.code in _ARRAYS:
+            if top.item_code == _AWAITED:
                 top.descriptors += (value,)
                 pos = self._array_constructor(top, pos)
-                if top.count or top.item_code < 0:
+                if top.count or top.item_code == _AWAITED:
                     return False, None, pos
             else:
                 top.items.append(value)
@@ -267,7 +286,7 @@ class _Walk:
         if code in _ARRAYS:
             self._push(opened, pos)
             pos = self._array_constructor(opened, pos)
-            if count or opened.item_code < 0:
+            if count or opened.item_code == _AWAITED:
                 return pos, None
             self.stack.pop()
         else:

@@ -261,7 +261,7 @@ class Sections:
         body_kind: which kind of body there is.
     """
 
-    __slots__ = ("_maps", "body", "body_kind", "parts", "spans")
+    __slots__ = ("_fields", "_maps", "body", "body_kind", "parts", "spans")
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -269,6 +269,7 @@ class Sections:
         self.parts: list[tuple[int, int]] = []
         self.body_kind = BodyKind.NONE
         self._maps: dict[int, dict[Value, Value]] = {}
+        self._fields: list[Value] | None = None
 
     @property
     def message_id(self) -> _Id | None:
@@ -359,6 +360,12 @@ class Sections:
         at, end = self.parts[0]
         return _whole(self.body, at, end)
 
+    def read_properties(self) -> None:
+        """Decode the properties section as a whole: for those who ask for most of its fields."""
+        span = self.spans.get(PROPERTIES)
+        if span is not None and self._fields is None:
+            self._fields = _whole(self.body, span[1], span[2])
+
     def _text(self, index: int, kinds: tuple[type, ...]) -> str | None:
         found: str | None = self._property(index, kinds)
         return found
@@ -371,7 +378,11 @@ class Sections:
         span = self.spans.get(PROPERTIES)
         if span is None:
             return None
-        value = list_item(self.body, span[1], index)
+        fields = self._fields
+        if fields is None:
+            value = list_item(self.body, span[1], index)
+        else:
+            value = fields[index] if index < len(fields) else None
         if value is not None and type(value) not in kinds:
             raise DecodeError(span[1], f"property {index} of type {type(value).__name__}")
         return value

@@ -31,6 +31,7 @@ from gateway.model.sections import (
     SECTIONS_MAX,
     BodyKind,
     HeaderFacts,
+    Sections,
     absolute_expiry,
     header_facts,
     header_fields,
@@ -302,6 +303,28 @@ def test_every_property_of_a_message_that_proton_wrote():
     assert found.reply_to_group_id == "other"
     assert absolute_expiry(raw) == 1_000_000
     assert absolute_expiry(raw, header_facts(raw).end) == 1_000_000
+
+
+@pytest.mark.parametrize("count", range(14))
+def test_properties_read_at_once_are_the_same(count):
+    fields = [ULong(1), b"u", "t", "s", "r", b"c", Symbol("y"), Symbol("e"), Timestamp(5)]
+    fields = [*fields, Timestamp(6), "g", UInt(7), "h"][:count]
+    raw = section(0x73, fields) + BODY
+    one_by_one, at_once = scan(raw), scan(raw)
+    at_once.read_properties()
+    for name in vars(Sections):
+        if isinstance(vars(Sections)[name], property):
+            assert getattr(one_by_one, name) == getattr(at_once, name)
+    scan(BODY).read_properties()
+
+
+def test_properties_read_at_once_are_checked_as_well():
+    found = scan(section(0x73, [5]) + BODY)
+    found.read_properties()
+    with pytest.raises(DecodeError):
+        _ = found.message_id
+    with pytest.raises(DecodeError):
+        scan(b"\x00\x53\x73\xc0\x02\x09\x40" + BODY).read_properties()
 
 
 def test_absent_properties_are_none():
