@@ -73,18 +73,30 @@ def decode_head(raw: bytes, version: Version | None, limits: StompLimits) -> Hea
     Raises:
         FrameError: unknown command, bad header line, bad content-length, bad UTF-8, or a limit.
     """
+    check_command(raw, limits)
     text = _text(raw, version, limits)
     lines = text.split("\n")
     _check_counts(lines, raw, version, limits)
     command = lines[0]
     if command not in CLIENT_COMMANDS or (version is Version.V1_0 and command == "NACK"):
-        raise bad_frame(_unknown_command(command, version, limits), raw)
+        raise bad_frame(_unknown_command(command, version), raw)
     meaning = Version.V1_0 if version is None or command in _GREETINGS else version
     headers, length = _headers(lines, meaning, raw)
     head = Head(command, headers, _length(length, raw, limits))
     if "receipt" in headers and version is not None:
         head.receipt = checked_receipt(_raw_receipt(lines, meaning), meaning, raw)
     return head
+
+
+def check_command(raw: bytes, limits: StompLimits) -> None:
+    """Raise FrameError when the first line, whole or not, is longer than a command can be."""
+    limit = limits.command_bytes_max
+    if len(raw) > limit + 1 and raw.find(b"\n", 0, limit + 2) < 0:
+        raise bad_frame(
+            f"'{shown(raw[:_SHOWN].decode('latin-1'))}' is no command: "
+            f"a command has at most {limit} bytes.",
+            raw,
+        )
 
 
 def _text(raw: bytes, version: Version | None, limits: StompLimits) -> str:
@@ -124,11 +136,9 @@ def too_many_headers(limit: int, raw: bytes) -> FrameError:
     return FrameError(Refusal(code=Code.TOO_MANY, text=text), receipt_in(raw))
 
 
-def _unknown_command(command: str, version: Version | None, limits: StompLimits) -> str:
+def _unknown_command(command: str, version: Version | None) -> str:
     if command == "NACK":
         return "STOMP 1.0 has no NACK. Use ACK, or connect with accept-version 1.1 or 1.2."
-    if len(command.encode()) > limits.command_bytes_max:
-        return f"The command has more than {limits.command_bytes_max} bytes and is none of STOMP's."
     known = "CONNECT or STOMP" if version is None else ", ".join(sorted(CLIENT_COMMANDS))
     return f"'{shown(command)}' is no command here; commands are in capitals: {known}."
 

@@ -25,9 +25,9 @@ from protocols.stomp.frame import SEND, Head
 from protocols.stomp.heads import (
     FrameError,
     bad_frame,
+    check_command,
     checked_receipt,
     decode_head,
-    shown,
     too_large,
     too_many_headers,
 )
@@ -453,6 +453,7 @@ class Parser:
         self._need = 2
         if not part[:1].isalpha():
             return
+        check_command(part, limits)
         if b"\0" in part:
             raise bad_frame("A NUL came before the empty line that ends the headers.", part)
         limit = limits.login_frame_bytes_max if login else limits.header_bytes_max
@@ -460,12 +461,6 @@ class Parser:
             raise too_large("The header block of this frame", len(part), limit, part)
         lines = part.count(b"\n")
         self._need = limit + 1 if lines else limits.command_bytes_max + 2
-        if not lines and len(part) >= self._need:
-            raise bad_frame(
-                f"'{shown(part.decode('latin-1'))}' is no command: "
-                f"a command has at most {limits.command_bytes_max} bytes.",
-                part,
-            )
         most = limits.login_headers_max if login else limits.headers_max
         if lines > most + 1:
             raise too_many_headers(most, part)

@@ -54,7 +54,7 @@ def test_connect_is_never_unescaped(greeting: bytes) -> None:
         (b"send\na:1", Code.BAD_FRAME, "'send' is no command"),
         (b"SEND \na:1", Code.BAD_FRAME, "'SEND ' is no command"),
         (b"MESSAGE\na:1", Code.BAD_FRAME, "'MESSAGE' is no command"),
-        (b"X" * 40, Code.BAD_FRAME, "more than 32 bytes"),
+        (b"X" * 40, Code.BAD_FRAME, "at most 32 bytes"),
         (b"\xef\xbb\xbfSEND\na:1", Code.BAD_FRAME, "is no command"),
         (b"SEND\nno colon here", Code.BAD_HEADER, "'no colon here' has no colon"),
         (b"SEND\n:value", Code.BAD_HEADER, "no name"),
