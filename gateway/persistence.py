@@ -2,6 +2,10 @@
 
 Definitions are notes in the journal, JSON with a `kind`; each segment begins with all that hold, so
 that old segments can go. Streams keep their unsealed tail as a "queue" of their own number.
+
+The file `began` beside the segments holds the ticket of the clean stop that a process started from.
+A process that only delivers and is killed writes nothing else, and the next start must know that
+what it finds may have been seen.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import json
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.definitions import (
@@ -20,11 +25,13 @@ from gateway.model.definitions import (
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, Message
 from storage.errors import StorageError
-from storage.files import FileSystem, read_file
+from storage.files import FileSystem, durable_replace, read_file
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
 from storage.record import AddRun
 from storage.recovery import Recovered, Stored, recover
 from storage.segments import segment_name, segment_number
+
+_BEGAN: Final = "began"
 
 
 @dataclass(slots=True)
@@ -104,6 +111,13 @@ class JournalStore:
 
     def undefine(self, definition: Definition) -> int:
         """See the Store port."""
+        match definition:
+            case QueueDefinition():
+                self.journal.forget(definition.queue_id)
+            case StreamDefinition():
+                self.journal.forget(definition.stream_id)
+            case AddressDefinition():
+                pass  # it holds nothing itself
         return self.journal.note(encode_definition(definition, gone=True))
 
     def begin_atomic(self) -> None:
@@ -217,8 +231,12 @@ def open_journal(
     """
     fs.mkdir(directory)
     found = recover(_segments(fs, directory))
+    _mark_begun(fs, posixpath.join(directory, _BEGAN), found)
     journal = Journal(
-        next_ticket=found.ticket + 1, next_segment=found.segment + 1, segment_bytes=segment_bytes
+        next_ticket=found.ticket + 1,
+        next_segment=found.segment + 1,
+        segment_bytes=segment_bytes,
+        suspect=not found.clean,
     )
     for number in found.segments:
         journal.index.open_segment(number)
@@ -243,6 +261,20 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]
         finally:
             fs.close(fd)
         yield number, path, read_file(fs, path)
+
+
+def _mark_begun(fs: FileSystem, path: str, found: Recovered) -> None:
+    """See to it that the clean stop which was found counts for this start only."""
+    if not found.clean or not any(found.queues.values()):
+        return
+    if fs.exists(path) and _number(read_file(fs, path)) in (None, found.ticket):
+        found.clean = False
+    else:
+        durable_replace(fs, path, b"%d" % found.ticket)
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None
 
 
 def restore(found: Recovered) -> Restored:
@@ -291,7 +323,8 @@ def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:
     messages: list[Message] = []
     for seq in sorted(held):
         stored = held[seq]
-        message = Message(stored.body, seq, stored.flags | extra)
+        seen = MAYBE_SEEN if stored.suspect else extra
+        message = Message(stored.body, seq, stored.flags | seen)
         if stored.flags & EXPIRES:
             message.expires = stored.expires
         messages.append(message)

@@ -4,7 +4,7 @@ Until a batch is taken for writing, a removal of a message that it adds cancels 
 is fixed for good: later removals of it become REMOVE records of a later batch. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
-first, then adds, removals, counts.
+first, then adds, removals, counts; the mark of a suspect start comes before all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 from storage.record import (
     BATCH_HEADER_BYTES,
     CLEAN_RECORD,
+    SUSPECT_RECORD,
     AddRun,
     encode_add,
     encode_count,
@@ -27,27 +28,33 @@ from storage.record import (
 #: segment.
 _RUN_BYTES: Final = 64
 _MESSAGE_BYTES: Final = 16
+_RANGE_BYTES: Final = 16
+#: The marks of a suspect start and of a clean stop.
+_MARK_BYTES: Final = 2
 
 
 class Batch:
     """Records that become durable together, numbered by their ticket."""
 
     __slots__ = (
+        "_sizes",
         "adds",
         "atomic",
         "bytes_bound",
         "cancelled",
         "clean",
         "counts",
+        "covers",
         "first_seqs",
+        "forgotten",
         "notes",
         "number",
         "removed_live",
         "removes",
         "segment",
         "stored",
+        "suspect",
         "synced",
-        "waited",
     )
 
     def __init__(self, number: int) -> None:
@@ -55,29 +62,38 @@ class Batch:
         self.synced = 0  # the last synced batch when this one was taken
         self.segment = 0
         self.adds: list[AddRun] = []
+        self._sizes: list[int] = []  # bytes of the bodies of each of `adds`
         self.removes: dict[int, list[int]] = {}
         self.notes: list[bytes] = []
         self.counts: dict[int, list[tuple[int, int]]] = {}
         self.first_seqs: dict[int, int] = {}  # per queue: the first seq that this batch adds
         self.cancelled: dict[int, list[int]] = {}  # per queue: first, last, first, last ...
-        self.removed_live: list[
-            tuple[int, int, int, int]
-        ] = []  # queue, first, last, stored messages among them
-        self.bytes_bound = BATCH_HEADER_BYTES
+        #: queue, first, last, stored messages among them
+        self.removed_live: list[tuple[int, int, int, int]] = []
+        self.forgotten: list[int] = []  # queues that are gone with all they held
+        self.bytes_bound = BATCH_HEADER_BYTES + _MARK_BYTES
         self.stored = 0
         self.atomic = False
-        self.waited = False
+        self.suspect = False
         self.clean = False
+        self.covers = False  # written although it may be empty
 
     def is_empty(self) -> bool:
-        return not (self.adds or self.removes or self.notes or self.counts or self.clean)
+        """Whether there is nothing to write."""
+        return not (
+            self.adds or self.removes or self.notes or self.counts or self.clean or self.covers
+        )
 
     def add(self, run: AddRun, size: int) -> None:
         """Append a run whose bodies sum up to `size` bytes."""
         self.adds.append(run)
+        self._sizes.append(size)
         count = len(run.bodies)
         self.stored += count
-        self.bytes_bound += size + _RUN_BYTES + _MESSAGE_BYTES * count + 16 * len(run.targets)
+        # As `_bound`, which would cost a call per run.
+        self.bytes_bound += (
+            size + _RUN_BYTES + _MESSAGE_BYTES * count + _RANGE_BYTES * len(run.targets)
+        )
         firsts = self.first_seqs
         for queue_id, first in run.targets:
             if queue_id not in firsts:
@@ -98,31 +114,37 @@ class Batch:
             last = start - 1
         _extend(self.removes, queue_id, first, last)
         self.removed_live.append((queue_id, first, last, count))
-        self.bytes_bound += 16 + _RUN_BYTES
+        self.bytes_bound += _RANGE_BYTES + _RUN_BYTES
 
     def add_note(self, note: bytes) -> None:
+        """Append a definition."""
         self.notes.append(note)
         self.bytes_bound += len(note) + 8
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> None:
+        """Append new flags of stored messages."""
         self.counts.setdefault(queue_id, []).extend(entries)
         self.bytes_bound += _RUN_BYTES + 12 * len(entries)
 
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
 
-        Called once, when the batch is taken.
+        Called once, when the batch is taken. `bytes_bound` then says what is left, so that what is
+        not written takes no room of the segment.
         """
         if not self.cancelled:
             return 0
         gone = {queue_id: _merged(ranges) for queue_id, ranges in self.cancelled.items()}
         kept: list[AddRun] = []
         saved = 0
-        for run in self.adds:
+        for run, size in zip(self.adds, self._sizes, strict=True):
             saved += len(run.bodies)
+            self.bytes_bound -= _bound(run, size)
             for part in self._surviving(run, gone):
                 kept.append(part)
                 saved -= len(part.bodies)
+                whole = len(part.bodies) == len(run.bodies)
+                self.bytes_bound += _bound(part, size if whole else _size(part))
         self.adds = kept
         self.cancelled = {}
         return saved
@@ -171,13 +193,15 @@ class Batch:
             for low, high in hits:
                 _extend(self.removes, queue_id, low, high)
                 self.removed_live.append((queue_id, low, high, high - low + 1))
+                self.bytes_bound += _RANGE_BYTES + _RUN_BYTES
         if not targets:
             return []
         return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms)]
 
     def encode(self) -> bytes:
         """Return the payload; runs on the writer thread, after the batch was taken."""
-        parts = [encode_note(note) for note in self.notes]
+        parts = [SUSPECT_RECORD] if self.suspect else []
+        parts += [encode_note(note) for note in self.notes]
         for run in self.adds:
             encode_add(run, parts)
         parts += [encode_remove(queue_id, ranges) for queue_id, ranges in self.removes.items()]
@@ -185,6 +209,15 @@ class Batch:
         if self.clean:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)
+
+
+def _bound(run: AddRun, size: int) -> int:
+    """Return at least the bytes of the run's record; `size` is the sum of its bodies."""
+    return size + _RUN_BYTES + _MESSAGE_BYTES * len(run.bodies) + _RANGE_BYTES * len(run.targets)
+
+
+def _size(run: AddRun) -> int:
+    return sum([len(body) for body in run.bodies if body is not None])
 
 
 def _extend(ranges: dict[int, list[int]], queue_id: int, first: int, last: int) -> None:

@@ -5,7 +5,7 @@ open. Errors are `OSError`, never swallowed: the caller decides whether to stop.
 """
 
 # The port speaks of descriptors and plain paths, as the calls below it do.
-# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH208
+# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH112, PTH208
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FileSystem(Protocol):
     def listdir(self, path: str) -> list[str]: ...
 
     def mkdir(self, path: str) -> None:
-        """Make the directory and its parents; it may exist."""
+        """Make the directory and its parents, for good; it may exist."""
 
     def fsync_dir(self, path: str) -> None: ...
 
@@ -122,7 +122,13 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def mkdir(self, path: str) -> None:
-        os.makedirs(path, _DIRECTORY_MODE, exist_ok=True)
+        parent = posixpath.dirname(path.rstrip("/"))
+        if os.path.isdir(path):
+            return
+        if parent:
+            self.mkdir(parent)
+        os.mkdir(path, _DIRECTORY_MODE)
+        self.fsync_dir(parent or ".")
 
     def fsync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -54,6 +54,7 @@ class Journal:
         "_busy",
         "_bytes",
         "_closed",
+        "_covered",
         "_failure",
         "_number",
         "_open",
@@ -74,10 +75,18 @@ class Journal:
     )
 
     def __init__(
-        self, *, next_ticket: int, next_segment: int, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+        self,
+        *,
+        next_ticket: int,
+        next_segment: int,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        suspect: bool = False,
     ) -> None:
+        """Begin behind what was recovered; `suspect`: the stop before was not in order."""
         self._number = next_ticket
         self._open = Batch(next_ticket)
+        self._open.suspect = suspect
+        self._covered = 0 if suspect else next_ticket - 1
         self._pending: deque[Batch] = deque()
         self._segment = next_segment - 1
         self._segment_bytes = segment_bytes
@@ -147,11 +156,17 @@ class Journal:
         self._open.add_note(note)
         return self._open.number
 
+    def forget(self, queue_id: int) -> int:
+        """Record that a queue is gone with all it held, once this batch is durable."""
+        self._open.forgotten.append(queue_id)
+        return self._open.number
+
     def begin_atomic(self) -> None:
         """Keep all that follows in one batch until `end_atomic`, however large it grows."""
         self._open.atomic = True
 
     def end_atomic(self) -> None:
+        """End what `begin_atomic` began."""
         self._open.atomic = False
 
     def _close_open(self) -> Batch:
@@ -160,6 +175,15 @@ class Journal:
         self._number += 1
         self._open = Batch(self._number)
         return self._open
+
+    def cover(self) -> None:
+        """Write an empty batch behind the last one; called when nothing was written for a while.
+
+        Rot in the last batch of all looks like a torn tail. With one behind it, it is told apart.
+        """
+        if self._busy is None and not self._pending and self._covered != self.synced:
+            self._open.covers = True
+            self.flush()
 
     # ---- what goes out
 
@@ -186,6 +210,8 @@ class Journal:
                 batch.bytes_bound += len(note) + 8
             self._segment_room = max(self._segment_bytes - SEGMENT_HEADER_BYTES, batch.bytes_bound)
             self.index.open_segment(self._segment)
+        if not (batch.adds or batch.removes or batch.counts or batch.notes):
+            self._covered = batch.number  # nothing would be missed
         self._segment_room -= batch.bytes_bound
         batch.segment = self._segment
         batch.synced = self.synced
@@ -197,23 +223,26 @@ class Journal:
 
     def written(self, batch: Batch, size: int) -> None:
         """The writer's answer: `batch` is on the device."""
+        if self._failure is not None:
+            return
         assert batch is self._busy, "the writer answered for another batch"
         self._busy = None
         self.synced = batch.number
         self.batches += 1
         self.bytes_written += size
         self.stored += sum(len(run.bodies) for run in batch.adds)
-        for queue_id, first, last, count in batch.removed_live:
-            self.index.removed(queue_id, first, last, count)
+        self.index.settle_batch(batch)
         self.flush()
         self.on_durable(batch.number)
-        self._reclaim()
-        if self._closed is not None and self._busy is None:
+        if self._closed is None:
+            self._reclaim(batch.segment)
+        elif self._busy is None:
             self._finish()
 
-    def _reclaim(self) -> None:
-        # Only now: the removals that make these segments garbage are durable.
-        free = self.index.reclaimable(self._segment)
+    def _reclaim(self, synced_segment: int) -> None:
+        # Only now, and only what is older than the last synced batch's segment: the removals that
+        # make these segments garbage are durable, and so are the definitions that held in them.
+        free = self.index.reclaimable(synced_segment)
         if free and self._writer is not None:
             for segment in free:
                 self.index.drop_segment(segment)
@@ -221,6 +250,8 @@ class Journal:
 
     def failed(self, error: BaseException) -> None:
         """The writer's answer: the disk refused. Nothing is retried; nothing more is confirmed."""
+        if self._failure is not None:
+            return
         self._busy = None
         self._failure = error
         self.on_failed(error)
@@ -228,7 +259,13 @@ class Journal:
             self._finish()
 
     def close(self, done: Callable[[], None]) -> None:
-        """Write what is open and the mark of a clean stop, then call `done`."""
+        """Write what is open and the mark of a clean stop, then call `done`.
+
+        The mark has a batch of its own: rot in the last batch looks like a torn tail, and this one
+        holds nothing else that could be lost.
+        """
+        if not self._open.is_empty():
+            self._close_open()
         self._open.clean = True
         self._closed = done
         self.flush()
@@ -237,10 +274,6 @@ class Journal:
 
     def _finish(self) -> None:
         done, self._closed = self._closed, None
-        if self._pending and self._failure is None:
-            self._closed = done
-            self.flush()
-            return
         if done is not None:
             if self._writer is None:
                 done()

@@ -3,7 +3,8 @@
 A segment file:
 
     0   header  64 B   magic "SLGJ", version u16, checksum id u16 (1 = zlib.crc32),
-                       segment number u64, uuid 16 B, zeros, crc32 of the 60 bytes before
+                       segment number u64, uuid 16 B, number of its first batch u64, zeros,
+                       crc32 of the 60 bytes before
     64  batches, one behind the other; what follows the last one is leftover from before, or zeros
 
 A batch is what one sync makes durable, whole or not at all:
@@ -17,7 +18,7 @@ never begins a batch or a record.
 
 Records (first byte is the kind):
 
-    1 ADD     targets u8, how u8, count u32, accepted u64 (ms)
+    1 ADD     how u8, targets u32, count u32, accepted u64 (ms)
               | per target: queue u64, first seq u64
               | flags: one u32, or count x u32 (how bit 0)
               | expires: none, one u64 (how bit 1), count x u64 (bit 2)
@@ -26,6 +27,7 @@ Records (first byte is the kind):
     3 NOTE    length u32 | bytes (definitions; opaque here)
     4 COUNT   queue u64, n u32 | n x (seq u64, flags u32)
     5 CLEAN   (the process stopped in order after this)
+    6 SUSPECT (what was stored before may have been seen: the stop before was not in order)
 """
 
 from __future__ import annotations
@@ -45,12 +47,12 @@ SEGMENT_HEADER_BYTES: Final = 64
 BATCH_MAGIC: Final = 0xB5A7C41D
 ABSENT: Final = 0xFFFFFFFF
 
-_SEGMENT = struct.Struct("<4sHHQ16s28x")
+_SEGMENT = struct.Struct("<4sHHQ16sQ20x")
 _BATCH = struct.Struct("<IIQQI")
 _CRC = struct.Struct("<I")
 BATCH_HEADER_BYTES: Final = _BATCH.size + _CRC.size
 _SALT = struct.Struct("<16sQ")
-_ADD = struct.Struct("<BBBIQ")
+_ADD = struct.Struct("<BBIIQ")
 _TARGET = struct.Struct("<QQ")
 _REMOVE = struct.Struct("<BQI")
 _NOTE = struct.Struct("<BI")
@@ -62,6 +64,7 @@ REMOVE: Final = 2
 NOTE: Final = 3
 COUNT: Final = 4
 CLEAN: Final = 5
+SUSPECT: Final = 6
 _MIXED_FLAGS: Final = 1
 _ONE_EXPIRY: Final = 2
 _MIXED_EXPIRY: Final = 4
@@ -89,14 +92,23 @@ class AddRun:
 # ---- segment header
 
 
-def encode_segment_header(number: int, uuid: bytes) -> bytes:
-    """Return the 64 bytes that open a segment."""
-    head = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, 1, number, uuid)
+@dataclass(frozen=True, slots=True)
+class SegmentHead:
+    """A segment header whose sum is right; `first` is the number of its first batch."""
+
+    number: int
+    uuid: bytes
+    first: int
+
+
+def encode_segment_header(number: int, uuid: bytes, first: int) -> bytes:
+    """Return the 64 bytes that open a segment whose first batch has the number `first`."""
+    head = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, 1, number, uuid, first)
     return head + _CRC.pack(zlib.crc32(head))
 
 
-def decode_segment_header(data: bytes) -> tuple[int, bytes] | None:
-    """Return (number, uuid), or None where no header was ever completed.
+def decode_segment_header(data: bytes) -> SegmentHead | None:
+    """Return the header, or None where there is none that is whole.
 
     Raises FormatError on a newer version.
     """
@@ -106,14 +118,14 @@ def decode_segment_header(data: bytes) -> tuple[int, bytes] | None:
         data[: SEGMENT_HEADER_BYTES - 4]
     ):
         return None
-    _, version, checksum, number, uuid = _SEGMENT.unpack_from(data)
+    _, version, checksum, number, uuid, first = _SEGMENT.unpack_from(data)
     if version != VERSION or checksum != 1:
         raise FormatError(
-            f"The journal has format version {version} with checksum {checksum}; this "
-            f"program reads version {VERSION} "
-            "with checksum 1. Start it with the program that wrote it. Nothing was changed."
+            f"The journal has format version {version} with checksum {checksum}; this program "
+            f"reads version {VERSION} with checksum 1. Start it with the program that wrote it. "
+            "Nothing was changed."
         )
-    return number, uuid
+    return SegmentHead(number, uuid, first)
 
 
 # ---- batches
@@ -165,7 +177,7 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
         how |= _MIXED_EXPIRY
     elif run.expires:
         how |= _ONE_EXPIRY
-    parts.append(_ADD.pack(ADD, len(run.targets), how, len(bodies), run.accepted_ms))
+    parts.append(_ADD.pack(ADD, how, len(run.targets), len(bodies), run.accepted_ms))
     parts.extend([_TARGET.pack(*target) for target in run.targets])
     parts.append(
         _CRC.pack(run.flags) if isinstance(run.flags, int) else array("I", run.flags).tobytes()
@@ -202,6 +214,7 @@ def encode_count(queue_id: int, counted: Sequence[tuple[int, int]]) -> bytes:
 
 
 CLEAN_RECORD: Final = bytes([CLEAN])
+SUSPECT_RECORD: Final = bytes([SUSPECT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +245,12 @@ class Clean:
     """Decoded CLEAN."""
 
 
-Record = AddRun | Remove | Note | Counted | Clean
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Decoded SUSPECT."""
+
+
+Record = AddRun | Remove | Note | Counted | Clean | Suspect
 
 
 def decode_records(payload: bytes) -> Iterator[Record]:
@@ -263,6 +281,9 @@ def decode_records(payload: bytes) -> Iterator[Record]:
             elif kind == CLEAN:
                 offset += 1
                 yield Clean()
+            elif kind == SUSPECT:
+                offset += 1
+                yield Suspect()
             else:
                 raise BadRecordError(f"unknown record kind {kind} at {offset} of a batch")
     except struct.error as error:
@@ -284,7 +305,7 @@ def _array(code: str, payload: bytes, offset: int, count: int) -> tuple[array[in
 
 
 def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
-    _, n_targets, how, count, accepted = _ADD.unpack_from(payload, offset)
+    _, how, n_targets, count, accepted = _ADD.unpack_from(payload, offset)
     offset += _ADD.size
     targets: list[tuple[int, int]] = []
     for _ in range(n_targets):

@@ -1,13 +1,19 @@
 """Reads a journal back: what lives, what was defined, and where the damage is. Pure over bytes.
 
-Damage rule. Let W be the largest `last synced` number in any whole batch. A batch that is not whole
-is
+Batches are numbered without a gap over all segments and lives of the journal; each says up to which
+number all were synced when it was taken, and each segment's header says with which it begins.
 
-* rot, when a whole batch that was written after its sync follows, in its segment or in a later one
-  (whose numbers then do not continue where reading stopped): it was once complete and confirmed.
-  Recovery refuses, naming file and offset;
+Damage rule. A batch that is not whole is
+
+* rot, when something that was written after its sync follows: a whole batch behind it in its
+  segment, or a segment whose numbers go on behind it. It was once complete and confirmed. Recovery
+  refuses, naming file and offset;
 * the torn tail otherwise: it was never confirmed. It is cut: counted, and nothing behind it in its
   segment is read. The next life of the journal continues with the number of the batch that was cut.
+
+A header lies in one sector, so a crash leaves the old one or the new one. The old one is zeros,
+over a file of zeros, or that of an earlier segment: a file that was being made ready, with nothing
+in it. Any other header that is not whole, or is of another segment, is rot.
 
 Nothing is ever appended to a segment that was read here; the caller opens a new one.
 """
@@ -17,10 +23,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from storage.errors import DamageError
 from storage.record import (
     BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
     SEGMENT_HEADER_BYTES,
     AddRun,
     BadRecordError,
@@ -29,22 +37,30 @@ from storage.record import (
     Counted,
     Note,
     Remove,
+    SegmentHead,
+    Suspect,
     decode_batch_head,
     decode_records,
     decode_segment_header,
     salt_of,
 )
 
+_MAGIC: Final = BATCH_MAGIC.to_bytes(4, "little")
+
 
 @dataclass(slots=True)
 class Stored:
-    """One recovered message of one queue."""
+    """One recovered message of one queue.
+
+    `suspect`: it lived through a stop that was not in order, so a consumer may have seen it.
+    """
 
     body: bytes
     flags: int
     expires: int
     accepted_ms: int
     segment: int
+    suspect: bool = False
 
 
 @dataclass(slots=True)
@@ -56,10 +72,11 @@ class Recovered:
         notes: all definition notes, in order.
         ticket: the largest batch number read.
         segment: the largest segment number seen.
-        segments: the numbers of all segments with a header.
+        segments: the numbers of all segment files, with a header or without.
         clean: whether the last process stopped in order.
         torn_bytes: how much of a torn tail was cut (0: none).
         highest: per queue id the largest seq ever stored.
+        end: where reading the last segment stopped.
     """
 
     queues: dict[int, dict[int, Stored]] = field(default_factory=dict)
@@ -71,6 +88,32 @@ class Recovered:
     torn_bytes: int = 0
     highest: dict[int, int] = field(default_factory=dict)
     records: int = 0
+    end: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """A segment file with its header read."""
+
+    path: str
+    data: bytes
+    head: SegmentHead
+
+    def batch_head(self, offset: int) -> BatchHead | None:
+        return decode_batch_head(self.data, offset, salt_of(self.head.uuid, offset))
+
+    def payload(self, offset: int, head: BatchHead | None) -> bytes | None:
+        """Return the payload of the batch at `offset`; None when it is not whole."""
+        if head is None:
+            return None
+        start = offset + BATCH_HEADER_BYTES
+        payload = self.data[start : start + head.length]
+        if len(payload) != head.length:
+            return None
+        return payload if zlib.crc32(payload, self._salt(offset)) == head.payload_crc else None
+
+    def _salt(self, offset: int) -> int:
+        return salt_of(self.head.uuid, offset)
 
 
 def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
@@ -81,103 +124,115 @@ def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
     found = Recovered()
     for number, path, data in files:
         found.segment = max(found.segment, number)
-        header = decode_segment_header(data)
-        # No header, or that of a file's earlier life: the crash came while the segment was being
-        # opened. Nothing was confirmed from it; if that is not so, the numbers of the batches do
-        # not continue, which is found below.
-        if header is None or header[0] != number:
-            continue
         found.segments.append(number)
-        _read_segment(found, path, data, number, header[1])
+        head = _header(path, data, number)
+        if head is not None:
+            _read_segment(found, _Segment(path, data, head))
     return found
 
 
-def _read_segment(found: Recovered, path: str, data: bytes, number: int, uuid: bytes) -> None:
+def _header(path: str, data: bytes, number: int) -> SegmentHead | None:
+    """Return the header, None when the crash came while the file was made. Raises DamageError."""
+    head = decode_segment_header(data)
+    if head is None:
+        if data.count(0) != len(data):
+            raise DamageError(path, 0, "the header of the segment is not whole")
+        return None
+    if head.number > number:
+        raise DamageError(path, 0, f"this is segment {head.number} by its header")
+    # Of an earlier life: the file was a spare and got its new name, but not yet its header.
+    return head if head.number == number else None
+
+
+def _read_segment(found: Recovered, segment: _Segment) -> None:
     """Apply all whole batches of a segment."""
+    _check_first(found, segment)
     offset = SEGMENT_HEADER_BYTES
-    expected = found.ticket + 1
     while True:
-        salt = salt_of(uuid, offset)
-        head = decode_batch_head(data, offset, salt)
-        end = offset + BATCH_HEADER_BYTES
-        payload = data[end : end + head.length] if head is not None else b""
-        if (
-            head is None
-            or len(payload) != head.length
-            or zlib.crc32(payload, salt) != head.payload_crc
-        ):
-            _judge_tail(found, path, data, offset, uuid, head)
-            return
-        if found.ticket and head.number != expected:
-            raise DamageError(
-                path, offset, f"batch {head.number} stands where batch {expected} belongs"
-            )
+        head = segment.batch_head(offset)
+        payload = segment.payload(offset, head)
+        if head is None or payload is None:
+            break
+        expected = found.ticket + 1
+        if head.number != expected:
+            what = f"batch {head.number} stands where batch {expected} belongs"
+            raise DamageError(segment.path, offset, what)
         try:
-            _apply(found, payload, number)
+            _apply(found, payload, segment.head.number)
         except BadRecordError as error:
-            raise DamageError(path, offset, str(error)) from error
+            raise DamageError(segment.path, offset, str(error)) from error
         found.ticket = head.number
-        expected = head.number + 1
-        offset = end + head.length
+        offset += BATCH_HEADER_BYTES + head.length
+    _judge_tail(found, segment, offset, head)
+    found.end = segment.path, offset
 
 
-def _judge_tail(
-    found: Recovered, path: str, data: bytes, offset: int, uuid: bytes, head: BatchHead | None
-) -> None:
+def _check_first(found: Recovered, segment: _Segment) -> None:
+    """Compare the segment's first number with where reading stopped before."""
+    expected = found.ticket + 1
+    first = segment.head.first
+    if found.end is None:
+        found.ticket = first - 1
+    elif first > expected:
+        # The segment before ended too early: what is missing there was synced before this began.
+        what = f"batch {expected} was synced and is not whole any more"
+        raise DamageError(found.end[0], found.end[1], what)
+    elif first < expected:
+        what = f"it begins with batch {first}, where batch {expected} belongs"
+        raise DamageError(segment.path, 0, what)
+
+
+def _judge_tail(found: Recovered, segment: _Segment, offset: int, head: BatchHead | None) -> None:
     """Tell the end of the data, a torn tail and rot apart: no whole batch is at `offset`."""
-    for later in _heads_after(data, offset, uuid, head):
+    for later in _heads_after(segment, offset, head):
         if later.synced > found.ticket:
-            raise DamageError(
-                path, offset, f"batch {found.ticket + 1} was synced and is not whole any more"
-            )
+            what = f"batch {found.ticket + 1} was synced and is not whole any more"
+            raise DamageError(segment.path, offset, what)
     # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that
     # was ever confirmed.
     if head is not None:
-        found.torn_bytes += min(len(data) - offset, BATCH_HEADER_BYTES + head.length)
+        rest = len(segment.data) - offset
+        found.torn_bytes += min(rest, BATCH_HEADER_BYTES + head.length)
         found.clean = False
 
 
-def _heads_after(
-    data: bytes, offset: int, uuid: bytes, head: BatchHead | None
-) -> Iterator[BatchHead]:
+def _heads_after(segment: _Segment, offset: int, head: BatchHead | None) -> Iterator[BatchHead]:
     """Yield whole headers behind a broken batch: where its length says, then by search."""
     if head is not None:
-        at = offset + BATCH_HEADER_BYTES + head.length
-        following = decode_batch_head(data, at, salt_of(uuid, at))
+        following = segment.batch_head(offset + BATCH_HEADER_BYTES + head.length)
         if following is not None:
             yield following
-    magic = b"\x1d\xc4\xa7\xb5"
-    at = data.find(magic, offset + 1)
+    at = segment.data.find(_MAGIC, offset + 1)
     while at >= 0:
-        following = decode_batch_head(data, at, salt_of(uuid, at))
+        following = segment.batch_head(at)
         if following is not None:
             yield following
             return
-        at = data.find(magic, at + 1)
+        at = segment.data.find(_MAGIC, at + 1)
 
 
 def _apply(found: Recovered, payload: bytes, segment: int) -> None:
     found.clean = False
     for record in decode_records(payload):
         found.records += 1
-        if isinstance(record, AddRun):
-            _apply_add(found, record, segment)
-        elif isinstance(record, Remove):
-            held = found.queues.get(record.queue_id)
-            if held is not None:
-                pop = held.pop
-                for low, high in zip(record.ranges[::2], record.ranges[1::2], strict=True):
-                    for seq in range(low, high + 1):
-                        pop(seq, None)
-        elif isinstance(record, Note):
-            found.notes.append(record.data)
-        elif isinstance(record, Counted):
-            held = found.queues.get(record.queue_id, {})
-            for seq, flags in record.entries:
-                if seq in held:
-                    held[seq].flags = flags
-        elif isinstance(record, Clean):
-            found.clean = True
+        match record:
+            case AddRun():
+                _apply_add(found, record, segment)
+            case Remove():
+                _apply_remove(found, record)
+            case Note():
+                found.notes.append(record.data)
+            case Counted():
+                held = found.queues.get(record.queue_id, {})
+                for seq, flags in record.entries:
+                    if seq in held:
+                        held[seq].flags = flags
+            case Clean():
+                found.clean = True
+            case Suspect():
+                for held in found.queues.values():
+                    for stored in held.values():
+                        stored.suspect = True
 
 
 def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
@@ -193,3 +248,13 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
         ):
             if body is not None:
                 held[seq] = Stored(body, flag, expiry, accepted, segment)
+
+
+def _apply_remove(found: Recovered, record: Remove) -> None:
+    held = found.queues.get(record.queue_id)
+    if held is None:
+        return
+    pop = held.pop
+    for low, high in zip(record.ranges[::2], record.ranges[1::2], strict=True):
+        for seq in range(low, high + 1):
+            pop(seq, None)

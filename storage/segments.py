@@ -28,7 +28,14 @@ def segment_name(number: int) -> str:
 def segment_number(name: str) -> int | None:
     """Return the number of a segment file's name, None for other files."""
     stem = name.removesuffix(_SUFFIX)
-    return int(stem) if stem != name and stem.isdigit() else None
+    if not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem) if segment_name(int(stem)) == name else None
+
+
+def _spare_number(name: str) -> int | None:
+    digits = name.removeprefix(_SPARE)
+    return int(digits) if digits != name and digits.isascii() and digits.isdigit() else None
 
 
 class Segments:
@@ -56,9 +63,9 @@ class Segments:
         self._uuid = b""
         self._offset = 0
         self._size = 0
-        names = [n for n in fs.listdir(directory) if n.startswith(_SPARE)]
-        self._spares: list[str] = names
-        self._next_spare = 1 + max((int(n.removeprefix(_SPARE)) for n in names), default=0)
+        spares = sorted(n for n in map(_spare_number, fs.listdir(directory)) if n is not None)
+        self._spares: list[str] = [f"{_SPARE}{number}" for number in spares]
+        self._next_spare = 1 + max(spares, default=0)
 
     def write(self, payload: bytes, *, number: int, synced: int, segment: int, size: int) -> int:
         """Write one batch behind the others and sync; returns the bytes written.
@@ -66,7 +73,7 @@ class Segments:
         Opens `segment` (with at least `size` bytes) when it is not the current one.
         """
         if segment != self._number:
-            self._open(segment, size)
+            self._open(segment, size, number)
         offset = self._offset
         head = encode_batch(payload, number, synced, salt_of(self._uuid, offset))
         data = head + payload
@@ -78,14 +85,14 @@ class Segments:
         self._offset = offset + len(data)
         return len(data)
 
-    def _open(self, segment: int, size: int) -> None:
+    def _open(self, segment: int, size: int, first: int) -> None:
         if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1
         path = posixpath.join(self._directory, segment_name(segment))
         self._fd = self._from_spare(path, size)
         self._uuid = self._make_uuid()
-        self._fs.pwrite(self._fd, encode_segment_header(segment, self._uuid), 0)
+        self._fs.pwrite(self._fd, encode_segment_header(segment, self._uuid, first), 0)
         self._fs.fsync(self._fd)
         self._fs.fsync_dir(self._directory)
         self._number = segment
@@ -94,14 +101,18 @@ class Segments:
 
     def _from_spare(self, path: str, size: int) -> int:
         """Return a descriptor of a file named `path` of at least `size` allocated bytes."""
-        for name in self._spares:
-            spare = posixpath.join(self._directory, name)
-            fd = self._fs.open(spare)
+        while self._spares:
+            spare = posixpath.join(self._directory, self._spares.pop(0))
+            try:
+                fd = self._fs.open(spare)
+            except FileNotFoundError:
+                continue  # somebody tidied up
             if self._fs.size(fd) >= size:
-                self._spares.remove(name)
                 self._fs.rename(spare, path)
                 return fd
+            # Half made when the process stopped, or of a smaller setting: it would never be used.
             self._fs.close(fd)
+            self._fs.unlink(spare)
         fd = self._fs.open(path, create=True)
         self._fill(fd, size)
         return fd
@@ -116,18 +127,27 @@ class Segments:
         if self._spares:
             return False
         name = f"{_SPARE}{self._next_spare}"
+        path = posixpath.join(self._directory, name)
         self._next_spare += 1
-        fd = self._fs.open(posixpath.join(self._directory, name), create=True)
+        fd = self._fs.open(path, create=True)
         try:
             self._fill(fd, size)
             self._fs.fsync(fd)
+        except OSError:
+            # What could not be made whole must not hold the room that the journal needs.
+            self._fs.unlink(path)
+            raise
         finally:
             self._fs.close(fd)
         self._spares.append(name)
         return True
 
     def delete(self, segments: list[int], size: int) -> None:
-        """Take emptied segments away; one of the usual size is kept for use again."""
+        """Take emptied segments away, oldest first; some of the usual size are kept for use again.
+
+        One after the other, each for good: were a later one gone before an earlier one, a removal
+        would be missing, or the numbers between them.
+        """
         for number in segments:
             path = posixpath.join(self._directory, segment_name(number))
             fd = self._fs.open(path, write=False)
@@ -140,9 +160,10 @@ class Segments:
                 self._spares.append(name)
             else:
                 self._fs.unlink(path)
-        self._fs.fsync_dir(self._directory)
+            self._fs.fsync_dir(self._directory)
 
     def close(self) -> None:
+        """Close the file that is being written."""
         if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1

@@ -32,6 +32,7 @@ class ThreadWriter:
         self._segments = segments
         self._post = post
         self._segment_bytes = segment_bytes
+        self._failed = False
         # At most one write, one delete and one stop wait at a time: the journal hands over one
         # batch after the other.
         self._jobs: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
@@ -55,6 +56,8 @@ class ThreadWriter:
             pass
 
     def _write(self, batch: Batch, size: int) -> bool:
+        if self._failed:
+            return True
         try:
             written = self._segments.write(
                 batch.encode(),
@@ -77,6 +80,9 @@ class ThreadWriter:
         return True
 
     def _delete(self, segments: list[int]) -> bool:
+        # After a failure nothing is deleted: what replaces it may not have been written.
+        if self._failed:
+            return True
         try:
             self._segments.delete(segments, self._segment_bytes)
         except OSError as error:
@@ -84,6 +90,7 @@ class ThreadWriter:
         return True
 
     def _fail(self, error: Exception) -> bool:
+        self._failed = True
         self._post(lambda: self._journal.failed(error))
         return True
 

@@ -135,7 +135,11 @@ class Gateway:
             if went >= DISPATCH_RUN:
                 again.append(queue)
         if again:
-            self.turn.after(lambda: [self.touch(q) for q in again])
+            self.turn.after(lambda: self._touch_again(again))
+
+    def _touch_again(self, queues: list[Queue]) -> None:
+        for queue in queues:
+            self.touch(queue)
 
     def dispatch_queue(self, queue: Queue) -> None:
         """Hand out at once what consumers have room for."""

@@ -9,7 +9,8 @@ from typing import Final
 
 from gateway.model.errors import Code, RefusedError
 
-#: A name may be a file of ours in an export and a label of a metric; 255 is the usual file name limit.
+#: A name may be a file of ours in an export and a label of a metric; 255 is the usual file name
+#: limit.
 NAME_BYTES_MAX: Final = 255
 FQQN_SEPARATOR: Final = "::"
 
@@ -42,11 +43,18 @@ def parse_destination(text: str) -> Destination:
 def check_name(name: str, what: str) -> None:
     """Raise RefusedError (bad-name) unless `name` can name an address or a queue."""
     if not name:
-        raise RefusedError.of(Code.BAD_NAME, f"The {what} name is empty; give it at least one character.")
+        raise RefusedError.of(
+            Code.BAD_NAME, f"The {what} name is empty; give it at least one character."
+        )
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > NAME_BYTES_MAX:
-        raise RefusedError.of(Code.BAD_NAME, f"The {what} name has {size} bytes; the limit is {NAME_BYTES_MAX}.")
+        raise RefusedError.of(
+            Code.BAD_NAME, f"The {what} name has {size} bytes; the limit is {NAME_BYTES_MAX}."
+        )
     if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
         raise RefusedError.of(Code.BAD_NAME, f"The {what} name {name!r} holds a control character.")
     if name.startswith("$"):
-        raise RefusedError.of(Code.BAD_NAME, f"The {what} name {name!r} starts with '$', which is kept for the gateway.")
+        raise RefusedError.of(
+            Code.BAD_NAME,
+            f"The {what} name {name!r} starts with '$', which is kept for the gateway.",
+        )

@@ -1,4 +1,5 @@
-"""What exists besides messages: addresses, queues and streams, as they are remembered over a restart."""
+"""What exists besides messages: addresses, queues and streams, as they are remembered over a
+restart."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class AddressDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamDefinition:
-    """A tap on an address. `stream_id` shares the numbers of queue ids; `epoch` counts lives of the name."""
+    """A tap on an address. `stream_id` shares the numbers of queue ids; `epoch` counts lives of
+    the name."""
 
     stream_id: int
     name: str

@@ -5,7 +5,8 @@ A multicast message is one `Message` per queue; the copies share their `body` by
 `body` is the form that the sender's protocol gave it, untouched:
 
 * AMQP: the encoded sections (header ... footer) as they came, without delivery-annotations;
-* STOMP (flag `STOMP`): header lines in STOMP 1.2 escaping, each ended by LF, an empty line, the body
+* STOMP (flag `STOMP`): header lines in STOMP 1.2 escaping, each ended by LF, an empty line, the
+body
   bytes. See `gateway.model.stomp_form`.
 
 `flags` is one int, so that a run of messages can share it:

@@ -1,7 +1,8 @@
 """The seams between layers, as structural types.
 
 Nothing answers inside the call that asked. A confirmation that needs the disk is a *ticket*: `send`
-and `acknowledge` return the number of the journal batch that their records are in (0: nothing to wait for), and
+and `acknowledge` return the number of the journal batch that their records are in (0: nothing to
+wait for), and
 `DurableListener.durable_up_to(ticket)` comes on a later turn, after that batch is synced.
 """
 
@@ -19,10 +20,12 @@ class DurableListener(Protocol):
     """Whoever holds confirmations back until the journal has what they promise."""
 
     def durable_up_to(self, ticket: int) -> None:
-        """All records with a ticket up to this one are on disk: send what was held back, in order."""
+        """All records with a ticket up to this one are on disk: send what was held back, in
+        order."""
 
     def store_failed(self, refusal: Refusal) -> None:
-        """The journal has stopped for good; nothing unconfirmed will be confirmed. Close without outcome."""
+        """The journal has stopped for good; nothing unconfirmed will be confirmed. Close without
+        outcome."""
 
 
 class ProducerOwner(Protocol):
@@ -44,20 +47,25 @@ class Producer(Protocol):
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         """Take a run of messages that share flags and expiry (ms of broker time; 0 never).
 
-        Returns the ticket that their confirmation waits for (0: confirm at the end of the turn), or -1
+        Returns the ticket that their confirmation waits for (0: confirm at the end of the turn),
+        or -1
         when not all were taken: then `taken` counts the first ones that were, `ticket` is theirs,
         and `refusal` tells why not the others.
         """
 
-    def send_mixed(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
-        """As `send` for a run whose messages differ in flags or expiry (one entry for each body)."""
+    def send_mixed(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
+    ) -> int:
+        """As `send` for a run whose messages differ in flags or expiry (one entry for each
+        body)."""
 
     taken: int
     ticket: int
     refusal: Refusal | None
 
     def blocked(self) -> Refusal | None:
-        """Why no credit should be given now (address or gateway at its limit); None when there is room."""
+        """Why no credit should be given now (address or gateway at its limit); None when there
+        is room."""
 
     def close(self) -> None: ...
 
@@ -66,13 +74,16 @@ class Consumer(Protocol):
     """The protocol's side of a subscription; the queue core calls it while it dispatches."""
 
     def room(self) -> int:
-        """How many messages it takes now: credit, session window, transport pressure. 0 or less: none."""
+        """How many messages it takes now: credit, session window, transport pressure. 0 or less:
+        none."""
 
     def deliver(self, messages: list[Message], any_flags: int) -> None:
         """Send these (never more than `room()` said), in this order.
 
-        They stay `delivering` until settled through the subscription. `any_flags` holds at least the union of
-        the messages' flags, so that `any_flags & SPECIAL == 0` allows the fast path. The list is the consumer's to keep.
+        They stay `delivering` until settled through the subscription. `any_flags` holds at least
+        the union of
+        the messages' flags, so that `any_flags & SPECIAL == 0` allows the fast path. The list is
+        the consumer's to keep.
         """
 
     def removed(self, refusal: Refusal) -> None:
@@ -80,7 +91,8 @@ class Consumer(Protocol):
 
 
 class Subscription(Protocol):
-    """A consumer's hold on one queue. Lists of messages are those that `deliver` handed out, in any order."""
+    """A consumer's hold on one queue. Lists of messages are those that `deliver` handed out, in
+    any order."""
 
     @property
     def queue_name(self) -> str: ...
@@ -97,8 +109,11 @@ class Subscription(Protocol):
     def acknowledge(self, messages: list[Message]) -> int:
         """Remove them for good; returns the ticket after which they cannot come back."""
 
-    def release(self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False) -> int:
-        """Give them back to their old places. `failed` counts one delivery attempt more (and may dead-letter)."""
+    def release(
+        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+    ) -> int:
+        """Give them back to their old places. `failed` counts one delivery attempt more (and may
+        dead-letter)."""
 
     def reject(self, messages: list[Message]) -> int:
         """Dead-letter them at once."""
@@ -111,15 +126,20 @@ class Subscription(Protocol):
 class Transaction(Protocol):
     """Sends and settlements that happen together or not at all."""
 
-    def send(self, producer: Producer, body: bytes, flags: int, expires: int = 0) -> Refusal | None: ...
+    def send(
+        self, producer: Producer, body: bytes, flags: int, expires: int = 0
+    ) -> Refusal | None: ...
 
     def acknowledge(self, subscription: Subscription, messages: list[Message]) -> None: ...
 
-    def reject(self, subscription: Subscription, messages: list[Message], *, dead_letter: bool) -> None:
+    def reject(
+        self, subscription: Subscription, messages: list[Message], *, dead_letter: bool
+    ) -> None:
         """Inside the transaction: NACK; `dead_letter` at once, else a failed release at commit."""
 
     def commit(self) -> int:
-        """Apply all in one journal batch; returns the ticket. Raises RefusedError when it cannot (then nothing is applied)."""
+        """Apply all in one journal batch; returns the ticket. Raises RefusedError when it cannot
+        (then nothing is applied)."""
 
     def rollback(self) -> None:
         """Forget the sends; messages acknowledged here go back, with one attempt more."""
@@ -151,7 +171,8 @@ class Broker(Protocol):
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
 
-        routing MULTICAST with `durable_name` is a durable subscription queue of that name, without one a
+        routing MULTICAST with `durable_name` is a durable subscription queue of that name,
+        without one a
         temporary queue that goes with the subscription.
         """
 
@@ -180,4 +201,5 @@ class Authenticator(Protocol):
         """True when no user is configured: any login, or none, is taken."""
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
-        """Verify off the reactor; `done` is called later with the answer (never inside this call)."""
+        """Verify off the reactor; `done` is called later with the answer (never inside this
+        call)."""

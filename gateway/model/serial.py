@@ -1,4 +1,5 @@
-"""Serial number arithmetic on 32 bits [RFC 1982], for delivery-id, delivery-count and transfer-id."""
+"""Serial number arithmetic on 32 bits [RFC 1982], for delivery-id, delivery-count and
+transfer-id."""
 
 from __future__ import annotations
 

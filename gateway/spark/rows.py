@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from gateway.spark.client import Gateway, Patience, RetryError, StatusError
@@ -73,12 +74,17 @@ def read_spans(
     patience = Patience(options["retryDeadline"])
     while todo:
         gateway = Gateway(todo[0].url, options)
+        asked = list(todo)
+        failed = RetryError("the answer brought nothing")
         try:
             for batch in _answer(gateway, request, todo, arrow):
-                patience.reset()
                 yield batch
+                # What Spark does with a batch is not time that the gateway took.
+                patience.reset()
         except RetryError as error:
-            patience.wait(error, f"{gateway.url}: reading {todo[0].stream!r} at {todo[0].start}")
+            failed = error
+        if todo == asked:
+            patience.wait(failed, f"{gateway.url}: reading {todo[0].stream!r} at {todo[0].start}")
         todo = [span for span in todo if span.start < span.end]
 
 
@@ -86,8 +92,6 @@ def _answer(
     gateway: Gateway, request: Mapping[str, Any], todo: list[Span], arrow: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the checked batches of one answer; `todo` always tells what is still to come."""
-    import pyarrow as pa  # noqa: PLC0415 - this module must import where pyarrow is missing
-
     ranges = [{"stream": s.stream, "epoch": s.epoch, "start": s.start, "end": s.end} for s in todo]
     try:
         connection, response = gateway.post("/read", {**request, "ranges": ranges})
@@ -133,8 +137,6 @@ def _check_batch(
     good = span.start <= first < end <= span.end and (first == span.start or not strict)
     good = good and len(batch) == end - first - facts["holes"]
     if good and len(batch) and "offset" in batch.schema.names:
-        import pyarrow.compute as pc  # noqa: PLC0415
-
         offsets = batch.column("offset")
         rising = pc.all(pc.less(offsets.slice(0, len(batch) - 1), offsets.slice(1))).as_py()
         inside = first <= offsets[0].as_py() and offsets[-1].as_py() < end

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from gateway.model.amqp_types import Symbol
 from gateway.model.errors import Code, Refusal
-from protocols.amqp.performatives import Error
+from protocols.amqp.performatives import Close, Composite, Detach, Disposition, End, Error, Rejected
 
 INTERNAL_ERROR: Final = "amqp:internal-error"
 NOT_FOUND: Final = "amqp:not-found"
@@ -19,6 +20,7 @@ NOT_IMPLEMENTED: Final = "amqp:not-implemented"
 ILLEGAL_STATE: Final = "amqp:illegal-state"
 RESOURCE_LOCKED: Final = "amqp:resource-locked"
 RESOURCE_DELETED: Final = "amqp:resource-deleted"
+FRAME_SIZE_TOO_SMALL: Final = "amqp:frame-size-too-small"
 CONNECTION_FORCED: Final = "amqp:connection:forced"
 FRAMING_ERROR: Final = "amqp:connection:framing-error"
 WINDOW_VIOLATION: Final = "amqp:session:window-violation"
@@ -27,6 +29,7 @@ UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
+UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 
 _CONDITIONS: Final = {
     Code.ADDRESS_FULL: RESOURCE_LIMIT,
@@ -72,3 +75,24 @@ def error_of(refusal: Refusal) -> Error:
         description=refusal.text,
         info={Symbol("x-reason"): refusal.code.value},
     )
+
+
+def shortened(performative: Composite, excess: int) -> Composite | None:
+    """Return a frame with `excess` bytes less of what its error says to people; None without one.
+
+    A peer may take no more than 512 bytes in a frame, and texts quote names that it made up.
+    """
+    match performative:
+        case Close(error=Error() as error) | End(error=Error() as error):
+            return replace(performative, error=_cut_short(error, excess))
+        case Detach(error=Error() as error):
+            return replace(performative, error=_cut_short(error, excess))
+        case Disposition(state=Rejected(error=Error() as error)):
+            return replace(performative, state=Rejected(error=_cut_short(error, excess)))
+    return None
+
+
+def _cut_short(error: Error, excess: int) -> Error:
+    text = (error.description or "").encode()
+    kept = text[: max(0, len(text) - excess)].decode("utf-8", "ignore")
+    return replace(error, description=kept or None)

@@ -15,7 +15,6 @@ over transfers.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -26,6 +25,7 @@ from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
     DECODE_ERROR,
+    FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
     ILLEGAL_STATE,
     NOT_ALLOWED,
@@ -34,7 +34,9 @@ from protocols.amqp.conditions import (
     ConnectionFaultError,
     SessionFaultError,
     error_of,
+    shortened,
 )
+from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
@@ -44,8 +46,8 @@ from protocols.amqp.frames import (
     frame,
     learn,
 )
-from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
 from protocols.amqp.performatives import (
     Begin,
     Close,
@@ -59,7 +61,7 @@ from protocols.amqp.performatives import (
 )
 from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
 from protocols.amqp.sasl import SaslServer
-from protocols.amqp.session import HANDLE_MAX, INCOMING_WINDOW, AmqpSession
+from protocols.amqp.session import AmqpSession
 from protocols.amqp.stream import receive_transfers
 from protocols.shell import PeerFacts
 
@@ -70,10 +72,6 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OUT_BYTES_MAX: Final = 1 << 20
 #: Shapes of transfers that a connection remembers.
 _SHAPES_MAX: Final = 8
-#: The smallest max-frame-size that a peer may have [AMQP 2.7.1].
-_FRAME_MIN: Final = 512
-#: Time-outs of a peer shorter than this would have us do little else than keep it alive.
-_IDLE_MS_MIN: Final = 100
 
 
 class State(Enum):
@@ -99,12 +97,13 @@ class AmqpConnection:
         self.state = State.HEADER
         self.container = ""
         self.user: str | None = None
-        self.remote_frame_max = _FRAME_MIN
+        self.remote_frame_max = FRAME_MIN
         self.sessions: dict[int, AmqpSession] = {}
         self.sessions_due: list[AmqpSession] = []
         self.shapes: list[Shape] = []
         self.links = 0
-        self.refused_handles: set[tuple[int, int]] = set()
+        self.confirmations = Confirmations(broker, self)
+        self.channel_max = limits.channel_max
         self.closing = False
         self.paused_reading = False
         self.write_room = True
@@ -113,15 +112,12 @@ class AmqpConnection:
         self.fault: Error | None = None
         self._authenticator = authenticator
         self._sasl: SaslServer | None = None
-        self._ours: dict[int, AmqpSession] = {}
         self._parts: list[bytes] = []
         self._have = 0
         self._need = HEAD_BYTES
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._stalled = False
-        self._waiting: deque[tuple[int, AmqpSession, int, int, IncomingLink]] = deque()
-        self._answers: deque[tuple[int, AmqpSession, Composite]] = deque()
         self._unfinished = 0
         self._came = 0
         self._started: float | None = None
@@ -137,8 +133,6 @@ class AmqpConnection:
         self._now = self._last_in = now
         if self.state is State.CLOSED:
             return
-        if self.state is not State.OPENED:
-            self._came += len(data)
         if self._parts:
             self._parts.append(data)
             self._have += len(data)
@@ -179,28 +173,33 @@ class AmqpConnection:
 
     def _before_open(self, data: bytes, at: int, end: int) -> int:
         """Take a header or frame before open; returns its bytes, 0 when more must come."""
-        if self._came > self.limits.prelogin_bytes:
-            raise ConnectionFaultError(
-                RESOURCE_LIMIT, f"More than {self.limits.prelogin_bytes} bytes came before open."
-            )
+        most = self.limits.prelogin_bytes
         if self.state in (State.HEADER, State.AMQP_HEADER):
-            self._header(data[at : at + HEAD_BYTES])
-            return HEAD_BYTES
-        if self.state is State.SASL and self._sasl is not None and not self._sasl_wants():
-            self._need = end - at + 1
-            return 0
-        size = self._frame_size(data, at)
+            size = HEAD_BYTES
+        elif self.state is State.SASL and not self._sasl_wants():
+            # A password is being checked: what comes meanwhile waits, up to the same limit.
+            size = most + 1 if end - at > most else 0
+            self._need = most + 1
+        else:
+            size = self._frame_size(data, at)
+        if self._came + size > most:
+            raise ConnectionFaultError(
+                RESOURCE_LIMIT, f"More than {most} bytes came before open; that is the limit."
+            )
         if end - at < size:
             self._need = size
             return 0
-        if self.state is State.SASL:
+        self._came += size
+        if size and self.state in (State.HEADER, State.AMQP_HEADER):
+            self._header(data[at : at + size])
+        elif size and self.state is State.SASL:
             self._sasl_frame(data, at, at + size)
-        else:
+        elif size:
             self._frame(data, at, at + size)
         return size
 
     def _frame_size(self, data: bytes, at: int) -> int:
-        """Return the size of the frame at `at`, checked [AMQP 2.3.1]. Raises ConnectionFaultError."""
+        """Return the size of the frame at `at`, checked [AMQP 2.3.1]."""
         size = int.from_bytes(data[at : at + 4], "big")
         doff = data[at + 4]
         limit = SASL_BYTES_MAX if self.state is State.SASL else self.limits.max_frame_size
@@ -302,7 +301,7 @@ class AmqpConnection:
                 error.condition, f"A frame on channel {channel}: {error}."
             ) from error
         if self.state is State.OPEN:
-            self._open(performative)
+            self._open(channel, performative)
             return
         match performative:
             case Open():
@@ -350,90 +349,60 @@ class AmqpConnection:
         """Links changed: what was learned of them holds no more."""
         self.shapes.clear()
 
-    def _open(self, performative: Composite) -> None:
-        if not isinstance(performative, Open):
-            raise ConnectionFaultError(ILLEGAL_STATE, "The first frame must be an open.")
-        if performative.max_frame_size < _FRAME_MIN:
-            raise ConnectionFaultError(
-                NOT_ALLOWED,
-                f"max-frame-size {performative.max_frame_size} is below {_FRAME_MIN} [AMQP 2.7.1].",
-            )
-        if not performative.container_id:
-            raise ConnectionFaultError(NOT_ALLOWED, "The container-id is empty.")
-        self.container = performative.container_id
-        self.remote_frame_max = min(performative.max_frame_size, self.limits.max_frame_size)
+    def _open(self, channel: int, performative: Composite) -> None:
+        opened = check_open(channel, performative)
+        self.container = opened.container_id
+        self.channel_max = min(opened.channel_max, self.limits.channel_max)
+        self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
+        self._remote_idle = (opened.idle_time_out or 0) / 1000
         self.state = State.OPENED
         self.retick = True
-        if performative.idle_time_out:
-            if performative.idle_time_out < _IDLE_MS_MIN:
-                self._write_open()
-                raise ConnectionFaultError(
-                    NOT_ALLOWED,
-                    f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN}.",
-                )
-            self._remote_idle = performative.idle_time_out / 1000
-        self._write_open()
-
-    def _write_open(self) -> None:
-        limits = self.limits
-        self.write_frame(
-            0,
-            Open(
-                container_id=limits.container_id,
-                max_frame_size=limits.max_frame_size,
-                channel_max=limits.channel_max,
-                idle_time_out=limits.idle_ms // 2 or None,
-                offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
-                properties={
-                    "product": "sluicegate",
-                    "version": limits.version,
-                    "x-durability": "fsync",
-                },
-            ),
-        )
+        self.write_frame(0, our_open(self.limits))
 
     def _begin(self, channel: int, begin: Begin) -> None:
-        if channel > self.limits.channel_max:
-            raise ConnectionFaultError(
-                NOT_ALLOWED,
-                f"Channel {channel} is above the channel-max of {self.limits.channel_max}.",
-            )
-        if channel in self.sessions:
-            raise ConnectionFaultError(ILLEGAL_STATE, f"Channel {channel} has a session already.")
-        session = AmqpSession(self, channel, channel, begin)
+        check_begin(channel, begin, self.channel_max, used=channel in self.sessions)
+        session = AmqpSession(self, channel, begin)
         self.sessions[channel] = session
-        self.write_frame(
-            channel,
-            Begin(
-                remote_channel=channel,
-                next_outgoing_id=session.next_outgoing_id,
-                incoming_window=INCOMING_WINDOW,
-                outgoing_window=0x7FFFFFFF,
-                handle_max=HANDLE_MAX,
-            ),
-        )
+        self.write_frame(channel, our_begin(session))
 
     def _end(self, channel: int, session: AmqpSession) -> None:
         del self.sessions[channel]
-        self.refused_handles = {h for h in self.refused_handles if h[0] != channel}
         if not session.ended:
             session.end(None)
 
     # ---- what sessions use
 
     def write(self, data: bytes) -> None:
+        if self.closing:
+            return  # close was the last word [AMQP 2.4.3]
         self._out.append(data)
         self._out_bytes += len(data)
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
-        self.write(frame(performative, channel, AMQP_FRAME, payload))
+        data = frame(performative, channel, AMQP_FRAME, payload)
+        if len(data) <= self.remote_frame_max:
+            self.write(data)
+            return
+        shorter = shortened(performative, len(data) - self.remote_frame_max)
+        if shorter is not None:
+            self.write(frame(shorter, channel))
+        elif not self.closing:
+            text = f"A frame of {len(data)} bytes does not fit your max-frame-size"
+            self.fail(
+                Error(
+                    condition=FRAME_SIZE_TOO_SMALL,
+                    description=f"{text} of {self.remote_frame_max}.",
+                )
+            )
 
-    def room(self, credit: int) -> int:
-        """Return how many of `credit` deliveries this connection can take now."""
+    def room(self, wanted: int, each: int) -> int:
+        """Return how many of `wanted` deliveries, of about `each` bytes, may be written now."""
         if self.write_room and self._out_bytes < OUT_BYTES_MAX:
-            if credit > 0:
+            if wanted > 0:
                 self.wake()
-            return credit
+            # Bytes are only guessed: the queue holds what is held back, not this connection.
+            fit = (OUT_BYTES_MAX - self._out_bytes) // each + 1
+            return min(fit, wanted)
         self._stalled = True
         return 0
 
@@ -461,51 +430,15 @@ class AmqpConnection:
             if session.stolen(name, incoming=incoming):
                 return
 
-    # ---- confirmations: step 6 of the durable order
-
-    def await_ticket(
-        self, ticket: int, session: AmqpSession, first: int, count: int, link: IncomingLink
-    ) -> None:
-        """Accept deliveries when the ticket is durable."""
-        waiting = self._waiting
-        if waiting:
-            last = waiting[-1]
-            if last[0] == ticket and last[4] is link and last[2] + last[3] == first:
-                waiting[-1] = (ticket, session, last[2], last[3] + count, link)
-                return
-        elif not self._answers:
-            self.broker.await_durable(self)
-        waiting.append((ticket, session, first, count, link))
-
-    def answer_later(self, ticket: int, session: AmqpSession, answer: Composite) -> None:
-        """Write a frame when the ticket is durable; at once when it is 0."""
-        if not ticket:
-            session.write_frame(answer)
-            return
-        if not self._waiting and not self._answers:
-            self.broker.await_durable(self)
-        self._answers.append((ticket, session, answer))
+    # ---- the disk
 
     def durable_up_to(self, ticket: int) -> None:
         """See the DurableListener port."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= ticket:
-            _, session, first, count, link = waiting.popleft()
-            if not session.ended:
-                session.accept(first, count)
-                link.confirmed(count)
-        while self._answers and self._answers[0][0] <= ticket:
-            _, session, answer = self._answers.popleft()
-            if not session.ended:
-                session.write_frame(answer)
-        if waiting or self._answers:
-            self.broker.await_durable(self)
+        self.confirmations.durable_up_to(ticket)
         self.wake()
 
     def store_failed(self, refusal: Refusal) -> None:
         """See the DurableListener port."""
-        self._waiting.clear()
-        self._answers.clear()
         self.fail(error_of(refusal))
         self.wake()
 
@@ -513,10 +446,7 @@ class AmqpConnection:
 
     def data_to_send(self) -> bytes:
         """Return all that is to be written now, and forget it."""
-        if self.sessions_due:
-            due, self.sessions_due = self.sessions_due, []
-            for session in due:
-                session.flush()
+        self._flush_accepted()
         for session in self.sessions.values():
             session.flush_flows()
         if not self._out:
@@ -529,6 +459,12 @@ class AmqpConnection:
             self._stalled = False
             self._resume()
         return data
+
+    def _flush_accepted(self) -> None:
+        if self.sessions_due:
+            due, self.sessions_due = self.sessions_due, []
+            for session in due:
+                session.flush_accepted()
 
     def write_resumed(self) -> None:
         """The transport has room again."""
@@ -580,8 +516,9 @@ class AmqpConnection:
             return
         self.fault = error
         if self.state is State.OPEN:
-            self._write_open()
+            self.write_frame(0, our_open(self.limits))
         spoken = self.state in (State.OPEN, State.OPENED)
+        self._flush_accepted()
         self._release(lost=False)
         if spoken:
             self.write_frame(0, Close(error=error))
@@ -597,6 +534,7 @@ class AmqpConnection:
         self._closed()
 
     def _close_received(self) -> None:
+        self._flush_accepted()
         self._release(lost=False)
         self.write_frame(0, Close())
         self._closed()
@@ -612,8 +550,7 @@ class AmqpConnection:
             session.close(lost=lost)
         if self._sasl is not None:
             self._sasl.abandon()
-        self._waiting.clear()
-        self._answers.clear()
+        self.confirmations.clear()
 
     def connection_lost(self, now: float) -> None:
         """The socket is gone: what the peer held goes back as an attempt, it may have been seen."""

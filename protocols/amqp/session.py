@@ -7,21 +7,26 @@ with the connection's next write.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.serial import MASK, add, distance
 from protocols.amqp.attaching import attach_incoming, attach_outgoing
 from protocols.amqp.conditions import (
+    FRAMING_ERROR,
     HANDLE_IN_USE,
     INVALID_FIELD,
+    MESSAGE_SIZE,
+    STOLEN,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
+    ConnectionFaultError,
     LinkFaultError,
     SessionFaultError,
     error_of,
 )
-from protocols.amqp.frames import accepted_range
+from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import (
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
 #: them.
 INCOMING_WINDOW: Final = 4096
 #: No window of ours limits what we send; the peer's does.
-_OUTGOING_WINDOW: Final = 0x7FFFFFFF
+OUTGOING_WINDOW: Final = 0x7FFFFFFF
 #: Links a session, and a connection, may have [security defaults].
 HANDLE_MAX: Final = 255
 
@@ -56,12 +61,9 @@ HANDLE_MAX: Final = 255
 class AmqpSession:
     """See the module text."""
 
-    def __init__(
-        self, connection: AmqpConnection, channel: int, remote_channel: int, begin: Begin
-    ) -> None:
+    def __init__(self, connection: AmqpConnection, channel: int, begin: Begin) -> None:
         self._connection = connection
         self.channel = channel
-        self.remote_channel = remote_channel
         self.limits = connection.limits
         self.broker = connection.broker
         self.container = connection.container
@@ -69,11 +71,14 @@ class AmqpSession:
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = INCOMING_WINDOW
         self.next_delivery: int | None = None  # delivery-id that the peer's next delivery must have
+        self.handle_max = min(HANDLE_MAX, begin.handle_max)
         self.remote_incoming_window = begin.incoming_window
         self.next_outgoing_id = 1
         self.next_outgoing_delivery = 1
         self.unsettled: Unsettled[OutgoingLink] = Unsettled()
         self.flow_links: list[IncomingLink] = []
+        self._pending: deque[tuple[OutgoingLink, bytes]] = deque()  # wait for the peer's window
+        self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
         self._accepted: list[list[int]] = []
         self._flow_due = False
         self.ended = False  # we said end: what the peer still sends is ignored
@@ -91,9 +96,9 @@ class AmqpSession:
         """The largest frame that the peer takes."""
         return self._connection.remote_frame_max
 
-    def room(self, credit: int) -> int:
-        """Return how many of `credit` deliveries may go out now."""
-        return self._connection.room(credit)
+    def room(self, wanted: int, each: int) -> int:
+        """Return how many of `wanted` deliveries, of about `each` bytes, may go out now."""
+        return self._connection.room(wanted, each)
 
     def write_run(self, data: bytes) -> None:
         self._connection.write(data)
@@ -102,10 +107,20 @@ class AmqpSession:
         self._connection.write_frame(self.channel, performative, payload)
 
     def sent(self, first: int, count: int, frames: int) -> None:
-        """Count deliveries that were written."""
+        """Count deliveries, and the frames of them that were written."""
         self.next_outgoing_delivery = (first + count) & MASK
         self.next_outgoing_id = (self.next_outgoing_id + frames) & MASK
         self.remote_incoming_window -= frames
+
+    def write_transfer(self, link: OutgoingLink, transfer: Transfer, payload: bytes) -> None:
+        """Write one transfer frame, or keep it until the peer's window is open [AMQP 2.5.6]."""
+        data = frame(transfer, self.channel, AMQP_FRAME, payload)
+        if self.remote_incoming_window <= 0:
+            self._pending.append((link, data))
+            return
+        self.remote_incoming_window -= 1
+        self.next_outgoing_id = (self.next_outgoing_id + 1) & MASK
+        self._connection.write(data)
 
     def hold(self, size: int) -> None:
         """Count bytes of the connection's unfinished deliveries. Raises SessionFaultError."""
@@ -113,9 +128,14 @@ class AmqpSession:
 
     def link_removed(self, link: OutgoingLink, refusal: Refusal) -> None:
         """The gateway ended a subscription."""
-        link.close(lost=False)
-        self._drop(link)
-        self.write_frame(Detach(handle=link.handle, closed=True, error=error_of(refusal)))
+        self._detach_with(link, error_of(refusal))
+        self.wake()
+
+    def message_too_large(self, link: OutgoingLink, size: int) -> None:
+        """A message is above what the peer's link takes: the link's end [AMQP 2.7.3]."""
+        text = f"A message of {size} bytes is above the max-message-size of link {link.name!r}"
+        description = f"{text}, which is {link.message_max}; attach with more or none."
+        self._detach_with(link, Error(condition=MESSAGE_SIZE, description=description))
         self.wake()
 
     # ---- answers to the peer's deliveries
@@ -123,7 +143,7 @@ class AmqpSession:
     def confirm(self, ticket: int, first: int, count: int, link: IncomingLink) -> None:
         """Accept deliveries when `ticket` is durable; at once when it is 0."""
         if ticket:
-            self._connection.await_ticket(ticket, self, first, count, link)
+            self._connection.confirmations.accept_later(ticket, self, first, count, link=link)
         else:
             self.accept(first, count)
 
@@ -141,20 +161,13 @@ class AmqpSession:
 
     def refuse(self, first: int, last: int, outcome: Outcome) -> None:
         """Settle deliveries with another outcome."""
-        self._flush_accepted()
+        self.flush_accepted()
         self.write_frame(
             Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome)
         )
 
-    def _flush_accepted(self) -> None:
-        ranges, self._accepted = self._accepted, []
-        for first, last in ranges:
-            self._connection.write(accepted_range(self.channel, first, last))
-        if ranges and self in self._connection.sessions_due:
-            self._connection.sessions_due.remove(self)
-
-    def flush(self) -> None:
-        """Write what is due: accepted ranges, then flows."""
+    def flush_accepted(self) -> None:
+        """Write the ranges that are accepted."""
         for first, last in self._accepted:
             self._connection.write(accepted_range(self.channel, first, last))
         self._accepted.clear()
@@ -164,12 +177,12 @@ class AmqpSession:
         if self.flow_links:
             links, self.flow_links = self.flow_links, []
             for link in links:
-                link.flow_sent()
-                self._write_flow(link)
-        elif self._flow_due:
+                if self.links.get(link.handle) is link and link.refill():
+                    self._write_flow(link)
+        if self._flow_due and not self.ended:
             self._write_flow(None)
 
-    def _write_flow(self, link: IncomingLink | OutgoingLink | None) -> None:
+    def _write_flow(self, link: IncomingLink | OutgoingLink | None, *, drain: bool = False) -> None:
         self._flow_due = False
         self.incoming_window = INCOMING_WINDOW
         self.write_frame(
@@ -177,17 +190,18 @@ class AmqpSession:
                 next_incoming_id=self.next_incoming_id,
                 incoming_window=self.incoming_window,
                 next_outgoing_id=self.next_outgoing_id,
-                outgoing_window=_OUTGOING_WINDOW,
+                outgoing_window=OUTGOING_WINDOW,
                 handle=link.handle if link is not None else None,
                 delivery_count=link.delivery_count if link is not None else None,
                 link_credit=link.credit if link is not None else None,
+                drain=drain,
             )
         )
 
     # ---- frames
 
     def count_frames(self, count: int) -> None:
-        """Count transfer frames that came. Raises SessionFaultError beyond the window [AMQP 2.5.6]."""
+        """Count transfer frames that came; SessionFaultError beyond the window [AMQP 2.5.6]."""
         self.next_incoming_id = (self.next_incoming_id + count) & MASK
         self.incoming_window -= count
         if self.incoming_window < INCOMING_WINDOW // 2:
@@ -217,10 +231,15 @@ class AmqpSession:
         self.count_frames(1)
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            raise SessionFaultError(
-                UNATTACHED_HANDLE,
-                f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
-            )
+            if transfer.handle not in self._leaving:
+                raise SessionFaultError(
+                    UNATTACHED_HANDLE,
+                    f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
+                )
+            # It was under way when we detached the link.
+            if transfer.delivery_id is not None:
+                self.next_delivery = add(transfer.delivery_id, 1)
+            return
         first = link.in_delivery is None
         if first:
             if transfer.delivery_id is None:
@@ -255,29 +274,43 @@ class AmqpSession:
     def _flow(self, flow: Flow) -> None:
         seen = flow.next_incoming_id if flow.next_incoming_id is not None else 1
         behind = max(0, distance(seen, self.next_outgoing_id))
-        widened = self.remote_incoming_window <= 0
+        narrow = self.remote_incoming_window <= 0
         self.remote_incoming_window = flow.incoming_window - behind
-        if flow.handle is None:
-            if flow.echo:
-                self._write_flow(None)
-            if widened and self.remote_incoming_window > 0:
-                self.resume()
-            return
-        link = self.links.get(flow.handle)
-        if link is None:
-            raise SessionFaultError(
-                UNATTACHED_HANDLE,
-                f"A flow came for handle {flow.handle}, on which nothing is attached.",
-            )
-        if isinstance(link, OutgoingLink):
-            link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
-            if flow.drain:
-                if link.end_drain():
-                    self._write_flow(link)
-            elif flow.echo:
-                self._write_flow(link)
+        if self._pending:
+            self._send_pending()
+        if flow.handle is not None:
+            self._link_flow(flow, flow.handle)
         elif flow.echo:
-            self._write_flow(link)
+            self._write_flow(None)
+        if narrow and self.remote_incoming_window > 0:
+            self.resume()
+            self.finish_drains()
+
+    def _link_flow(self, flow: Flow, handle: int) -> None:
+        link = self.links.get(handle)
+        if link is None:
+            if handle not in self._leaving:
+                raise SessionFaultError(
+                    UNATTACHED_HANDLE,
+                    f"A flow came for handle {handle}, on which nothing is attached.",
+                )
+        elif isinstance(link, OutgoingLink):
+            link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
+            self._finish_drain(link)
+            if flow.echo and not flow.drain and self.links.get(handle) is link:
+                self._write_flow(link)
+        else:
+            link.flow(flow.delivery_count)
+            if flow.echo:
+                self._write_flow(link)
+
+    def _send_pending(self) -> None:
+        """Write the frames that waited, as far as the window is open now."""
+        pending = self._pending
+        while pending and self.remote_incoming_window > 0:
+            self.remote_incoming_window -= 1
+            self.next_outgoing_id = (self.next_outgoing_id + 1) & MASK
+            self._connection.write(pending.popleft()[1])
 
     def resume(self) -> None:
         """There is room again: links with credit have their queues looked at."""
@@ -287,11 +320,15 @@ class AmqpSession:
 
     def finish_drains(self) -> None:
         """Answer drains that had to wait for room."""
-        for link in self.links.values():
-            if isinstance(link, OutgoingLink) and link.draining and link.subscription is not None:
-                link.subscription.dispatch_now()
-                if link.end_drain():
-                    self._write_flow(link)
+        for link in list(self.links.values()):
+            if isinstance(link, OutgoingLink):
+                link.drain()
+                self._finish_drain(link)
+
+    def _finish_drain(self, link: OutgoingLink) -> None:
+        """Tell the peer that a drain is through [AMQP 2.6.7]."""
+        if link.end_drain():
+            self._write_flow(link, drain=True)
 
     def _disposition(self, disposition: Disposition) -> None:
         if disposition.role is ROLE_SENDER:
@@ -323,19 +360,20 @@ class AmqpSession:
             settled=True,
             state=disposition.state,
         )
-        self._connection.answer_later(ticket, self, answer)
+        self._connection.confirmations.answer_later(ticket, self, answer)
 
     # ---- links
 
     def _attach(self, attach: Attach) -> None:
-        if attach.handle in self.links:
-            raise SessionFaultError(
-                HANDLE_IN_USE,
-                f"Handle {attach.handle} is in use by link {self.links[attach.handle].name!r}.",
+        handle = attach.handle
+        if handle > self.handle_max:
+            raise ConnectionFaultError(
+                FRAMING_ERROR,
+                f"Handle {handle} is above the handle-max of {self.handle_max} [AMQP 2.7.2].",
             )
-        if attach.handle > HANDLE_MAX:
+        if handle in self.links or handle in self._leaving:
             raise SessionFaultError(
-                INVALID_FIELD, f"Handle {attach.handle} is above the handle-max of {HANDLE_MAX}."
+                HANDLE_IN_USE, f"Handle {handle} is in use; detach its link first."
             )
         self._connection.steal(attach.name, incoming=attach.role is ROLE_SENDER)
         try:
@@ -348,12 +386,11 @@ class AmqpSession:
         except RefusedError as error:
             self._refuse_attach(attach, error_of(error.refusal))
             return
-        self.links[attach.handle] = link
+        self.links[handle] = link
         self._connection.links += 1
         if isinstance(link, IncomingLink):
             link.grant()
-            if link.credit:
-                self.flush_flows()
+            self.flush_flows()
 
     def _refuse_attach(self, attach: Attach, error: Error) -> None:
         """Answer with a null terminus, then detach with the reason [AMQP 2.6.3]."""
@@ -371,23 +408,22 @@ class AmqpSession:
             )
         )
         self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
-        self._connection.refused_handles.add((self.channel, attach.handle))
+        self._leaving.add(attach.handle)
 
     def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         self._close_link(link, closed=False)
         self.write_frame(Detach(handle=link.handle, closed=True, error=error))
-        self._connection.refused_handles.add((self.channel, link.handle))
+        self._leaving.add(link.handle)
 
     def _detach(self, detach: Detach) -> None:
-        refused = (self.channel, detach.handle)
         link = self.links.get(detach.handle)
         if link is None:
-            if refused not in self._connection.refused_handles:
+            if detach.handle not in self._leaving:
                 raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A detach came for handle {detach.handle}, on which nothing is attached.",
                 )
-            self._connection.refused_handles.discard(refused)
+            self._leaving.discard(detach.handle)
             return
         error = self._close_link(link, closed=detach.closed)
         self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
@@ -414,6 +450,8 @@ class AmqpSession:
         if self.links.pop(link.handle, None) is not None:
             self._connection.links -= 1
             self._connection.forget_shapes()
+            if self._pending:
+                self._pending = deque(entry for entry in self._pending if entry[0] is not link)
 
     def stolen(self, name: str, *, incoming: bool) -> bool:
         """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
@@ -422,7 +460,7 @@ class AmqpSession:
                 self._detach_with(
                     link,
                     Error(
-                        condition="amqp:link:stolen",
+                        condition=STOLEN,
                         description=f"Link {name!r} was attached again.",
                     ),
                 )
@@ -442,6 +480,7 @@ class AmqpSession:
 
     def end(self, error: Error | None) -> None:
         """Say end to the peer and release everything."""
+        self.flush_accepted()
         self.close(lost=False)
         self.ended = True
         self.write_frame(End(error=error))

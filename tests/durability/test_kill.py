@@ -1,7 +1,10 @@
-"""SIGKILL at random moments: nothing confirmed is lost, nothing is invented, what comes again is marked.
+"""SIGKILL at random moments: nothing confirmed is lost, nothing is invented, what comes again is
+marked.
 
-Each round starts the real gateway on the data directory of the round before, sends over AMQP and STOMP with
-confirmation, kills it in the middle, starts it again and drains the queue. The senders remember what was confirmed.
+Each round starts the real gateway on the data directory of the round before, sends over AMQP and
+STOMP with
+confirmation, kills it in the middle, starts it again and drains the queue. The senders remember
+what was confirmed.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ ADDRESS = "kill.q"
 
 
 class AmqpSender(threading.Thread):
-    """Sends numbered durable messages over AMQP until the connection breaks; `confirmed` were accepted."""
+    """Sends numbered durable messages over AMQP until the connection breaks; `confirmed` were
+    accepted."""
 
     def __init__(self, port: int, prefix: str) -> None:
         super().__init__(daemon=True)
@@ -49,7 +53,8 @@ class AmqpSender(threading.Thread):
 
 
 class StompSender(threading.Thread):
-    """Sends windows of numbered messages over STOMP with a receipt each; `confirmed` have theirs."""
+    """Sends windows of numbered messages over STOMP with a receipt each; `confirmed` have
+    theirs."""
 
     def __init__(self, port: int, prefix: str) -> None:
         super().__init__(daemon=True)
@@ -97,7 +102,8 @@ class StompSender(threading.Thread):
 
 
 def drain(gateway: ScratchGateway) -> list[tuple[str, bool]]:
-    """Take everything from the queue; returns bodies with whether they were marked as maybe seen."""
+    """Take everything from the queue; returns bodies with whether they were marked as maybe
+    seen."""
     connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
     taken: list[tuple[str, bool]] = []
     try:

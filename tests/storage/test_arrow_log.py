@@ -1,3 +1,5 @@
+"""The Arrow log: blocks, index, recovery after power cuts, damage, retention."""
+
 from __future__ import annotations
 
 import contextlib

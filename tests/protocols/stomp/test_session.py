@@ -181,7 +181,7 @@ def test_the_password_is_in_no_text() -> None:
 
 
 def stored(peer: Peer) -> list[bytes]:
-    return [body for call in peer.broker.of("send") for body in call[1]]  # type: ignore[attr-defined]
+    return [body for call in peer.broker.of("send") for body in call[1]]
 
 
 DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\n"

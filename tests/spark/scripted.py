@@ -1,0 +1,89 @@
+"""A gateway whose answers a test writes down."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pyarrow as pa
+
+Reply = tuple[int, bytes]
+
+ROWS = pa.schema([pa.field("offset", pa.int64()), pa.field("body", pa.binary())])
+
+
+class Script:
+    """Answers in order, the last one for ever; keeps what was asked."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = list(replies)
+        self.asked: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+        self.url = ""
+        #: Answers what comes after the last of `replies`.
+        self.later: Callable[[dict[str, Any]], Reply] | None = None
+
+    def next(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Reply:
+        self.asked.append((path, body, headers))
+        if self.later is not None and not self.replies:
+            return self.later(body)
+        last = len(self.replies) == 1 and self.later is None
+        return self.replies[0] if last else self.replies.pop(0)
+
+
+@contextmanager
+def scripted(*replies: Reply) -> Iterator[Script]:
+    script = Script(*replies)
+
+    class Answering(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, content = script.next(self.path, body, dict(self.headers))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        # A connection that is kept would hold its thread.
+        server.daemon_threads, server.block_on_close = True, False
+        script.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield script
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def rows(offsets: list[int], schema: pa.Schema = ROWS) -> pa.RecordBatch:
+    found = [{"offset": o, "body": b"%d" % o} for o in offsets]
+    return pa.RecordBatch.from_pylist(found, schema=schema)
+
+
+Part = tuple[pa.RecordBatch, dict[str, Any]]
+
+
+def part(offsets: list[int], first: int, end: int, **facts: int) -> Part:
+    return rows(offsets), {"range": 0, "first": first, "end": end, "holes": 0} | facts
+
+
+def trailer(count: int, **facts: Any) -> Part:
+    return rows([]), {"rows": count, "next": None, "losses": [], "error": None} | facts
+
+
+def arrow(*parts: Part) -> Reply:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, parts[0][0].schema) as writer:
+        for batch, facts in parts:
+            writer.write_batch(batch, custom_metadata={"sluicegate": json.dumps(facts)})
+    return 200, sink.getvalue().to_pybytes()
