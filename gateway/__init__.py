@@ -1,4 +1,3 @@
-"""Sluicegate: an AMQP 1.0 / STOMP message gateway with one durable queue core and replayable
-streams."""
+"""Sluicegate: an AMQP 1.0 / STOMP gateway with one durable queue core and replayable streams."""
 
 __version__ = "0.1.0"

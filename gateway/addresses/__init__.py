@@ -1,0 +1,1 @@
+"""Address settings: wildcard matches, and what is in effect for one address."""

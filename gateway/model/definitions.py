@@ -1,5 +1,4 @@
-"""What exists besides messages: addresses, queues and streams, as they are remembered over a
-restart."""
+"""What exists besides messages and outlives a restart: addresses, queues and streams."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ class AddressDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamDefinition:
-    """A tap on an address. `stream_id` shares the numbers of queue ids; `epoch` counts lives of
-    the name."""
+    """A tap on an address. `stream_id` shares the numbers of queue ids; `epoch` counts lives."""
 
     stream_id: int
     name: str

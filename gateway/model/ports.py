@@ -20,12 +20,10 @@ class DurableListener(Protocol):
     """Whoever holds confirmations back until the journal has what they promise."""
 
     def durable_up_to(self, ticket: int) -> None:
-        """All records with a ticket up to this one are on disk: send what was held back, in
-        order."""
+        """All records up to this ticket are on disk: send what was held back, in order."""
 
     def store_failed(self, refusal: Refusal) -> None:
-        """The journal has stopped for good; nothing unconfirmed will be confirmed. Close without
-        outcome."""
+        """The journal has stopped for good: confirm nothing more, close without outcome."""
 
 
 class ProducerOwner(Protocol):
@@ -56,16 +54,14 @@ class Producer(Protocol):
     def send_mixed(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
-        """As `send` for a run whose messages differ in flags or expiry (one entry for each
-        body)."""
+        """As `send`, for messages that differ in flags or expiry: one entry for each body."""
 
     taken: int
     ticket: int
     refusal: Refusal | None
 
     def blocked(self) -> Refusal | None:
-        """Why no credit should be given now (address or gateway at its limit); None when there
-        is room."""
+        """Return why no credit should be given now (a limit is reached), or None."""
 
     def close(self) -> None: ...
 
@@ -74,8 +70,7 @@ class Consumer(Protocol):
     """The protocol's side of a subscription; the queue core calls it while it dispatches."""
 
     def room(self) -> int:
-        """How many messages it takes now: credit, session window, transport pressure. 0 or less:
-        none."""
+        """Return how many messages it takes now, by credit, window and pressure; none below 1."""
 
     def deliver(self, messages: list[Message], any_flags: int) -> None:
         """Send these (never more than `room()` said), in this order.
@@ -91,8 +86,10 @@ class Consumer(Protocol):
 
 
 class Subscription(Protocol):
-    """A consumer's hold on one queue. Lists of messages are those that `deliver` handed out, in
-    any order."""
+    """A consumer's hold on one queue.
+
+    Lists of messages are those that `deliver` handed out, in any order.
+    """
 
     @property
     def queue_name(self) -> str: ...
@@ -112,15 +109,20 @@ class Subscription(Protocol):
     def release(
         self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
     ) -> int:
-        """Give them back to their old places. `failed` counts one delivery attempt more (and may
-        dead-letter)."""
+        """Give them back to their old places.
+
+        `failed` counts one delivery attempt more, and may dead-letter.
+        """
 
     def reject(self, messages: list[Message]) -> int:
         """Dead-letter them at once."""
 
     def close(self) -> None:
-        """End the subscription. The consumer has settled or released all that it held before
-        (`failed=True` when its connection was cut: the peer may have seen them)."""
+        """End the subscription.
+
+        The consumer has settled or released all that it held before (`failed=True` when its
+        connection was cut: the peer may have seen them).
+        """
 
 
 class Transaction(Protocol):
@@ -138,8 +140,10 @@ class Transaction(Protocol):
         """Inside the transaction: NACK; `dead_letter` at once, else a failed release at commit."""
 
     def commit(self) -> int:
-        """Apply all in one journal batch; returns the ticket. Raises RefusedError when it cannot
-        (then nothing is applied)."""
+        """Apply all in one journal batch; returns the ticket.
+
+        Raises RefusedError when it cannot; then nothing is applied.
+        """
 
     def rollback(self) -> None:
         """Forget the sends; messages acknowledged here go back, with one attempt more."""
@@ -201,5 +205,4 @@ class Authenticator(Protocol):
         """True when no user is configured: any login, or none, is taken."""
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
-        """Verify off the reactor; `done` is called later with the answer (never inside this
-        call)."""
+        """Verify off the reactor; `done` gets the answer later, never inside this call."""

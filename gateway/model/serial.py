@@ -1,5 +1,4 @@
-"""Serial number arithmetic on 32 bits [RFC 1982], for delivery-id, delivery-count and
-transfer-id."""
+"""Serial numbers of 32 bits [RFC 1982]: delivery-id, delivery-count, transfer-id."""
 
 from __future__ import annotations
 

@@ -42,8 +42,7 @@ class Turn:
         self.need_end()
 
     def after(self, action: Callable[[], None]) -> None:
-        """Run `action` in a turn of its own, after the reads that wait now: for work that goes
-        on."""
+        """Run `action`, work that goes on, in a turn of its own after the reads that wait now."""
         self._defer(action)
 
     def flush_at_end(self, flush: Callable[[], None]) -> None:
@@ -52,8 +51,10 @@ class Turn:
         self.need_end()
 
     def run(self) -> None:
-        """End the turn. What the phases ask for meanwhile belongs to this turn while its phase
-        is to come."""
+        """End the turn.
+
+        What the phases ask for meanwhile belongs to this turn while its phase is to come.
+        """
         actions, self._actions = self._actions, []
         for action in actions:
             action()

@@ -23,6 +23,7 @@ from protocols.amqp.performatives import (
     Target,
 )
 from protocols.amqp.terminus import (
+    check_filters,
     destination_of,
     routing_of,
     wanted_source,
@@ -49,21 +50,26 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             Code.BAD_VALUE,
             "A sending link needs a target; an empty address stands for the anonymous relay.",
         )
-    link = IncomingLink(session, attach.name, attach.handle)
+    if target.dynamic and target.address:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"A dynamic target must not have an address; this one has {target.address!r}.",
+        )
+    count = attach.initial_delivery_count or 0
+    link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
     if target.dynamic:
-        if target.address:
-            raise RefusedError.of(
-                Code.BAD_VALUE,
-                f"A dynamic target must not have an address; this one has {target.address!r}.",
-            )
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         target = with_address(target, link.temporary)
     if target.address:
-        destination, routing = destination_of(
-            target.address, target.capabilities, session.limits.prefixes
-        )
-        link.producer = session.broker.open_producer(destination, routing, link)
+        try:
+            destination, routing = destination_of(
+                target.address, target.capabilities, session.limits.prefixes
+            )
+            link.producer = session.broker.open_producer(destination, routing, link)
+        except RefusedError:
+            _forget(session, link.temporary)
+            raise
         link.blocked = link.producer.blocked() is not None
     session.write_frame(
         Attach(
@@ -85,27 +91,43 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     source = attach.source
     if source is None:
         raise RefusedError.of(Code.NOT_FOUND, f"Unknown subscription link: {attach.name}.")
-    settled = attach.snd_settle_mode == SND_SETTLED
-    link = OutgoingLink(session, attach.name, attach.handle, settled=settled)
+    check_filters(source)
+    priority = _priority(attach)
+    if source.dynamic and source.address:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"A dynamic source must not have an address; this one has {source.address!r}.",
+        )
+    if not source.dynamic and not source.address:
+        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
+    link = OutgoingLink(
+        session,
+        attach.name,
+        attach.handle,
+        settled=attach.snd_settle_mode == SND_SETTLED,
+        message_max=attach.max_message_size,
+    )
     # An unknown outcome counts as released.
     link.default_outcome = source.default_outcome  # type: ignore[assignment]
     if source.dynamic:
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         source = replace(source, address=link.temporary)
-    if not source.address:
-        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
-    wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
-    link.subscription = session.broker.subscribe(
-        wanted.destination,
-        wanted.routing,
-        link,
-        durable_name=wanted.durable_name,
-        shared=wanted.shared,
-        browse=wanted.browse,
-        priority=_priority(attach),
-        options=_NO_ADD,
-    )
+    try:
+        wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
+        link.subscription = session.broker.subscribe(
+            wanted.destination,
+            wanted.routing,
+            link,
+            durable_name=wanted.durable_name,
+            shared=wanted.shared,
+            browse=wanted.browse,
+            priority=priority,
+            options=_NO_ADD,
+        )
+    except RefusedError:
+        _forget(session, link.temporary)
+        raise
     link.durable_name = (
         wanted.durable_name if link.subscription.queue_name == wanted.durable_name else None
     )
@@ -123,6 +145,12 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
         )
     )
     return link
+
+
+def _forget(session: AmqpSession, temporary: str | None) -> None:
+    """Take back the node that was made for a link that is refused."""
+    if temporary is not None:
+        session.broker.delete_temporary(temporary)
 
 
 def _priority(attach: Attach) -> int:

@@ -313,10 +313,10 @@ class AmqpConnection:
             case Begin():
                 self._begin(channel, performative)
             case _:
-                self._on_channel(channel, performative, data, at, payload, end)
+                self._on_channel(channel, performative, data, at=at, payload=payload, end=end)
 
     def _on_channel(
-        self, channel: int, performative: Composite, data: bytes, at: int, payload: int, end: int
+        self, channel: int, performative: Composite, data: bytes, *, at: int, payload: int, end: int
     ) -> None:
         session = self.sessions.get(channel)
         if session is None:
@@ -344,6 +344,16 @@ class AmqpConnection:
         if shape is not None:
             self.shapes.insert(0, shape)
             del self.shapes[_SHAPES_MAX:]
+
+    def shapes_like(self, shape: Shape) -> list[Shape]:
+        """Return the shapes that may follow in one run with `shape`, itself among them."""
+        return [
+            s
+            for s in self.shapes
+            if s.handle == shape.handle
+            and s.channel == shape.channel
+            and s.settled is shape.settled
+        ]
 
     def forget_shapes(self) -> None:
         """Links changed: what was learned of them holds no more."""

@@ -92,6 +92,8 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
         return None
     if transfer.more or transfer.aborted or transfer.resume or transfer.state is not None:
         return None
+    if transfer.message_format:
+        return None
     constructor = buf[at + 3]
     at += 6 if constructor == 0xC0 else 12 if constructor == 0xD0 else 0
     at += {0x43: 1, 0x52: 2, 0x70: 5}.get(buf[at], 100)  # handle

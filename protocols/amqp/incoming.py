@@ -7,7 +7,8 @@ anonymous target) comes one delivery at a time and goes the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol
@@ -15,9 +16,16 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.ports import Producer
 from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
-from gateway.model.serial import MASK
-from protocols.amqp.conditions import MESSAGE_SIZE, TRANSFER_LIMIT, LinkFaultError, error_of
-from protocols.amqp.performatives import Rejected, Transfer
+from gateway.model.serial import MASK, distance
+from protocols.amqp.conditions import (
+    MESSAGE_SIZE,
+    NOT_IMPLEMENTED,
+    TRANSFER_LIMIT,
+    UNKNOWN_TRANSACTION,
+    LinkFaultError,
+    error_of,
+)
+from protocols.amqp.performatives import Error, Rejected, TransactionalState, Transfer
 from protocols.amqp.terminus import destination_of
 
 if TYPE_CHECKING:
@@ -25,9 +33,11 @@ if TYPE_CHECKING:
 
 #: Deliveries of one link that may wait for the disk before its credit is held back (the store's own
 #: task limit).
-UNSETTLED_MAX = 10_000
+UNSETTLED_MAX: Final = 10_000
+#: What a part of an unfinished delivery costs beside its bytes.
+_PART_BYTES: Final = 64
 #: Routes that an anonymous sender's link keeps.
-_ROUTES_MAX = 64
+_ROUTES_MAX: Final = 64
 
 
 class IncomingLink:
@@ -52,14 +62,16 @@ class IncomingLink:
         "unsettled",
     )
 
-    def __init__(self, session: AmqpSession, name: str, handle: int) -> None:
+    def __init__(
+        self, session: AmqpSession, name: str, handle: int, *, delivery_count: int = 0
+    ) -> None:
         self._session = session
         self.name = name
         self.handle = handle
         self.producer: Producer | None = None
         self.temporary: str | None = None
         self.credit = 0
-        self.delivery_count = 0
+        self.delivery_count = delivery_count
         self.unsettled = 0
         self.blocked = False
         self.message_max = session.limits.max_message_size
@@ -72,20 +84,35 @@ class IncomingLink:
     # ---- credit
 
     def grant(self) -> None:
-        """Top the credit up when it is low and nothing holds it back."""
-        limits = self._session.limits
-        if (
-            self.credit <= limits.amqp_low_credits
-            and not self.blocked
-            and self.unsettled <= UNSETTLED_MAX
-        ):
-            self.credit = limits.amqp_credits
-            if not self._flow_due:
-                self._flow_due = True
-                self._session.flow_links.append(self)
+        """Ask for more credit when it is low; the flow goes out with this turn's bytes.
 
-    def flow_sent(self) -> None:
+        Credit counts from the flow that tells it: a peer that sends more at once is beyond it.
+        """
+        if not self._flow_due and self._may_refill():
+            self._flow_due = True
+            self._session.flow_links.append(self)
+
+    def _may_refill(self) -> bool:
+        low = self.credit <= self._session.limits.amqp_low_credits
+        return low and not self.blocked and self.unsettled <= UNSETTLED_MAX
+
+    def refill(self) -> bool:
+        """Top the credit up; returns whether there is more to tell the peer."""
         self._flow_due = False
+        if not self._may_refill():
+            return False
+        self.credit = self._session.limits.amqp_credits
+        return True
+
+    def flow(self, delivery_count: int | None) -> None:
+        """The sender says where it stands: credit that it gave up is used [AMQP 2.6.7]."""
+        if delivery_count is None:
+            return
+        ahead = distance(self.delivery_count, delivery_count)
+        if ahead > 0:
+            self.delivery_count = delivery_count
+            self.credit = max(0, self.credit - ahead)
+            self.grant()
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: what is granted may still be used, no more is given."""
@@ -108,17 +135,20 @@ class IncomingLink:
         self.delivery_count = (self.delivery_count + count) & MASK
         producer = self.producer
         if producer is None:
-            self._receive_each(bodies, [flags] * count, [0] * count, first, settled=settled)
+            flags, expires = self._expiry(flags, ttl_ms)
+            self._receive_each(bodies, [flags] * count, [expires] * count, first, settled=settled)
         else:
             expires = 0
             if ttl_ms:
-                flags |= EXPIRES
-                expires = self._session.now_ms() + ttl_ms
+                flags, expires = self._expiry(flags, ttl_ms)
             self._confirm(
                 producer.send(bodies, flags, expires), first, count, producer, settled=settled
             )
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
+
+    def _expiry(self, flags: int, ttl_ms: int) -> tuple[int, int]:
+        return (flags | EXPIRES, self._session.now_ms() + ttl_ms) if ttl_ms else (flags, 0)
 
     def receive_mixed(
         self,
@@ -246,10 +276,12 @@ class IncomingLink:
                     f"delivery-count is {self.delivery_count}.",
                 )
             partial = transfer
+        elif transfer.settled and not partial.settled:
+            # Once one frame said so, the whole delivery is settled [AMQP 2.7.5].
+            partial = self._partial = replace(partial, settled=True)
         if transfer.aborted:
             self._forget_partial()
-            self.delivery_count = (self.delivery_count + 1) & MASK
-            self.credit -= 1
+            self._count_one()
             self.grant()
             return
         size = self._parts_bytes + len(payload)
@@ -261,18 +293,34 @@ class IncomingLink:
                 "the max-message-size of this link.",
             )
         if transfer.more or self._partial is not None:
-            self._parts.append(payload)
-            self._parts_bytes += len(payload)
-            self._session.hold(len(payload))
             self._partial = partial
+            self._keep(payload)
         if transfer.more:
             return
         if self._partial is not None:
             payload = b"".join(self._parts)
             self._forget_partial()
-        settled = bool(partial.settled or transfer.settled)
         assert partial.delivery_id is not None, "checked by the session"
-        self._receive_one(payload, partial.delivery_id, settled=settled)
+        error = not_taken(partial)
+        if error is None:
+            self._receive_one(payload, partial.delivery_id, settled=bool(partial.settled))
+            return
+        self._count_one()
+        if not partial.settled:
+            self._session.refuse(partial.delivery_id, partial.delivery_id, Rejected(error=error))
+        self.grant()
+
+    def _keep(self, payload: bytes) -> None:
+        """Keep one frame's part of a delivery. Raises SessionFaultError."""
+        self._parts_bytes += len(payload)
+        if payload:
+            self._parts.append(payload)
+            # Many small parts cost more than their bytes.
+            self._session.hold(len(payload) + _PART_BYTES)
+
+    def _count_one(self) -> None:
+        self.credit -= 1
+        self.delivery_count = (self.delivery_count + 1) & MASK
 
     @property
     def in_delivery(self) -> Transfer | None:
@@ -281,14 +329,13 @@ class IncomingLink:
 
     def _forget_partial(self) -> None:
         if self._partial is not None:
-            self._session.hold(-self._parts_bytes)
+            self._session.hold(-self._parts_bytes - _PART_BYTES * len(self._parts))
         self._partial = None
         self._parts = []
         self._parts_bytes = 0
 
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
-        self.credit -= 1
-        self.delivery_count = (self.delivery_count + 1) & MASK
+        self._count_one()
         body, flags, expires = look_into(body, self._session.now_ms())
         self._receive_each([body], [flags], [expires], delivery, settled=settled)
         if self.credit <= self._session.limits.amqp_low_credits:
@@ -347,7 +394,25 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
     expires = now_ms + facts.ttl_ms if facts.ttl_ms else 0
     try:
         body = strip_delivery_annotations(body, facts.end)
-        expires = absolute_expiry(body, facts.end) or expires
+        absolute = absolute_expiry(body, facts.end)
+        expires = absolute if absolute > 0 else expires
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
-    return body, (flags | EXPIRES if expires > 0 else flags), max(0, expires)
+    return body, (flags | EXPIRES if expires else flags), expires
+
+
+def not_taken(transfer: Transfer) -> Error | None:
+    """Return why a delivery is refused for what its transfer says, or None."""
+    if isinstance(transfer.state, TransactionalState):
+        return Error(
+            condition=UNKNOWN_TRANSACTION,
+            description=f"There is no transaction {transfer.state.txn_id.hex()!r}; AMQP "
+            "transactions are not in this version.",
+        )
+    if transfer.message_format:
+        return Error(
+            condition=NOT_IMPLEMENTED,
+            description=f"message-format {transfer.message_format} is not known here; "
+            "0 is [AMQP 3.2.16].",
+        )
+    return None

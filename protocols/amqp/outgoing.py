@@ -37,6 +37,9 @@ _BEFORE: Final = b"\x00\x53\x14\xc0"
 #: format 0 and settled
 _FRAME: Final = struct.Struct(">IHH6s6sI2sI2s")
 _FRAME_BYTES: Final = _FRAME.size
+_NO_MAX: Final = 1 << 64
+#: Bytes of a delivery, guessed before the first one; later the largest of the last run counts.
+_EACH_BYTES: Final = 1 << 16
 #: What the first frame of a long delivery has around its part of the body, at most.
 _SPLIT_HEAD_BYTES: Final = 8 + len(
     encode_performative(
@@ -57,6 +60,7 @@ class OutgoingLink:
 
     __slots__ = (
         "_constants",
+        "_each",
         "_session",
         "_settled",
         "credit",
@@ -65,12 +69,21 @@ class OutgoingLink:
         "draining",
         "durable_name",
         "handle",
+        "message_max",
         "name",
         "subscription",
         "temporary",
     )
 
-    def __init__(self, session: AmqpSession, name: str, handle: int, *, settled: bool) -> None:
+    def __init__(
+        self,
+        session: AmqpSession,
+        name: str,
+        handle: int,
+        *,
+        settled: bool,
+        message_max: int | None = None,
+    ) -> None:
         self._session = session
         self._settled = settled
         self.name = name
@@ -78,6 +91,8 @@ class OutgoingLink:
         self.credit = 0
         self.delivery_count = 0
         self.draining = False
+        self.message_max = message_max or _NO_MAX
+        self._each = _EACH_BYTES
         self.default_outcome: Outcome | None = None
         self.durable_name: str | None = None
         self.temporary: str | None = None
@@ -97,8 +112,8 @@ class OutgoingLink:
         """See the Consumer port."""
         session = self._session
         if session.remote_incoming_window < self.credit:
-            return session.room(session.remote_incoming_window)
-        return session.room(self.credit)
+            return session.room(session.remote_incoming_window, self._each)
+        return session.room(self.credit, self._each)
 
     def deliver(self, messages: list[Message], any_flags: int) -> None:
         """See the Consumer port. Hot."""
@@ -110,8 +125,14 @@ class OutgoingLink:
         else:
             bodies = [m.body for m in messages]
         sizes = list(map(len, bodies))
-        if max(sizes) + _FRAME_BYTES > session.frame_max:
-            frames = self._split(bodies, first)
+        largest = max(sizes)
+        self._each = each = largest + _FRAME_BYTES
+        if largest > self.message_max:
+            self._refuse_large(messages, largest)
+            return
+        if each > session.frame_max or count > session.remote_incoming_window:
+            frames = 0
+            self._split(bodies, first)
         else:
             frames = count
             kind, channel, before, handle, settled = self._constants
@@ -167,10 +188,14 @@ class OutgoingLink:
                 return body
         return body
 
-    def _split(self, bodies: list[bytes], first: int) -> int:
-        """Write deliveries that may need several frames [AMQP 2.6.14]; returns the frames."""
+    def _refuse_large(self, messages: list[Message], size: int) -> None:
+        assert self.subscription is not None, "delivered before attached"
+        self.subscription.release(messages)
+        self._session.message_too_large(self, size)
+
+    def _split(self, bodies: list[bytes], first: int) -> None:
+        """Write deliveries that take several frames, or more than the window lets out now."""
         session = self._session
-        total = 0
         for number, body in enumerate(bodies, first):
             delivery = number & MASK
             room = session.frame_max - _SPLIT_HEAD_BYTES
@@ -188,28 +213,35 @@ class OutgoingLink:
                     )
                 else:
                     transfer = Transfer(handle=self.handle, more=more)
-                session.write_frame(transfer, part)
-            total += len(parts)
-        return total
+                session.write_transfer(self, transfer, part)
 
     # ---- flow
 
     def flow(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
         """The receiver says how many more it takes, counted from its own view [AMQP 2.6.7]."""
-        ahead = 0 if delivery_count is None else distance(self.delivery_count, delivery_count)
+        # Without a count the receiver has not seen our attach, which said 0.
+        ahead = distance(self.delivery_count, delivery_count or 0)
         self.credit = max(0, credit + min(0, ahead))
         self.draining = drain
-        if self.subscription is not None and self.credit:
-            if drain:
-                self.subscription.dispatch_now()
-            else:
-                self.subscription.ready()
+        if drain:
+            self.drain()
+        elif self.subscription is not None and self.credit:
+            self.subscription.ready()
+
+    def drain(self) -> None:
+        """Send all that is there and fits, at once."""
+        before = -1
+        while self.draining and self.credit and self.credit != before:
+            before = self.credit
+            if self.subscription is None:
+                return
+            self.subscription.dispatch_now()
 
     def end_drain(self) -> bool:
         """Give the unused credit back after a drain; returns whether the peer must be told."""
-        if not self.draining:
+        if not self.draining or self.subscription is None:
             return False
-        if self._session.room(1) <= 0 and self.credit:
+        if self.credit and self.room() <= 0:
             return False  # not everything that is there could go out yet
         self.delivery_count = (self.delivery_count + self.credit) & MASK
         self.credit = 0

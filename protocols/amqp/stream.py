@@ -41,7 +41,7 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
             or link.in_delivery is not None
         ):
             return at
-        after = _receive_run(connection, session, link, data, at, end)
+        after = _receive_run(connection, session, link, data, at=at, end=end)
         if after == at and not _promote(connection, data, at, end):
             return at
         at = after
@@ -89,6 +89,7 @@ def _receive_run(
     session: AmqpSession,
     link: IncomingLink,
     data: bytes,
+    *,
     at: int,
     end: int,
 ) -> int:
@@ -100,11 +101,7 @@ def _receive_run(
         return at
     first = expected
     frame_max = connection.limits.max_frame_size
-    others = [
-        s
-        for s in connection.shapes
-        if s.handle == shape.handle and s.channel == shape.channel and s.settled is shape.settled
-    ]
+    others = connection.shapes_like(shape)
     bodies: list[bytes] = []
     append = bodies.append
     marks: list[tuple[int, Shape]] = [(0, shape)]

@@ -64,8 +64,7 @@ def destination_of(
 def wanted_source(
     attach: Attach, source: Source, container: str, prefixes: tuple[tuple[str, RoutingType], ...]
 ) -> Wanted:
-    """Return what a receiving peer asks for. Raises RefusedError on what is refused by name."""
-    _check_filters(source)
+    """Return what a receiving peer asks for. Raises RefusedError."""
     assert source.address is not None
     destination, routing = destination_of(source.address, source.capabilities, prefixes)
     shared = "shared" in source.capabilities
@@ -86,7 +85,8 @@ def wanted_source(
     )
 
 
-def _check_filters(source: Source) -> None:
+def check_filters(source: Source) -> None:
+    """Refuse, by name, filters that would be ignored. Raises RefusedError."""
     for key, value in (source.filter or {}).items():
         descriptor = getattr(value, "descriptor", None)
         if str(key) in _SELECTORS or descriptor in _SELECTORS or descriptor in _SELECTOR_CODES:

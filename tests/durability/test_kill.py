@@ -48,7 +48,7 @@ class AmqpSender(threading.Thread):
                 self.sent.add(body)
                 sender.send(Message(body=body, durable=True))
                 self.confirmed.add(body)
-        except Exception:  # noqa: BLE001  # however the kill shows in proton, sending is over
+        except Exception:  # however the kill shows in proton, sending is over
             return
 
 

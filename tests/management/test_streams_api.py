@@ -1,3 +1,5 @@
+"""The paths of streams: what they answer, and how a long read is sent."""
+
 from __future__ import annotations
 
 import json

@@ -461,8 +461,8 @@ def test_the_first_of_repeated_headers_counts():
 @pytest.mark.parametrize(
     "name",
     [
-        *stomp_form.BROKER_HEADERS,
-        *stomp_form.PLACED_HEADERS,
+        *sorted(stomp_form.BROKER_HEADERS),
+        *sorted(stomp_form.PLACED_HEADERS),
         "heart-beat",
         "JMSXUserID",
         "_AMQ_INTERNAL",

@@ -1,3 +1,5 @@
+"""The source's HTTP client: what it reads, what it says when the gateway does not answer."""
+
 from __future__ import annotations
 
 import socket

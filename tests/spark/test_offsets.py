@@ -1,3 +1,5 @@
+"""Offsets as Spark keeps them: written, read back, compared, refused."""
+
 from __future__ import annotations
 
 import json

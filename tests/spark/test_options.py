@@ -1,3 +1,5 @@
+"""The options of the source: defaults, bounds, and what a wrong one is told."""
+
 from __future__ import annotations
 
 import pickle

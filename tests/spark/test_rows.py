@@ -131,7 +131,8 @@ LOSS = {"text": "orders: offsets 0 to 1 cannot be read", "reason": "expired_by_r
 
 
 def test_a_loss_stops_the_query_and_names_the_ways_out() -> None:
-    with scripted((410, b'{"losses": [{"text": "offsets 0 to 1 are gone"}]}')) as script:  # noqa: SIM117
+    gone = b'{"losses": [{"text": "offsets 0 to 1 are gone"}]}'
+    with scripted((410, gone)) as script:  # noqa: SIM117
         with pytest.raises(SluicegateError, match=r"0 to 1 are gone.*failOnDataLoss=false"):
             read(script)
 

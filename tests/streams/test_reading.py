@@ -1,3 +1,5 @@
+"""Reading a stream by range: from memory, from the Arrow log, over the seam."""
+
 from __future__ import annotations
 
 import json

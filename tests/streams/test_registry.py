@@ -1,3 +1,5 @@
+"""All streams of a gateway: made, found again after a start, removed."""
+
 from __future__ import annotations
 
 import errno

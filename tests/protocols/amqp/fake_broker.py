@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gateway.model.address import Destination, RoutingType
-from gateway.model.errors import Code, RefusedError, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 
@@ -119,7 +119,7 @@ class FakeSubscription:
             assert self.delivering.pop(message.seq) is message, "not in delivery"
         self.broker.note(what, self.queue_name, [m.seq for m in messages])
         durable = any(m.flags & DURABLE for m in messages)
-        return self.broker.record() if durable and "release" != what else 0
+        return self.broker.record() if durable and what != "release" else 0
 
     def acknowledge(self, messages: list[Message]) -> int:
         return self._settle("acknowledge", messages)

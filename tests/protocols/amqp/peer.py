@@ -109,7 +109,7 @@ def of(frames: Iterable[Frame], kind: type[Any]) -> list[Any]:
 
 
 def condition(frames: Sequence[Frame]) -> str:
-    """Return `close amqp:...`, `end amqp:...` or `detach amqp:...` of the last error; "" if none."""
+    """Return `close amqp:...`, `end amqp:...` or `detach amqp:...` of the last error, or ""."""
     for one in reversed(frames):
         error = getattr(one.performative, "error", None)
         if error is not None:
@@ -423,7 +423,9 @@ class Peer:
         came = self.tell(Attach(handle=handle, role=RECEIVER, **fields), channel)
         return came if credit is None else came + self.credit(credit, handle, channel=channel)
 
-    def credit(self, credit: int, handle: int = 1, *, channel: int = 0, **fields: Any) -> list[Frame]:
+    def credit(
+        self, credit: int, handle: int = 1, *, channel: int = 0, **fields: Any
+    ) -> list[Frame]:
         """Give credit; by default counted from all that came, with the window wide open again."""
         session = self.watch.sessions[channel]
         link = session.links[handle]
