@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,34 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.spark.support import ROOT, Server
+from tests.spark.session import spark_session
+from tests.spark.support import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.xdist_group("spark")]
 pyspark = pytest.importorskip("pyspark")
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    # Found by name: the folder of `pyspark_sluicegate.py` is where a wheel has its top level.
-    paths = [str(ROOT), str(ROOT / "gateway" / "spark")]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("sluicegate-tests")
-    for key, value in {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "Asia/Tokyo",
-        "spark.ui.enabled": "false",
-    }.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+def spark(spark_environment: dict[str, str]) -> Iterator[Any]:
+    with spark_session("sluicegate-tests", spark_sql_session_timeZone="Asia/Tokyo") as session:
+        yield session
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,37 @@
+"""One Spark in local mode for a module of tests, which finds the source by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.spark.support import ROOT
+
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
+
+
+@contextmanager
+def spark_session(name: str, **settings: str) -> Iterator[Any]:
+    """Start Spark; `settings` have `_` for `.` in their names. Needs `spark_environment` first."""
+    from pyspark.sql import SparkSession
+
+    # Found by name: the folder of `pyspark_sluicegate.py` is where a wheel has its top level.
+    paths = [str(ROOT), str(ROOT / "gateway" / "spark")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
+    builder = SparkSession.builder.master("local[2]").appName(name)
+    for key, value in {**SETTINGS, **settings}.items():
+        builder = builder.config(key.replace("_", "."), value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
