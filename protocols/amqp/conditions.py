@@ -43,6 +43,7 @@ _CONDITIONS: Final = {
     Code.ALREADY_EXISTS: NOT_ALLOWED,
     Code.BAD_NAME: INVALID_FIELD,
     Code.BAD_VALUE: INVALID_FIELD,
+    Code.BAD_SELECTOR: INVALID_FIELD,
     Code.ROUTING_MISMATCH: ILLEGAL_STATE,
     Code.IN_USE: ILLEGAL_STATE,
     Code.NOT_IMPLEMENTED: NOT_IMPLEMENTED,
@@ -66,6 +67,14 @@ class SessionFaultError(ConnectionFaultError):
 
 class LinkFaultError(ConnectionFaultError):
     """The peer broke a rule of a link: the link is detached."""
+
+
+def unknown_transaction(txn_id: bytes) -> str:
+    """Return what to say to a transfer or an outcome that names a transaction."""
+    return (
+        f"There is no transaction {txn_id.hex()!r}: AMQP transactions are not in this version; "
+        "send and settle without one, or use STOMP's BEGIN and COMMIT."
+    )
 
 
 def error_of(refusal: Refusal) -> Error:

@@ -342,6 +342,8 @@ class AmqpConnection:
         except DecodeError:
             return
         if shape is not None:
+            # One that is known comes here as well, when its transfer was out of line.
+            self.shapes = [known for known in self.shapes if not shape.same(known)]
             self.shapes.insert(0, shape)
             del self.shapes[_SHAPES_MAX:]
 

@@ -76,6 +76,14 @@ class Shape:
         self.ttl_ms = 0
         self.scan = False  # the message has sections that must be looked into, one by one
 
+    def same(self, other: Shape) -> bool:
+        """Return whether both match the same transfers."""
+        return (
+            self.constants == other.constants
+            and self.body == other.body
+            and self.count == other.count
+        )
+
 
 def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -> Shape | None:
     """Return the shape of a transfer frame, or None when it is not of a repeatable kind.

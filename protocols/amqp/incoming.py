@@ -24,8 +24,16 @@ from protocols.amqp.conditions import (
     UNKNOWN_TRANSACTION,
     LinkFaultError,
     error_of,
+    unknown_transaction,
 )
-from protocols.amqp.performatives import Error, Rejected, TransactionalState, Transfer
+from protocols.amqp.performatives import (
+    Error,
+    Outcome,
+    Rejected,
+    Released,
+    TransactionalState,
+    Transfer,
+)
 from protocols.amqp.terminus import destination_of
 
 if TYPE_CHECKING:
@@ -116,7 +124,8 @@ class IncomingLink:
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: what is granted may still be used, no more is given."""
-        self.blocked = True
+        # A sender to many addresses keeps its credit: only what goes to this one is refused.
+        self.blocked = self.producer is not None
 
     def producer_unblocked(self) -> None:
         """See the ProducerOwner port."""
@@ -218,12 +227,10 @@ class IncomingLink:
         for index, body in enumerate(bodies):
             delivery = (first + index) & MASK
             try:
-                route = self._route_of(body)
+                route = self._open_route(body)
             except RefusedError as error:
                 if not settled:
-                    self._session.refuse(
-                        delivery, delivery, Rejected(error=error_of(error.refusal))
-                    )
+                    self._session.refuse(delivery, delivery, refused(error.refusal))
                 continue
             self._confirm(
                 route.send([body], flags[index], expires[index]),
@@ -253,8 +260,8 @@ class IncomingLink:
             session.confirm(producer.ticket, first, taken, self)
         if not settled:
             last = (first + count - 1) & MASK
-            session.refuse((first + taken) & MASK, last, Rejected(error=error_of(refusal)))
-        if refusal.transient:
+            session.refuse((first + taken) & MASK, last, refused(refusal))
+        if refusal.transient and producer is self.producer:
             self.blocked = self.blocked or producer.blocked() is not None
 
     def confirmed(self, count: int) -> None:
@@ -341,6 +348,17 @@ class IncomingLink:
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
 
+    def _open_route(self, body: bytes) -> Producer:
+        """Return a message's own route; raises RefusedError while its address holds senders back.
+
+        The link's credit cannot hold them back: others on the same link may go on.
+        """
+        route = self._route_of(body)
+        refusal = route.blocked()
+        if refusal is not None:
+            raise RefusedError(refusal)
+        return route
+
     def _route_of(self, body: bytes) -> Producer:
         """Return the route of a message sent to no fixed target: its `to` decides."""
         try:
@@ -401,13 +419,22 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
     return body, (flags | EXPIRES if expires else flags), expires
 
 
+def refused(refusal: Refusal) -> Outcome:
+    """Return the outcome of what the broker did not take.
+
+    A full disk gives the message back unharmed, for another try; anything else is rejected with its
+    reason.
+    """
+    if refusal.code is Code.DISK_FULL and refusal.transient:
+        return Released()
+    return Rejected(error=error_of(refusal))
+
+
 def not_taken(transfer: Transfer) -> Error | None:
     """Return why a delivery is refused for what its transfer says, or None."""
     if isinstance(transfer.state, TransactionalState):
         return Error(
-            condition=UNKNOWN_TRANSACTION,
-            description=f"There is no transaction {transfer.state.txn_id.hex()!r}; AMQP "
-            "transactions are not in this version.",
+            condition=UNKNOWN_TRANSACTION, description=unknown_transaction(transfer.state.txn_id)
         )
     if transfer.message_format:
         return Error(

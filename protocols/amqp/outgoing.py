@@ -18,12 +18,13 @@ from gateway.model.ports import Subscription
 from gateway.model.sections import with_header
 from gateway.model.serial import MASK, distance
 from protocols.amqp.performatives import (
+    RELEASED,
     Accepted,
-    Composite,
+    DeliveryState,
     Modified,
     Outcome,
+    Received,
     Rejected,
-    Released,
     Transfer,
     encode_performative,
 )
@@ -121,7 +122,8 @@ class OutgoingLink:
         count = len(messages)
         first = session.next_outgoing_delivery
         if any_flags & (SPECIAL | STOMP):
-            bodies = [self._dressed(m) for m in messages]
+            now_ms = session.now_ms()
+            bodies = [self._dressed(m, now_ms) for m in messages]
         else:
             bodies = [m.body for m in messages]
         sizes = list(map(len, bodies))
@@ -132,7 +134,13 @@ class OutgoingLink:
             return
         if each > session.frame_max or count > session.remote_incoming_window:
             frames = 0
-            self._split(bodies, first)
+            count = self._split(bodies, first)
+            if count < len(messages):
+                assert self.subscription is not None, "delivered before attached"
+                self.subscription.release(messages[count:])
+                if not count:
+                    return  # another link of the session took the window since room() was asked
+                messages = messages[:count]
         else:
             frames = count
             kind, channel, before, handle, settled = self._constants
@@ -171,13 +179,13 @@ class OutgoingLink:
 
     # ---- not so hot
 
-    def _dressed(self, message: Message) -> bytes:
+    def _dressed(self, message: Message, now_ms: int) -> bytes:
         """Return the message as this delivery shows it: converted, its past in its header."""
         flags = message.flags
         body = message.body
         if flags & STOMP:
             assert self.subscription is not None, "delivered before attached"
-            body = stomp_to_amqp(body, flags, self.subscription.address)
+            body = stomp_to_amqp(body, flags, self.subscription.address, now_ms=now_ms)
         attempts = flags >> COUNT_SHIFT
         if attempts or flags & MAYBE_SEEN:
             try:
@@ -193,27 +201,37 @@ class OutgoingLink:
         self.subscription.release(messages)
         self._session.message_too_large(self, size)
 
-    def _split(self, bodies: list[bytes], first: int) -> None:
-        """Write deliveries that take several frames, or more than the window lets out now."""
+    def _split(self, bodies: list[bytes], first: int) -> int:
+        """Write deliveries that take several frames; returns how many were begun.
+
+        None is begun with the window shut: its id would be used, and if the link goes before its
+        turn comes, the peer would miss one [AMQP 2.6.12]. Only the rest of a long one waits.
+        """
         session = self._session
-        for number, body in enumerate(bodies, first):
-            delivery = number & MASK
-            room = session.frame_max - _SPLIT_HEAD_BYTES
-            parts = [body[i : i + room] for i in range(0, len(body), room)] or [b""]
-            for index, part in enumerate(parts):
-                more = index < len(parts) - 1
-                if index == 0:
-                    transfer = Transfer(
-                        handle=self.handle,
-                        delivery_id=delivery,
-                        delivery_tag=delivery.to_bytes(4, "big"),
-                        message_format=0,
-                        settled=self._settled,
-                        more=more,
-                    )
-                else:
-                    transfer = Transfer(handle=self.handle, more=more)
-                session.write_transfer(self, transfer, part)
+        for index, body in enumerate(bodies):
+            if session.remote_incoming_window <= 0:
+                return index
+            self._split_one(body, (first + index) & MASK)
+        return len(bodies)
+
+    def _split_one(self, body: bytes, delivery: int) -> None:
+        session = self._session
+        room = session.frame_max - _SPLIT_HEAD_BYTES
+        parts = [body[i : i + room] for i in range(0, len(body), room)] or [b""]
+        for index, part in enumerate(parts):
+            more = index < len(parts) - 1
+            if index == 0:
+                transfer = Transfer(
+                    handle=self.handle,
+                    delivery_id=delivery,
+                    delivery_tag=delivery.to_bytes(4, "big"),
+                    message_format=0,
+                    settled=self._settled,
+                    more=more,
+                )
+            else:
+                transfer = Transfer(handle=self.handle, more=more)
+            session.write_transfer(self, transfer, part)
 
     # ---- flow
 
@@ -250,7 +268,7 @@ class OutgoingLink:
 
     # ---- outcomes
 
-    def settle(self, outcome: Composite | None, messages: list[Message]) -> int:
+    def settle(self, outcome: Outcome | None, messages: list[Message]) -> int:
         """Apply an outcome to deliveries; returns the ticket after which it cannot be undone."""
         subscription = self.subscription
         if subscription is None:
@@ -262,7 +280,7 @@ class OutgoingLink:
                 return subscription.reject(messages)
             case Modified(delivery_failed=failed, undeliverable_here=here):
                 return subscription.release(messages, failed=failed, undeliverable_here=here)
-            case Released() | _:
+            case _:
                 return subscription.release(messages)
 
     def close(self, *, lost: bool) -> None:
@@ -274,3 +292,17 @@ class OutgoingLink:
         if messages:
             subscription.release(messages, failed=lost)
         subscription.close()
+
+
+def outcome_of(state: DeliveryState | None) -> Outcome | None:
+    """Return the outcome that a state is; None for what ends nothing [AMQP 3.4].
+
+    A terminal state of a kind that is not known here counts as released.
+    """
+    match state:
+        case None | Received():
+            return None
+        case Accepted() | Rejected() | Modified():
+            return state
+        case _:
+            return RELEASED

@@ -20,15 +20,17 @@ from protocols.amqp.conditions import (
     MESSAGE_SIZE,
     STOLEN,
     UNATTACHED_HANDLE,
+    UNKNOWN_TRANSACTION,
     WINDOW_VIOLATION,
     ConnectionFaultError,
     LinkFaultError,
     SessionFaultError,
     error_of,
+    unknown_transaction,
 )
 from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
 from protocols.amqp.incoming import IncomingLink
-from protocols.amqp.outgoing import OutgoingLink
+from protocols.amqp.outgoing import OutgoingLink, outcome_of
 from protocols.amqp.performatives import (
     ROLE_RECEIVER,
     ROLE_SENDER,
@@ -41,10 +43,10 @@ from protocols.amqp.performatives import (
     Error,
     Flow,
     Outcome,
-    Received,
+    TransactionalState,
     Transfer,
 )
-from protocols.amqp.unsettled import Unsettled
+from protocols.amqp.unsettled import Unsettled, neighbours
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -237,8 +239,7 @@ class AmqpSession:
                     f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
                 )
             # It was under way when we detached the link.
-            if transfer.delivery_id is not None:
-                self.next_delivery = add(transfer.delivery_id, 1)
+            self._pass_over(transfer.delivery_id)
             return
         first = link.in_delivery is None
         if first:
@@ -270,6 +271,12 @@ class AmqpSession:
             link.transfer(transfer, payload)
         except LinkFaultError as fault:
             self._detach_with(link, fault.error)
+
+    def _pass_over(self, delivery_id: int | None) -> None:
+        """Count a delivery that nobody takes; a later frame of it may repeat its id."""
+        expected = self.next_delivery
+        if delivery_id is not None and (expected is None or distance(expected, delivery_id) >= 0):
+            self.next_delivery = add(delivery_id, 1)
 
     def _flow(self, flow: Flow) -> None:
         seen = flow.next_incoming_id if flow.next_incoming_id is not None else 1
@@ -339,26 +346,26 @@ class AmqpSession:
                 INVALID_FIELD,
                 f"A disposition covers {disposition.first} to {last}: last lies before first.",
             )
-        if isinstance(disposition.state, Received) or (
-            disposition.state is None and not disposition.settled
-        ):
-            return
-        ticket = 0
+        state = disposition.state
+        if isinstance(state, TransactionalState):
+            raise SessionFaultError(UNKNOWN_TRANSACTION, unknown_transaction(state.txn_id))
+        outcome = outcome_of(state)
+        if outcome is None and not disposition.settled:
+            return  # partial progress, or nothing at all: the delivery goes on
         found = self.unsettled.pop_range(disposition.first, last)
-        for chunk in found:
-            settled = chunk.link.settle(disposition.state, chunk.messages)  # type: ignore[arg-type]
-            ticket = max(ticket, settled)
-        if found and not disposition.settled:
-            self._settle_back(disposition, last, ticket)
+        for first, end, chunks in neighbours(found):
+            ticket = max([chunk.link.settle(outcome, chunk.messages) for chunk in chunks])
+            if outcome is not None and not disposition.settled:
+                self._settle_back(first, end, outcome, ticket)
 
-    def _settle_back(self, disposition: Disposition, last: int, ticket: int) -> None:
+    def _settle_back(self, first: int, end: int, outcome: Outcome, ticket: int) -> None:
         """Settle the peer's unsettled outcome, once it cannot be undone [AMQP 2.6.12]."""
         answer = Disposition(
             role=ROLE_SENDER,
-            first=disposition.first,
-            last=last,
+            first=first & MASK,
+            last=(end - 1) & MASK,
             settled=True,
-            state=disposition.state,
+            state=outcome,
         )
         self._connection.confirmations.answer_later(ticket, self, answer)
 
@@ -388,7 +395,10 @@ class AmqpSession:
             return
         self.links[handle] = link
         self._connection.links += 1
-        if isinstance(link, IncomingLink):
+        if self._connection.closing:
+            # The answer did not fit the peer's frames: the link is there, and its connection not.
+            self.close(lost=False)
+        elif isinstance(link, IncomingLink):
             link.grant()
             self.flush_flows()
 
@@ -411,6 +421,7 @@ class AmqpSession:
         self._leaving.add(attach.handle)
 
     def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        self.flush_accepted()
         self._close_link(link, closed=False)
         self.write_frame(Detach(handle=link.handle, closed=True, error=error))
         self._leaving.add(link.handle)
@@ -425,6 +436,7 @@ class AmqpSession:
                 )
             self._leaving.discard(detach.handle)
             return
+        self.flush_accepted()
         error = self._close_link(link, closed=detach.closed)
         self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
 

@@ -50,26 +50,33 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
 def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool:
     """Put the shape that fits the next transfer first; returns whether another one does."""
     shapes = connection.shapes
+    frame_max = connection.limits.max_frame_size
     for index in range(1, len(shapes)):
         shape = shapes[index]
-        if _fits(shape, data, at, end):
-            session = connection.sessions.get(shape.channel)
-            # Only when its link can take it: what breaks a rule goes to the general codec, which
-            # says so.
-            if session is None or _limit(session, shape) <= 0:
-                return False
+        session = connection.sessions.get(shape.channel)
+        # Only what the run will take for certain, or two shapes would be put first in turn for
+        # ever: what breaks a rule goes to the general codec, which says so.
+        if (
+            session is not None
+            and session.next_delivery is not None
+            and _fits(shape, data, at, end, next_id=session.next_delivery)
+            and int.from_bytes(data[at : at + 4], "big") <= frame_max
+            and _limit(session, shape) > 0
+        ):
             shapes.insert(0, shapes.pop(index))
             return True
     return False
 
 
-def _fits(shape: Shape, data: bytes, at: int, end: int) -> bool:
+def _fits(shape: Shape, data: bytes, at: int, end: int, *, next_id: int) -> bool:
     if end - at < shape.count:
         return False
     fields = shape.unpack(data, at)
     constants = shape.constants
     return bool(
-        fields[1] == constants[0]
+        fields[2] == next_id
+        and fields[0] >= shape.count
+        and fields[1] == constants[0]
         and fields[3] == constants[1]
         and fields[4] == constants[2]
         and (not constants[3] or fields[5] == constants[3])
@@ -123,8 +130,11 @@ def _receive_run(
             at = after
             expected += 1
             continue
-        other = next((s for s in others if s is not shape and _fits(s, data, at, end)), None)
-        if other is None or expected > MASK:
+        other = next(
+            (s for s in others if s is not shape and _fits(s, data, at, end, next_id=expected)),
+            None,
+        )
+        if other is None:
             break
         shape = other
         marks.append((len(bodies), shape))
@@ -132,8 +142,7 @@ def _receive_run(
             break
         unpack, count, begin = shape.unpack, shape.count, shape.body
         before, tag, behind, fields_count = shape.constants
-        fields = unpack(data, at)
-        if fields[2] != expected or not count <= fields[0] <= frame_max:
+        if int.from_bytes(data[at : at + 4], "big") > frame_max:
             break
     if not bodies:
         return at

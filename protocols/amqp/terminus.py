@@ -71,11 +71,12 @@ def wanted_source(
     durable_name = None
     if source.durable != DURABLE_NONE or shared:
         name = attach.name.partition("|")[0] if shared else attach.name
-        durable_name = (
-            f"{name}:global" if "global" in source.capabilities else f"{container}.{name}"
-        )
+        everybody = shared and "global" in source.capabilities
+        durable_name = name if everybody else f"{container}.{name}"
         if source.durable == DURABLE_NONE:
             durable_name += ":shared-volatile"
+        if everybody:
+            durable_name += ":global"
     return Wanted(
         destination=destination,
         routing=routing,

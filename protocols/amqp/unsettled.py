@@ -8,6 +8,7 @@ never more: a range over four thousand million ids that nobody knows costs two s
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from gateway.model.message import Message
@@ -25,6 +26,16 @@ class Chunk(Generic[L]):
         self.first = first
         self.messages = messages
         self.link = link
+
+
+def neighbours(found: list[Chunk[L]]) -> Iterator[tuple[int, int, list[Chunk[L]]]]:
+    """Group chunks that follow one another without a hole: (first, behind the last, chunks)."""
+    start = 0
+    for index, chunk in enumerate(found):
+        end = chunk.first + len(chunk.messages)
+        if index + 1 == len(found) or found[index + 1].first != end:
+            yield found[start].first, end, found[start : index + 1]
+            start = index + 1
 
 
 class Unsettled(Generic[L]):
