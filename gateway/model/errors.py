@@ -21,6 +21,7 @@ class Code(Enum):
     ALREADY_EXISTS = "already-exists"
     BAD_NAME = "bad-name"
     BAD_VALUE = "bad-value"
+    BAD_SELECTOR = "bad-selector"
     BAD_HEADER = "bad-header"
     BAD_FRAME = "bad-frame"
     TOO_LARGE = "too-large"
