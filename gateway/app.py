@@ -51,6 +51,7 @@ from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from gateway.streams.stream import Run
+from gateway.waits import shorten_waits
 from protocols.shell import Timers
 from storage.arrow_log import StreamFiles
 from storage.files import RealFiles
@@ -242,6 +243,7 @@ def _start_journal(
     journal.on_durable = core.broker.durable_up_to
     journal.on_failed = failed
     journal.start(ThreadWriter(journal, segments, reactor.callFromThread, segment_bytes))
+    shorten_waits(reactor, lambda: not journal.writing, time.perf_counter)
 
 
 def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:
@@ -261,6 +263,7 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
         queue.restore(restored.messages.get(definition.queue_id, []))
         queue.next_seq = max(queue.next_seq, restored.highest.get(definition.queue_id, 0) + 1)
         broker.restored(queue)
+    broker.recovered()
     directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)
     tails = {
         number: _runs(messages, restored.accepted[number])

@@ -122,6 +122,11 @@ class Journal:
         return self._backlog + self._open.bytes_bound > BACKLOG_BYTES_MAX
 
     @property
+    def writing(self) -> bool:
+        """Whether the writer has a batch."""
+        return self._busy is not None
+
+    @property
     def failure(self) -> BaseException | None:
         """Why the journal stopped for good, or None."""
         return self._failure

@@ -1,0 +1,104 @@
+"""Short waits of the reactor: when it looks again, when it sleeps, what it leaves alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.waits import SHORT_SECONDS, SPIN_SECONDS, ShortWaits, shorten_waits
+
+EVENTS = [(3, 1)]
+
+
+class Script:
+    """An epoll object and a clock: each look takes 10 us, each sleep what the script says."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.looks = 0
+        self.sleeps: list[float] = []
+        self.sleep_seconds = 50e-6
+        self.comes_at: float | None = None
+
+    def clock(self) -> float:
+        return self.now
+
+    def poll(self, timeout: float = -1, maxevents: int = -1) -> list[tuple[int, int]]:
+        del maxevents
+        if timeout == 0:
+            self.looks += 1
+            self.now += 10e-6
+            return EVENTS if self.comes_at is not None and self.now >= self.comes_at else []
+        self.sleeps.append(timeout)
+        self.now += self.sleep_seconds
+        return EVENTS
+
+    def register(self, fd: int, eventmask: int) -> None: ...
+
+    def modify(self, fd: int, eventmask: int) -> None: ...
+
+    def unregister(self, fd: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def fileno(self) -> int:
+        return 7
+
+
+def waits(script: Script, *, may_spin: bool = True) -> ShortWaits:
+    return ShortWaits(script, clock=script.clock, may_spin=lambda: may_spin)
+
+
+def test_the_first_wait_sleeps_and_a_short_one_lets_the_next_look() -> None:
+    script = Script()
+    poller = waits(script)
+    assert poller.poll(1.0, 5) == EVENTS
+    assert (script.looks, script.sleeps) == (0, [1.0])
+    script.comes_at = script.now + 35e-6
+    assert poller.poll(1.0, 5) == EVENTS
+    assert (script.looks, script.sleeps) == (4, [1.0])
+
+
+def test_looking_ends_and_a_long_sleep_ends_all_looking() -> None:
+    script = Script()
+    poller = waits(script)
+    poller.poll(1.0)
+    script.sleep_seconds = 2 * SHORT_SECONDS
+    poller.poll(1.0)
+    looks = script.looks
+    assert looks == pytest.approx(SPIN_SECONDS / 10e-6, abs=1)
+    for _ in range(10):
+        poller.poll(1.0)
+    assert script.looks == looks
+    assert len(script.sleeps) == 12
+
+
+def test_no_looking_while_the_journal_writes() -> None:
+    script = Script()
+    poller = waits(script, may_spin=False)
+    for _ in range(5):
+        poller.poll(1.0)
+    assert script.looks == 0
+
+
+def test_a_wait_of_no_time_is_one_look() -> None:
+    script = Script()
+    poller = waits(script)
+    poller.poll(1.0)
+    assert poller.poll(0) == []
+    assert script.looks == 1
+
+
+def test_it_goes_before_an_epoll_object_once() -> None:
+    class Reactor:
+        _poller: Any = None
+
+    reactor = Reactor()
+    assert not shorten_waits(reactor, lambda: True, float)
+    reactor._poller = Script()
+    assert shorten_waits(reactor, lambda: True, float)
+    first = reactor._poller
+    assert first.fileno() == 7
+    assert not shorten_waits(reactor, lambda: True, float)
+    assert reactor._poller is first
