@@ -70,6 +70,8 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
 OUT_BYTES_MAX: Final = 1 << 20
+#: The descriptors of SASL's frames begin here.
+_SASL_CODES: Final = 0x40
 #: Shapes of transfers that a connection remembers.
 _SHAPES_MAX: Final = 8
 
@@ -300,6 +302,12 @@ class AmqpConnection:
             raise ConnectionFaultError(
                 error.condition, f"A frame on channel {channel}: {error}."
             ) from error
+        if performative.layout.code >= _SASL_CODES:
+            raise ConnectionFaultError(
+                FRAMING_ERROR,
+                f"A {performative.layout.name} came in an AMQP frame; SASL has frames of type 1, "
+                "and is over.",
+            )
         if self.state is State.OPEN:
             self._open(channel, performative)
             return

@@ -26,7 +26,10 @@ _IDLE_MS_MIN: Final = 100
 def check_open(channel: int, performative: Composite) -> Open:
     """Return the first frame of a peer as the open that it must be."""
     if not isinstance(performative, Open):
-        raise ConnectionFaultError(ILLEGAL_STATE, "The first frame must be an open.")
+        raise ConnectionFaultError(
+            ILLEGAL_STATE,
+            f"The first frame must be an open; yours is {performative.layout.name}.",
+        )
     if channel:
         raise ConnectionFaultError(
             FRAMING_ERROR, f"The open came on channel {channel}; its place is channel 0."
