@@ -36,6 +36,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.twist_plugin": (),
     "gateway.addresses": ("gateway.model",),
     "gateway.queues": ("gateway.model",),
+    "gateway.selectors": ("gateway.model",),
     "gateway.streams": ("gateway.model",),
     "gateway.config": ("gateway.model", "gateway.addresses"),
     "gateway.security": ("gateway.model", "gateway.addresses"),
@@ -74,7 +75,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
 
 #: Modules that hold no framework, clock, thread, chance or log.
 PURE = re.compile(
-    r"^(gateway\.(model|addresses|queues)(\.\w+)?"
+    r"^(gateway\.(model|addresses|queues|selectors)(\.\w+)?"
     r"|gateway\.(broker|transactions)"
     r"|gateway\.config\.(?!files?$|load(er)?$)\w+"
     r"|gateway\.streams\.(stream|streams|subscription|offsets?|plan)"

@@ -38,6 +38,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.ALREADY_EXISTS: 409,
     Code.BAD_NAME: 422,
     Code.BAD_VALUE: 422,
+    Code.BAD_SELECTOR: 422,
     Code.BAD_HEADER: 422,
     Code.BAD_FRAME: 422,
     Code.TOO_LARGE: 413,
