@@ -9,7 +9,7 @@ outcomes for deliveries that nobody sent.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -351,8 +351,12 @@ class Peer:
 
     def sync(self) -> list[Frame]:
         """The journal has everything."""
+        return self.outside(self.broker.sync)
+
+    def outside(self, action: Callable[[], object]) -> list[Frame]:
+        """Do what happens on another turn than the peer's own: the engine must ask to be heard."""
         self._woken = False
-        self.broker.sync()
+        action()
         data = self.engine.data_to_send()
         assert not data or self._woken, "something to send and nobody was told"
         frames, self._rest = parse(self._rest + data)
