@@ -6,6 +6,9 @@ At commit all records go into one journal batch, which is durable whole or not a
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Protocol
 
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -16,23 +19,31 @@ from gateway.model.ports import Producer, Subscription
 ITEMS_MAX = 10_000
 BYTES_MAX = 64 << 20
 
+Send = tuple[Producer, bytes, int, int]
 
-class Batches(Protocol):
-    """What a transaction needs of the store."""
+
+class Core(Protocol):
+    """What a transaction needs of the gateway."""
 
     def begin_atomic(self) -> None: ...
 
     def end_atomic(self) -> None: ...
 
+    def refusal(self, sends: Sequence[Send]) -> Refusal | None:
+        """Return why not all of these would be taken now, or None."""
+
+    def send_all(self, sends: Sequence[Send]) -> int:
+        """Send what `refusal` had nothing against; returns the ticket."""
+
 
 class Work:
     """Implements the Transaction port."""
 
-    __slots__ = ("_acknowledged", "_bytes", "_ended", "_rejected", "_sends", "_store")
+    __slots__ = ("_acknowledged", "_bytes", "_core", "_ended", "_rejected", "_sends")
 
-    def __init__(self, store: Batches) -> None:
-        self._store = store
-        self._sends: list[tuple[Producer, bytes, int, int]] = []
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._sends: list[Send] = []
         self._acknowledged: list[tuple[Subscription, list[Message]]] = []
         self._rejected: list[tuple[Subscription, list[Message], bool]] = []
         self._bytes = 0
@@ -64,36 +75,46 @@ class Work:
     def commit(self) -> int:
         """Do all of it; returns the ticket.
 
-        Raises RefusedError when an address is full: then nothing is done.
+        Raises RefusedError when one of its sends would be refused: then nothing is done.
         """
         assert not self._ended, "a transaction ends once"
-        for producer, _, _, _ in self._sends:
-            refusal = producer.blocked()
-            if refusal is not None:
-                raise RefusedError(refusal)
+        refusal = self._core.refusal(self._sends)
+        if refusal is not None:
+            raise RefusedError(refusal)
         self._ended = True
-        ticket = 0
-        self._store.begin_atomic()
+        self._core.begin_atomic()
         try:
-            for producer, body, flags, expires in self._sends:
-                ticket = max(ticket, producer.send([body], flags, expires), 0)
+            ticket = self._core.send_all(self._sends)
             for subscription, messages in self._acknowledged:
                 ticket = max(ticket, subscription.acknowledge(messages))
             for subscription, messages, dead_letter in self._rejected:
-                done = (
-                    subscription.reject(messages)
-                    if dead_letter
-                    else subscription.release(messages, failed=True)
-                )
-                ticket = max(ticket, done)
+                if dead_letter:
+                    ticket = max(ticket, subscription.reject(messages))
+            back = [(s, messages) for s, messages, dead_letter in self._rejected if not dead_letter]
+            ticket = max(ticket, _give_back(back))
         finally:
-            self._store.end_atomic()
+            self._core.end_atomic()
         return ticket
 
     def rollback(self) -> None:
         """Forget the sends; what was settled here goes back with one attempt more."""
+        assert not self._ended, "a transaction ends once"
         self._ended = True
-        for subscription, messages in self._acknowledged:
-            subscription.release(messages, failed=True)
-        for subscription, messages, _ in self._rejected:
-            subscription.release(messages, failed=True)
+        _give_back(self._acknowledged + [(s, messages) for s, messages, _ in self._rejected])
+
+
+def _give_back(held: list[tuple[Subscription, list[Message]]]) -> int:
+    """Release messages with one attempt more; returns the ticket.
+
+    Newest first in each queue, however they were settled: a full ring keeps the newest.
+    """
+    queues: defaultdict[str, list[tuple[int, Subscription, Message]]] = defaultdict(list)
+    for subscription, messages in held:
+        queues[subscription.queue_name] += [(m.seq, subscription, m) for m in messages]
+    ticket = 0
+    for entries in queues.values():
+        entries.sort(key=lambda entry: entry[0], reverse=True)
+        for _, run in groupby(entries, key=lambda entry: id(entry[1])):
+            part = list(run)
+            ticket = max(ticket, part[0][1].release([m for _, _, m in part], failed=True))
+    return ticket

@@ -33,6 +33,13 @@ class FullPolicy(Enum):
     DROP = "DROP"
 
 
+class RingVictim(Enum):
+    """Which message a full ring evicts for a new one."""
+
+    OLDEST = "oldest"  # by arrival, whatever its priority
+    ARTEMIS = "artemis"  # the one that would be delivered next: highest priority first
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressSettings:
     """The effective settings of one address.
@@ -50,6 +57,7 @@ class AddressSettings:
         default_address_routing_type: of an address made on demand, when the client does not say.
         default_queue_routing_type: of a queue made on demand, when neither client nor address say.
         default_ring_size: ring of queues made without one; -1 none.
+        ring_victim: which message a full ring evicts.
         default_max_consumers: of queues made without their own; -1 no limit.
         expiry_delay: ms to live for messages sent without an expiry; -1 for ever.
         min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
@@ -70,6 +78,7 @@ class AddressSettings:
     default_address_routing_type: RoutingType = RoutingType.ANYCAST
     default_queue_routing_type: RoutingType = RoutingType.ANYCAST
     default_ring_size: int = NO_LIMIT
+    ring_victim: RingVictim = RingVictim.OLDEST
     default_max_consumers: int = NO_LIMIT
     expiry_delay: int = NO_LIMIT
     min_expiry_delay: int = NO_LIMIT

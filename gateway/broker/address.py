@@ -24,7 +24,7 @@ class Address:
     """Plain state; the broker's modules change it.
 
     `version` grows whenever bindings, taps or settings change, so that producers know when to look
-    again.
+    again. `gone`: it was deleted; who still sends to it finds, or makes, the next one of its name.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Address:
         "blocked",
         "cursor",
         "dropped",
+        "gone",
         "guarded",
         "messages",
         "multicast",
@@ -59,6 +60,7 @@ class Address:
         self.producers: dict[int, Blockable] = {}
         self.auto_created = False
         self.temporary = False
+        self.gone = False
         self.version = 0
         self.cursor = 0
         self.size_bytes = 0
@@ -77,6 +79,7 @@ class Address:
 
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
+        queue.account = self
         self.routing_types |= {queue.routing}
         self.version += 1
 

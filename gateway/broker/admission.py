@@ -3,6 +3,8 @@
     limit      the address' max-size-bytes / max-size-messages, or the gateway's memory, whichever
                is reached first
     full       size >= limit: the message that reaches a limit is taken, the next one is not
+    room again size < limit for FAIL; for BLOCK and PAGE less than the limit by a tenth of it, at
+               most one page: at the limit itself senders would flap
 
 Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, management.
 """
@@ -11,9 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from gateway.addresses.settings import AddressSettings, FullPolicy
 from gateway.model.errors import Code, Refusal
+
+#: Most bytes below a limit at which held senders are let go: Artemis' page-size-bytes.
+PAGE_BYTES: Final = 10 << 20
 
 
 class Admission(Enum):
@@ -68,12 +74,31 @@ def full_because(name: str, usage: Usage, settings: AddressSettings) -> Refusal 
     return None
 
 
+def room_again(usage: Usage, settings: AddressSettings) -> bool:
+    """Return whether senders that were held back may go on."""
+    hold = admit_always(settings.address_full_policy)
+    return all(
+        limit < 0 or use < limit - (min(limit // 10, PAGE_BYTES) if hold else 0)
+        for use, limit in (
+            (usage.size_bytes, settings.max_size_bytes),
+            (usage.messages, settings.max_size_messages),
+            (usage.global_bytes, usage.global_bytes_max),
+            (usage.global_messages, usage.global_messages_max),
+        )
+    )
+
+
 def _full(text: str) -> Refusal:
     return Refusal(
         code=Code.ADDRESS_FULL,
         text=text + " Consume some, or raise the limit in its address-settings.",
         transient=True,
     )
+
+
+def admit_always(policy: FullPolicy) -> bool:
+    """Return whether a full address takes what still comes, and holds back by credit alone."""
+    return policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
 
 
 def admit(refusal: Refusal | None, policy: FullPolicy) -> Admission:

@@ -10,7 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
-from gateway.addresses.settings import max_consumers_problem, ring_size_problem
+from gateway.addresses.settings import (
+    AddressSettings,
+    RingVictim,
+    max_consumers_problem,
+    ring_size_problem,
+)
 from gateway.broker.address import Address
 from gateway.broker.ports import Store, Tap
 from gateway.model.address import Destination, RoutingType, check_name
@@ -156,7 +161,8 @@ class Directory:
                 self.make_address(destination.address, auto_created=True)
             return self._fqqn(destination, routing)
         if address is not None and address.anycast:
-            return self.queues.get(destination.address) or address.anycast[0]
+            namesake = [queue for queue in address.anycast if queue.name == address.name]
+            return (namesake or address.anycast)[0]
         if not settings.auto_create_queues:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -264,7 +270,7 @@ class Directory:
         )
         queue.ring_size = settings.default_ring_size
         queue.max_consumers = settings.default_max_consumers
-        queue.max_attempts = settings.max_delivery_attempts
+        _apply(settings, queue)
         self._bind(queue)
         if queue.durable:
             self._store.define(self.definition_of(queue))
@@ -345,6 +351,21 @@ class Directory:
                 self._owner.touch(queue)
         return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
 
+    def delete_subscription(self, name: str) -> int:
+        """Delete the queue of a durable subscription; returns the ticket.
+
+        Raises RefusedError (not-found, in-use).
+        """
+        queue = self.queues.get(name)
+        if queue is None or queue.routing is not RoutingType.MULTICAST:
+            raise RefusedError.of(Code.NOT_FOUND, f"Subscription {name!r} does not exist.")
+        if queue.consumer_count:
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Subscription {name!r} has {queue.consumer_count} consumers; close them first.",
+            )
+        return self.drop_queue(queue)
+
     def delete_queue(self, name: str, *, remove_consumers: bool = False) -> int:
         """Delete a queue with what it holds; returns the ticket.
 
@@ -360,16 +381,20 @@ class Directory:
         return self.drop_queue(queue)
 
     def drop_queue(self, queue: Queue) -> int:
-        """Delete a queue, ending its consumers; returns the ticket."""
+        """Delete a queue, ending its consumers; returns the ticket.
+
+        Whoever still settles what it was given by the queue may do so, and changes only figures.
+        """
+        if queue.deleted:
+            return 0
+        queue.delete()
+        del self.queues[queue.name]
+        self.addresses[queue.address].unbind(queue)
+        ticket = self._store.undefine(self.definition_of(queue)) if queue.durable else 0
         refusal = Refusal(code=Code.QUEUE_DELETED, text=f"Queue {queue.name!r} was deleted.")
         for held in list(queue.consumers):
             held.consumer.removed(refusal)
-        queue.purge()
-        self.queues.pop(queue.name, None)
-        address = self.addresses.get(queue.address)
-        if address is not None:
-            address.unbind(queue)
-        return self._store.undefine(self.definition_of(queue)) if queue.durable else 0
+        return ticket
 
     def delete_address(self, name: str, *, force: bool = False) -> int:
         """Delete an address; returns the ticket.
@@ -389,6 +414,9 @@ class Directory:
     def forget_address(self, name: str) -> int:
         """Remove an address without queues."""
         address = self.addresses.pop(name)
+        address.gone = True
+        address.taps = ()
+        address.version += 1
         if address.temporary:
             return 0
         return self._store.undefine(
@@ -420,7 +448,7 @@ class Directory:
         )
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
-        queue.max_attempts = self._settings.for_address(definition.address).max_delivery_attempts
+        _apply(self._settings.for_address(definition.address), queue)
         queue.paused = definition.paused
         self.queues[queue.name] = queue
         if queue.address not in self.addresses:
@@ -440,6 +468,12 @@ class Directory:
             if not a.temporary
         ]
         return found + [self.definition_of(q) for q in self.queues.values() if q.durable]
+
+
+def _apply(settings: AddressSettings, queue: Queue) -> None:
+    """Give a queue what it takes from its address' settings at each start."""
+    queue.max_attempts = settings.max_delivery_attempts
+    queue.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
 
 
 def _check(ring_size: int | None, max_consumers: int | None) -> None:

@@ -11,16 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.addresses.match import SettingsTable
+from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
-from gateway.broker.admission import Usage, full_because
+from gateway.broker.admission import Usage, full_because, room_again
 from gateway.broker.directory import Directory
+from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.subscription import Hold
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, Message
+from gateway.model.message import DURABLE, SHARED, Message, Share
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
@@ -28,6 +30,8 @@ from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
 DISPATCH_RUN = 2048
+#: Shorter bytes may be one object for messages that have nothing to do with one another.
+_OWN_BYTES = 2
 #: Messages all queues together hand out in one reactor turn: bounds a turn to some tens of
 #: milliseconds.
 DISPATCH_TURN = 16384
@@ -83,6 +87,7 @@ class Gateway:
         self.messages = 0
         self.messages_max = limits.global_max_messages
         self.received = 0
+        self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self._clock_ms = now_ms
         self._now_ms = now_ms()
@@ -91,6 +96,7 @@ class Gateway:
         self._listeners: dict[int, DurableListener] = {}
         self._blocked: dict[str, Address] = {}
         self._mover = Mover(self)
+        self._recovering: dict[int, tuple[Queue, Message]] = {}  # by identity of the body
         self.failure: Refusal | None = None
         turn.dispatch = self.dispatch
         turn.store = self._store_turn
@@ -123,17 +129,19 @@ class Gateway:
         self._now_ms = max(self._now_ms, self._clock_ms())
         budget = DISPATCH_TURN
         again: list[Queue] = []
-        touched, self._touched = self._touched, []
-        for queue in touched:
-            queue.touched = False
-            if budget <= 0:
-                again.append(queue)
-                continue
-            went = queue.dispatch(self._now_ms, DISPATCH_RUN)
-            budget -= went
-            self.figures.delivered += went
-            if went >= DISPATCH_RUN:
-                again.append(queue)
+        # More than once: what expires while one queue hands out may go to another.
+        while self._touched:
+            touched, self._touched = self._touched, []
+            for queue in touched:
+                queue.touched = False
+                if budget <= 0:
+                    again.append(queue)
+                    continue
+                went = queue.dispatch(self._now_ms, DISPATCH_RUN)
+                budget -= went
+                self.figures.delivered += went
+                if went >= DISPATCH_RUN:
+                    again.append(queue)
         if again:
             self.turn.after(lambda: self._touch_again(again))
 
@@ -175,23 +183,23 @@ class Gateway:
         for listener in listeners.values():
             listener.store_failed(self.failure)
 
-    def ticket_for(self, queue: Queue) -> int:
-        """Return what a confirmation about this queue's last change waits for."""
-        return self.store.ticket if queue.durable else 0
-
     # ---- effects of queues
 
     def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
         """See queues.Effects: forget records, give memory back, move on what is moved on."""
         count = len(messages)
-        if queue.durable and queue.any_flags & DURABLE:
+        if queue.durable and queue.any_flags & DURABLE and not queue.deleted:
             self._forget(queue, messages)
         charge = size + OVERHEAD_BYTES * count
-        address = self.directory.addresses[queue.address]
+        if queue.any_flags & SHARED:
+            count, kept_bytes = _without_copies(messages)
+            charge -= kept_bytes
+        account = queue.account
+        assert account is not None, "a queue without address"
         self.memory -= charge
         self.messages -= count
-        address.size_bytes -= charge
-        address.messages -= count
+        account.size_bytes -= charge
+        account.messages -= count
         if why is Gone.EXPIRED or why is Gone.KILLED:
             self._mover.move(queue, messages, why)
         if self._blocked:
@@ -202,22 +210,29 @@ class Gateway:
         first = messages[0].seq
         if count == 1:
             if messages[0].flags & DURABLE:
-                self.store.remove(queue.queue_id, first, first, 1)
+                self.recorded = self.store.remove(queue.queue_id, first, first, 1)
             return
         if queue.all_flags & DURABLE:
             last = messages[-1].seq
             if last - first == count - 1 and [m.seq for m in messages] == list(
                 range(first, last + 1)
             ):
-                self.store.remove(queue.queue_id, first, last, count)
+                self.recorded = self.store.remove(queue.queue_id, first, last, count)
                 return
         for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
-            self.store.remove(queue.queue_id, low, high, high - low + 1)
+            self.recorded = self.store.remove(queue.queue_id, low, high, high - low + 1)
 
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
         if queue.durable and messages:
-            self.store.count(queue.queue_id, [(m.seq, m.flags) for m in messages])
+            entries = [(m.seq, m.flags & ~SHARED) for m in messages]
+            self.recorded = self.store.count(queue.queue_id, entries)
+
+    def overflow(self, queue: Queue, added: int) -> None:
+        """A ring has too much after an add: what consumers take at once is not evicted."""
+        if queue.consumer_count and not queue.paused:
+            self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_RUN)
+        queue.trim_ring(added)
 
     def rejects_as_modified(self, queue: Queue) -> bool:
         return self.settings.for_address(queue.address).reject_as_modified
@@ -242,7 +257,11 @@ class Gateway:
                 text=f"Address {address.name!r} was blocked by an operator; unblock it "
                 "through the API.",
             )
-        usage = Usage(
+        return full_because(address.name, self.usage(address), address.settings)
+
+    def usage(self, address: Address) -> Usage:
+        """Return what the address and the gateway hold now, and the gateway's limits."""
+        return Usage(
             size_bytes=address.size_bytes,
             messages=address.messages,
             global_bytes=self.memory,
@@ -250,42 +269,31 @@ class Gateway:
             global_messages=self.messages,
             global_messages_max=self.messages_max,
         )
-        return full_because(address.name, usage, address.settings)
 
     def watch_block(self, address: Address) -> None:
         """Hold the address' senders back when it is full, until there is room again."""
         refusal = self.full_because(address)
         if refusal is None or address.blocked is not None:
             return
+        policy = address.settings.address_full_policy
+        if policy is FullPolicy.DROP and not address.operator_block:
+            return  # who is never refused need not wait either
         address.blocked = refusal
         self._blocked[address.name] = address
         for producer in list(address.producers.values()):
             producer.block(refusal)
 
     def _look_for_room(self) -> None:
-        """Let senders go where use is a tenth below the limit: at the limit they would flap."""
+        """Let senders go where there is room again."""
         for address in list(self._blocked.values()):
-            if self._has_room_again(address):
+            if address.gone or self._has_room_again(address):
                 del self._blocked[address.name]
                 address.blocked = None
                 for producer in list(address.producers.values()):
                     producer.unblock()
 
     def _has_room_again(self, address: Address) -> bool:
-        settings = address.settings
-        return not (
-            address.operator_block
-            or (
-                settings.max_size_bytes >= 0
-                and address.size_bytes > settings.max_size_bytes * 9 // 10
-            )
-            or (
-                settings.max_size_messages >= 0
-                and address.messages > settings.max_size_messages * 9 // 10
-            )
-            or self.memory > self.memory_max * 9 // 10
-            or (self.messages_max >= 0 and self.messages > self.messages_max * 9 // 10)
-        )
+        return not address.operator_block and room_again(self.usage(address), address.settings)
 
     def block_address(self, name: str, blocked: bool) -> None:  # noqa: FBT001 - says it by name
         """Hold an address' senders back, or let them go. Raises RefusedError (not-found)."""
@@ -309,6 +317,12 @@ class Gateway:
         if not address.guarded or address.blocked is None:
             self.watch_block(address)
         return route
+
+    def find_again(
+        self, destination: Destination, routing: RoutingType | None
+    ) -> tuple[Address, Queue | None]:
+        """Return where a producer goes on whose address was deleted. Raises RefusedError."""
+        return self.directory.for_sending(destination, routing)
 
     def internal_route(self, name: str) -> Route:
         """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""
@@ -350,6 +364,7 @@ class Gateway:
 
     def _check_consumers(self, queue: Queue) -> None:
         if 0 <= queue.max_consumers <= queue.consumer_count:
+            self.subscription_closed(queue)  # one that was made for it goes again
             raise RefusedError.of(
                 Code.MAX_CONSUMERS,
                 f"Queue {queue.name!r} of address {queue.address!r} has "
@@ -358,14 +373,7 @@ class Gateway:
 
     def delete_subscription(self, durable_name: str) -> None:
         """See the Broker port."""
-        queue = self.directory.find_queue(durable_name)
-        if queue.consumer_count:
-            raise RefusedError.of(
-                Code.IN_USE,
-                f"Subscription {durable_name!r} has {queue.consumer_count} consumers; "
-                "close them first.",
-            )
-        self.directory.drop_queue(queue)
+        self.directory.delete_subscription(durable_name)
 
     def create_temporary(self, routing: RoutingType) -> str:
         """See the Broker port."""
@@ -383,7 +391,7 @@ class Gateway:
 
     def begin(self) -> Work:
         """See the Broker port."""
-        return Work(self.store)
+        return Work(Forecast(self))
 
     # ---- upkeep
 
@@ -394,12 +402,55 @@ class Gateway:
 
     def restored(self, queue: Queue) -> None:
         """Charge memory for what recovery put into a queue."""
-        charge = queue.size_bytes + OVERHEAD_BYTES * queue.message_count
+        count = queue.message_count
+        charge = queue.size_bytes + OVERHEAD_BYTES * count
+        if queue.routing is RoutingType.MULTICAST:
+            copies = self._join_copies(queue)
+            count -= len(copies)
+            charge -= sum([len(m.body) for m in copies])
         address = self.directory.addresses[queue.address]
         self.memory += charge
-        self.messages += queue.message_count
+        self.messages += count
         address.size_bytes += charge
-        address.messages += queue.message_count
+        address.messages += count
+
+    def recovered(self) -> None:
+        """All queues are back: a ring that was lowered before the stop evicts now."""
+        self._recovering = {}
+        for queue in self.queues.values():
+            queue.trim()
+
+    def _join_copies(self, queue: Queue) -> list[Message]:
+        """Find copies of messages that queues before hold; recovery gives them the same bytes."""
+        copies = []
+        for message in queue.browse(0, queue.ready_count):
+            holder, first = self._recovering.setdefault(id(message.body), (queue, message))
+            if first is message or len(message.body) < _OWN_BYTES:
+                continue
+            if not first.flags & SHARED:
+                first.flags |= SHARED
+                first.share = Share(1)
+                holder.any_flags |= SHARED
+            first.share.copies += 1
+            message.flags |= SHARED
+            message.share = first.share
+            queue.any_flags |= SHARED
+            copies.append(message)
+        return copies
+
+
+def _without_copies(messages: list[Message]) -> tuple[int, int]:
+    """Return how many messages are gone with these copies, and the bytes that others still hold."""
+    count = len(messages)
+    kept_bytes = 0
+    for message in messages:
+        if message.flags & SHARED:
+            share = message.share
+            share.copies -= 1
+            if share.copies:
+                count -= 1
+                kept_bytes += len(message.body)
+    return count, kept_bytes
 
 
 def joined_ranges(seqs: list[int]) -> list[tuple[int, int]]:

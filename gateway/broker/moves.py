@@ -45,7 +45,7 @@ class Mover:
         gateway.store.begin_atomic()
         try:
             for message in messages:
-                if route.send([self._copy(queue, message)], message.flags & _KEPT) < 0:
+                if not route.send_copy(self._copy(queue, message), message.flags & _KEPT):
                     gateway.figures.lost_dead_letters += 1
         finally:
             gateway.store.end_atomic()

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.addresses.settings import NO_LIMIT, AddressSettings
+from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, Usage, admit, full_because
+from gateway.broker.admission import Admission, Usage, admit, admit_always, full_because
 from gateway.broker.ports import Store
-from gateway.model.address import RoutingType
-from gateway.model.errors import Refusal
-from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES
+from gateway.model.address import Destination, RoutingType
+from gateway.model.errors import Refusal, RefusedError
+from gateway.model.message import DURABLE, EXPIRES, Share
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
 #: What a message costs beside its body: the object, its place in a deque, the bytes object's own
 #: head.
 OVERHEAD_BYTES = 160
-_SENT_BITS = (1 << COUNT_SHIFT) - 1
 
 
 class Core(Protocol):
@@ -39,6 +38,14 @@ class Core(Protocol):
 
     def now_ms(self) -> int: ...
 
+    def find_again(
+        self, destination: Destination, routing: RoutingType | None
+    ) -> tuple[Address, Queue | None]: ...
+
+    def overflow(self, queue: Queue, added: int) -> None: ...
+
+    def usage(self, address: Address) -> Usage: ...
+
     def watch_block(self, address: Address) -> None: ...
 
     def refused(self, refusal: Refusal, count: int) -> None: ...
@@ -49,6 +56,7 @@ class Route:
 
     __slots__ = (
         "_address",
+        "_copies",
         "_core",
         "_key",
         "_only",
@@ -79,6 +87,7 @@ class Route:
         self._owner = owner
         self._only = only
         self._version = -1
+        self._copies = 1  # queues that a message from here may be in
         self._queue: Queue | None = None
         self._rules = False
         self._key = id(self)
@@ -106,8 +115,17 @@ class Route:
     def blocked(self) -> Refusal | None:
         return self._address.blocked
 
-    def _resolve(self) -> None:
-        """Look at the address' bindings again."""
+    # ---- where it leads
+
+    def resolve(self) -> Refusal | None:
+        """Look at the address and its bindings again; returns why there is no way any more."""
+        if self._version == self._address.version:
+            return None
+        if self._address.gone and not self._address.temporary:
+            try:
+                self._find_again()
+            except RefusedError as error:
+                return error.refusal
         address = self._address
         self._version = address.version
         settings = address.settings
@@ -117,15 +135,31 @@ class Route:
             or settings.min_expiry_delay != NO_LIMIT
             or settings.max_expiry_delay != NO_LIMIT
         )
+        only = self._only
+        if only is not None and only.deleted:
+            # Until another one takes its name, what is sent here is unrouted.
+            self._only = next((q for q in address.queues if q.name == only.name), only)
         targets = self._targets()
+        self._copies = max(1, len(targets))
         self._queue = (
             targets[0] if len(targets) == 1 and not address.taps and not self._rules else None
         )
+        return None
+
+    def _find_again(self) -> None:
+        """Go on at the address that has the name of the deleted one. Raises RefusedError."""
+        old = self._address
+        only = None if self._only is None else self._only.name
+        self._address, self._only = self._core.find_again(
+            Destination(old.name, only), self._routing
+        )
+        if old.producers.pop(self._key, None) is not None:
+            self._address.producers[self._key] = self
 
     def _targets(self) -> list[Queue]:
         """Return all queues that could take a message from here."""
         if self._only is not None:
-            return [self._only]
+            return [] if self._only.deleted else [self._only]
         address = self._address
         if self._routing is RoutingType.ANYCAST:
             return address.anycast
@@ -133,18 +167,50 @@ class Route:
             return address.multicast
         return address.anycast + address.multicast
 
+    def _copied_to(self) -> list[Queue]:
+        """Return the queues of which each gets a copy."""
+        if self._only is not None or self._routing is RoutingType.ANYCAST:
+            return []
+        return self._address.multicast
+
+    def _able(self) -> list[Queue]:
+        """Return the queues of which one gets a message in turn; those with consumers first."""
+        if self._only is not None:
+            return self._targets()
+        if self._routing is RoutingType.MULTICAST:
+            return []
+        anycast = self._address.anycast
+        if len(anycast) <= 1:
+            return anycast
+        return [q for q in anycast if q.consumer_count] or anycast
+
+    def takers(self, later: int) -> list[Queue]:
+        """Return who would get the message that comes behind `later` others."""
+        able = self._able()
+        one = [able[(self._address.cursor + later) % len(able)]] if able else []
+        return one + self._copied_to()
+
+    @property
+    def target(self) -> Address:
+        return self._address
+
     # ---- the hot path
 
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         """See the Producer port."""
         address = self._address
         core = self._core
-        if self._version != address.version:
-            self._resolve()
-        size = sum(map(len, bodies))
         count = len(bodies)
-        charge = size + OVERHEAD_BYTES * count
-        if address.guarded or core.memory + charge > core.memory_max or core.messages_max >= 0:
+        if self._version != address.version:
+            refusal = self.resolve()
+            if refusal is not None:
+                return self._refuse(refusal, count)
+            address = self._address
+        size = sum(map(len, bodies))
+        charge = size + OVERHEAD_BYTES * count * self._copies
+        if (
+            address.guarded or core.memory + charge >= core.memory_max or core.messages_max >= 0
+        ) and not self._fits(charge, count):
             return self._send_guarded(bodies, [flags] * count, [expires] * count)
         queue = self._queue
         if queue is None:
@@ -168,8 +234,8 @@ class Route:
                 size=size,
                 now_ms=core.now_ms(),
             )
-        if queue.ring_size >= 0:
-            queue.trim_ring(count)
+        if 0 <= queue.ring_size < queue.ready_count:
+            core.overflow(queue, count)
         return ticket
 
     def send_mixed(
@@ -178,62 +244,79 @@ class Route:
         """See the Producer port."""
         address = self._address
         core = self._core
-        if self._version != address.version:
-            self._resolve()
-        size = sum(map(len, bodies))
         count = len(bodies)
-        charge = size + OVERHEAD_BYTES * count
-        queue = self._queue
-        if (
-            address.guarded
-            or core.memory + charge > core.memory_max
-            or core.messages_max >= 0
-            or queue is None
-        ):
+        refusal = self.resolve()
+        if refusal is not None:
+            return self._refuse(refusal, count)
+        address = self._address
+        size = sum(map(len, bodies))
+        charge = size + OVERHEAD_BYTES * count * self._copies
+        if not self._fits(charge, count):
             return self._send_guarded(bodies, flags, expires)
+        queue = self._queue
+        if queue is None:
+            return self._send_equal_ones(bodies, flags, expires)
         core.received += count
-        core.memory += charge
-        core.messages += count
-        address.size_bytes += charge
-        address.messages += count
+        self._charge(count, charge)
         address.routed += count
         first = queue.add_mixed(bodies, flags, expires, size)
-        if not queue.touched:
-            core.touch(queue)
+        core.touch(queue)
         ticket = 0
         if queue.durable:
-            kept = [b if f & DURABLE else None for b, f in zip(bodies, flags, strict=True)]
-            if any(kept):
+            stored = [b if f & DURABLE else None for b, f in zip(bodies, flags, strict=True)]
+            if stored.count(None) < count:
                 ticket = self._store.append_mixed(
                     ((queue.queue_id, first),),
-                    kept,
+                    stored,
                     flags,
                     expires=expires,
                     size=size,
                     now_ms=core.now_ms(),
                 )
-        if queue.ring_size >= 0:
-            queue.trim_ring(count)
+        if 0 <= queue.ring_size < queue.ready_count:
+            core.overflow(queue, count)
         return ticket
 
+    def _refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> int:
+        self._core.refused(refusal, count)
+        self.taken = taken
+        self.ticket = ticket
+        self.refusal = refusal
+        return -1
+
     # ---- limits near
+
+    def _fits(self, charge: int, count: int) -> bool:
+        """Whether a run leaves every limit unreached, so that none of it need be asked for."""
+        core = self._core
+        address = self._address
+        settings = address.settings
+        return (
+            (settings.max_size_bytes < 0 or address.size_bytes + charge < settings.max_size_bytes)
+            and (
+                settings.max_size_messages < 0
+                or address.messages + count < settings.max_size_messages
+            )
+            and core.memory + charge < core.memory_max
+            and (core.messages_max < 0 or core.messages + count < core.messages_max)
+        )
 
     def _send_guarded(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
-        """Ask admission for each message; where nothing is limited equal ones go together."""
-        ticket = 0
+        """Ask admission for each message where it may say no."""
         address = self._address
-        self.refusal = None
-        if not address.guarded and self._core.messages_max < 0 and self._has_room(bodies):
-            return self._send_equal_ones(bodies, flags, expires)
+        policy = address.settings.address_full_policy
+        ticket = 0
+        if admit_always(policy):
+            # It came on credit that was given before; what is not given is more of it.
+            ticket = self._send_equal_ones(bodies, flags, expires)
+            self._look_for_block()
+            return ticket
         for index, body in enumerate(bodies):
-            refusal = self._full()
-            match admit(refusal, address.settings.address_full_policy):
-                case Admission.STORE:
-                    ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
-                case Admission.BLOCK:
-                    # It came on credit that was given before; what is not given is more of it.
+            refusal = full_because(address.name, self._core.usage(address), address.settings)
+            match admit(refusal, policy):
+                case Admission.STORE | Admission.BLOCK:
                     ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
                 case Admission.DROP:
                     address.dropped += 1
@@ -241,18 +324,29 @@ class Route:
                     self._core.refused(refusal, 1)
                 case Admission.FAIL:
                     assert refusal is not None
-                    self._core.refused(refusal, len(bodies) - index)
-                    self.taken = index
-                    self.ticket = ticket
-                    self.refusal = refusal
                     self._look_for_block()
-                    return -1
+                    return self._refuse(refusal, len(bodies) - index, index, ticket)
         self._look_for_block()
         return ticket
 
-    def _has_room(self, bodies: Sequence[bytes]) -> bool:
-        core = self._core
-        return core.memory + sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies) <= core.memory_max
+    def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+        """As `send` for what was admitted as a whole before: nothing is refused any more."""
+        refusal = self.resolve()
+        assert refusal is None, "admitted to an address that is not there"
+        if self._address.settings.address_full_policy is FullPolicy.DROP:
+            return self.send(bodies, flags, expires)
+        ticket = self._send_many(bodies, flags, expires)
+        self._look_for_block()
+        return ticket
+
+    def send_copy(self, body: bytes, flags: int) -> bool:
+        """Send a message of the gateway's own; returns whether some queue or tap has it."""
+        refusal = self.resolve()
+        if refusal is not None:
+            return False
+        address = self._address
+        lost = address.unrouted + address.dropped
+        return self.send([body], flags) >= 0 and address.unrouted + address.dropped == lost
 
     def _send_equal_ones(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
@@ -271,19 +365,6 @@ class Route:
                 start = index
         return ticket
 
-    def _full(self) -> Refusal | None:
-        core = self._core
-        address = self._address
-        usage = Usage(
-            size_bytes=address.size_bytes,
-            messages=address.messages,
-            global_bytes=core.memory,
-            global_bytes_max=core.memory_max,
-            global_messages=core.messages,
-            global_messages_max=core.messages_max,
-        )
-        return full_because(address.name, usage, address.settings)
-
     def _look_for_block(self) -> None:
         if self._address.blocked is None:
             self._core.watch_block(self._address)
@@ -293,55 +374,75 @@ class Route:
     def _send_many(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         core = self._core
         address = self._address
+        count = len(bodies)
         if self._rules:
             flags, expires = apply_expiry_rules(address.settings, flags, expires, core.now_ms())
-        core.received += len(bodies)
-        if self._only is not None:
-            groups: list[tuple[Queue, Sequence[bytes]]] = [(self._only, bodies)]
-        else:
-            groups = self._anycast_groups(bodies)
-        copies = (
-            []
-            if self._only is not None or self._routing is RoutingType.ANYCAST
-            else address.multicast
-        )
-        if not groups and not copies and not address.taps:
-            address.unrouted += len(bodies)
+        core.received += count
+        able = self._able()
+        copies = self._copied_to()
+        queues = len(copies) + (1 if able else 0)
+        if not queues and not address.taps:
+            address.unrouted += count
             return 0
-        address.routed += len(bodies)
-        if len(groups) <= 1:
-            return self._store_copies([g[0] for g in groups] + copies, bodies, flags, expires)
-        ticket = max(self._store_one(queue, part, flags, expires) for queue, part in groups)
+        address.routed += count
+        if queues:
+            self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
+        shares = [Share(queues) for _ in bodies] if queues > 1 else []
+        if len(able) <= 1:
+            return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
+        ticket = self._deal(able, bodies, flags, expires, shares=shares)
         if copies or address.taps:
-            ticket = max(ticket, self._store_copies(copies, bodies, flags, expires))
+            more = self._store_copies(copies, bodies, flags, expires, shares=shares)
+            ticket = max(ticket, more)
         return ticket
 
-    def _anycast_groups(self, bodies: Sequence[bytes]) -> list[tuple[Queue, Sequence[bytes]]]:
-        """Deal a run out over the anycast queues in turn, those with consumers first."""
-        address = self._address
-        if self._routing is RoutingType.MULTICAST or not address.anycast:
-            return []
-        if len(address.anycast) == 1:
-            return [(address.anycast[0], bodies)]
-        able = [q for q in address.anycast if q.consumer_count] or address.anycast
-        start = address.cursor
-        address.cursor = (start + len(bodies)) % (1 << 30)
-        n = len(able)
-        dealt = [(able[(start + i) % n], bodies[i::n]) for i in range(n)]
-        return [(queue, part) for queue, part in dealt if part]
-
-    def _charge(self, count: int, size: int) -> None:
-        charge = size + OVERHEAD_BYTES * count
+    def _charge(self, count: int, charge: int) -> None:
+        """Count messages, each once however many queues hold it."""
         self._core.memory += charge
         self._core.messages += count
         self._address.size_bytes += charge
         self._address.messages += count
 
-    def _store_one(self, queue: Queue, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def _deal(
+        self,
+        able: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
+    ) -> int:
+        """Deal a run out over the anycast queues in turn."""
+        address = self._address
+        ways = len(able)
+        start = address.cursor
+        address.cursor = (start + len(bodies)) % (1 << 30)
+        ticket = 0
+        for way in range(min(ways, len(bodies))):
+            one = self._store_one(
+                able[(start + way) % ways],
+                bodies[way::ways],
+                flags,
+                expires,
+                shares=shares[way::ways],
+            )
+            ticket = max(ticket, one)
+        return ticket
+
+    def _store_one(
+        self,
+        queue: Queue,
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
+    ) -> int:
+        """Give a run to one queue."""
+        core = self._core
         size = sum(map(len, bodies))
-        self._charge(len(bodies), size)
-        first = queue.add_run(bodies, flags, expires, size)
-        self._core.touch(queue)
+        first = queue.add_run(bodies, flags, expires, size, shares)
+        core.touch(queue)
         ticket = 0
         if flags & DURABLE and queue.durable:
             ticket = self._store.append(
@@ -350,13 +451,20 @@ class Route:
                 flags,
                 expires=expires,
                 size=size,
-                now_ms=self._core.now_ms(),
+                now_ms=core.now_ms(),
             )
-        queue.trim_ring(len(bodies))
+        if 0 <= queue.ring_size < queue.ready_count:
+            core.overflow(queue, len(bodies))
         return ticket
 
     def _store_copies(
-        self, queues: list[Queue], bodies: Sequence[bytes], flags: int, expires: int
+        self,
+        queues: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
     ) -> int:
         """Give each queue and each tap the whole run, stored once."""
         core = self._core
@@ -365,8 +473,7 @@ class Route:
         now_ms = core.now_ms()
         targets: list[tuple[int, int]] = []
         for queue in queues:
-            self._charge(count, size)
-            first = queue.add_run(bodies, flags, expires, size)
+            first = queue.add_run(bodies, flags, expires, size, shares)
             core.touch(queue)
             if flags & DURABLE and queue.durable:
                 targets.append((queue.queue_id, first))
@@ -378,10 +485,11 @@ class Route:
             ticket = self._store.append(
                 targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
             )
-        for queue in queues:
-            queue.trim_ring(count)
         for tap, base in zip(taps, bases, strict=True):
             tap.recorded(base, count, ticket)
+        for queue in queues:
+            if 0 <= queue.ring_size < queue.ready_count:
+                core.overflow(queue, count)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
         return ticket if flags & DURABLE else 0
 

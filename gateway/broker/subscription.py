@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.model.message import DURABLE, Message
+from gateway.model.message import Message
 from gateway.model.ports import Consumer
 from gateway.queues.queue import Held, Queue
 
 
 class Core(Protocol):
-    """What a subscription needs of the gateway."""
+    """What a subscription needs of the gateway.
+
+    `recorded` is the ticket of the last record: set to 0 before a change, it tells afterwards what
+    the change waits for. Where nothing was recorded no batch would ever be reported.
+    """
+
+    recorded: int
 
     def touch(self, queue: Queue) -> None: ...
 
     def dispatch_queue(self, queue: Queue) -> None: ...
-
-    def ticket_for(self, queue: Queue) -> int: ...
 
     def rejects_as_modified(self, queue: Queue) -> bool: ...
 
@@ -54,29 +58,38 @@ class Hold:
 
     def acknowledge(self, messages: list[Message]) -> int:
         """See the Subscription port."""
-        queue = self.queue
-        durable = queue.durable and queue.any_flags & DURABLE
-        queue.acknowledge(self._held, messages)
-        return self._core.ticket_for(queue) if durable else 0
+        if not messages:
+            return 0
+        core = self._core
+        core.recorded = 0
+        self.queue.acknowledge(self._held, messages)
+        return core.recorded
 
     def release(
         self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
     ) -> int:
         """See the Subscription port."""
+        if not messages:
+            return 0
         queue = self.queue
+        core = self._core
         if undeliverable_here:
             queue.bar(self._held, messages)
+        core.recorded = 0
         queue.release(self._held, messages, failed=failed)
-        self._core.touch(queue)
-        return self._core.ticket_for(queue) if failed and queue.durable else 0
+        core.touch(queue)
+        return core.recorded if failed else 0
 
     def reject(self, messages: list[Message]) -> int:
         """See the Subscription port."""
-        queue = self.queue
-        if self._core.rejects_as_modified(queue):
+        if not messages:
+            return 0
+        core = self._core
+        if core.rejects_as_modified(self.queue):
             return self.release(messages, failed=True)
-        queue.kill(self._held, messages)
-        return self._core.ticket_for(queue)
+        core.recorded = 0
+        self.queue.kill(self._held, messages)
+        return core.recorded
 
     def close(self) -> None:
         """See the Subscription port."""

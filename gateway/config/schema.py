@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.addresses.settings import FullPolicy, max_consumers_problem, ring_size_problem
+from gateway.addresses.settings import (
+    FullPolicy,
+    RingVictim,
+    max_consumers_problem,
+    ring_size_problem,
+)
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
 from gateway.config.tree import LogFormat, LogLevel, Wire
@@ -155,6 +160,7 @@ ADDRESS_SETTINGS: Final = Table(
         "default-address-routing-type": v.choice(RoutingType),
         "default-queue-routing-type": v.choice(RoutingType),
         "default-ring-size": v.count,
+        "ring-victim": v.choice(RingVictim),
         "default-max-consumers": v.count,
         "expiry-delay": v.duration_ms,
         "min-expiry-delay": v.duration_ms,
@@ -181,7 +187,7 @@ ADDRESS_SETTINGS: Final = Table(
         " slow-consumer-check-period retroactive-message-count id-cache-size enable-metrics"
         " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
-        " ring-victim strict-dispatch durability"
+        " strict-dispatch durability"
     ),
 )
 

@@ -47,7 +47,6 @@ from gateway.management.router import Router
 from gateway.management.views import FIXED, Sources
 from gateway.model.address import RoutingType, check_name
 from gateway.model.errors import Code, RefusedError
-from gateway.model.message import DURABLE
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader
 
@@ -252,10 +251,10 @@ class QueuesApi:
             message = "A filter is not possible here in this version; leave it out."
             raise RefusedError.of(Code.NOT_IMPLEMENTED, message)
         check_store(self._gateway)
-        stored = queue.durable and queue.any_flags & DURABLE
+        # Without a stored message nothing is recorded, and no batch would ever be reported.
+        self._gateway.recorded = 0
         count = remove(queue)
-        # Without a stored message nothing was recorded, and no batch would ever be reported.
-        ticket = self._gateway.ticket_for(queue) if count and stored else 0
+        ticket = self._gateway.recorded
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
 
     def browse(self, request: Request, name: str) -> Response:

@@ -18,6 +18,7 @@ body
     bit  7     MAYBE_SEEN  recovered after an unclean stop: a consumer may have seen it
     bit  8     EXPIRES     `expires` is set
     bit  9     SCHEDULED   `due` is set
+    bit 10     SHARED      `share` is set: other queues of the address hold copies; never stored
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -32,11 +33,21 @@ TEXT: Final = 0x40
 MAYBE_SEEN: Final = 0x80
 EXPIRES: Final = 0x100
 SCHEDULED: Final = 0x200
+SHARED: Final = 0x400
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.
 SPECIAL: Final = MAYBE_SEEN | EXPIRES | SCHEDULED | (0xFFFF << COUNT_SHIFT)
 DEFAULT_PRIORITY: Final = 4
+
+
+class Share:
+    """How many copies of one message the queues of its address still hold."""
+
+    __slots__ = ("copies",)
+
+    def __init__(self, copies: int) -> None:
+        self.copies = copies
 
 
 class Message:
@@ -48,9 +59,10 @@ class Message:
         flags: see the module text.
         expires: broker time in ms at which it expires; only there with flag EXPIRES.
         due: broker time in ms before which it is not delivered; only there with flag SCHEDULED.
+        share: the count that all copies have in common; only there with flag SHARED.
     """
 
-    __slots__ = ("body", "due", "expires", "flags", "seq")
+    __slots__ = ("body", "due", "expires", "flags", "seq", "share")
 
     def __init__(self, body: bytes, seq: int, flags: int) -> None:
         self.body = body
@@ -59,6 +71,7 @@ class Message:
 
     expires: int
     due: int
+    share: Share
 
     @property
     def priority(self) -> int:

@@ -65,3 +65,6 @@ class Turn:
         flushes, self._flushes = self._flushes, []
         for flush in flushes:
             flush()
+        if self._actions:
+            # Put off by a phase that came after theirs: they have a turn of their own.
+            self.need_end()

@@ -6,10 +6,14 @@ What each message is, and the way between:
               ^                  │ ├─────reject / attempts used up──> gone (killed, dead letter)
               └────release───────┘ └─────ring full on return────────> gone (replaced)
     ready ──ring──> gone (replaced)      ready ──time──> gone (expired)
+    ready ──purge─> gone (killed, no dead letter)
 
 The conservation law holds after every call:
     added = ready + delivering + acknowledged + expired + killed + replaced
 (scheduled and paged messages join the right side when those parts are there).
+
+A deleted queue is empty but for what is in delivery, which is settled as it comes back, and takes
+nothing in.
 
 The queue changes only itself. Whatever must also happen elsewhere (journal, memory, dead letters)
 it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
@@ -17,7 +21,7 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import repeat
 from typing import Protocol
@@ -29,7 +33,9 @@ from gateway.model.message import (
     EXPIRES,
     ONE_DELIVERY,
     PRIORITY_MASK,
+    SHARED,
     Message,
+    Share,
 )
 from gateway.model.ports import Consumer
 from gateway.queues.ready import Ready
@@ -44,6 +50,14 @@ class Gone(Enum):
     EXPIRED = "expired"
     KILLED = "killed"
     REPLACED = "replaced"
+    REMOVED = "removed"  # by an operator, or with its queue; counts as killed, goes nowhere
+
+
+class Account(Protocol):
+    """Who pays for what the queue holds: its address, as the queue sees it."""
+
+    size_bytes: int
+    messages: int
 
 
 class Effects(Protocol):
@@ -62,11 +76,12 @@ class Effects(Protocol):
 class Held:
     """A consumer of a queue and what it holds."""
 
-    __slots__ = ("barred", "consumer", "count", "priority")
+    __slots__ = ("attached", "barred", "consumer", "count", "priority")
 
     def __init__(self, consumer: Consumer, priority: int = 0) -> None:
         self.consumer = consumer
         self.priority = priority
+        self.attached = True
         self.count = 0  # messages in delivery to it
         self.barred: set[int] | None = None  # seqs it must not be offered again [AMQP 3.4.5]
 
@@ -79,14 +94,17 @@ class Queue:
         "_effects",
         "_next",
         "_ready",
+        "account",
         "acknowledged",
         "added",
         "address",
         "all_flags",
         "any_flags",
         "auto_created",
+        "deleted",
         "delivering",
         "durable",
+        "evicts_next",
         "expired",
         "killed",
         "max_attempts",
@@ -122,7 +140,10 @@ class Queue:
         self.durable = durable
         self.temporary = temporary
         self.auto_created = auto_created
+        self.account: Account | None = None
         self.ring_size = -1
+        self.evicts_next = False  # the ring's victim is what would be delivered next
+        self.deleted = False
         self.max_consumers = -1
         self.max_attempts = 10
         self.paused = False
@@ -160,12 +181,22 @@ class Queue:
 
     # ---- in
 
-    def add_run(self, bodies: Sequence[bytes], flags: int, expires: int, size: int) -> int:
+    def add_run(
+        self,
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        size: int,
+        shares: Sequence[Share] = (),
+    ) -> int:
         """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
 
         Returns the seq of the first; the others follow without a gap. The caller, once it has
-        recorded them, calls `trim_ring` in the same step when the queue is a ring.
+        recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
+        for each body, belong to what other queues get as well.
         """
+        if shares:
+            flags |= SHARED
         first = self.next_seq
         count = len(bodies)
         self.next_seq = last = first + count
@@ -173,6 +204,9 @@ class Queue:
         if expires:
             for message in messages:
                 message.expires = expires
+        if shares:
+            for message, share in zip(messages, shares, strict=True):
+                message.share = share
         self.any_flags |= flags
         self.all_flags &= flags
         self._ready.add_run(messages, flags & PRIORITY_MASK)
@@ -199,7 +233,10 @@ class Queue:
         return first
 
     def restore(self, messages: list[Message]) -> None:
-        """Put recovered messages back, in arrival order; a ring that was lowered is applied now."""
+        """Put recovered messages back, in arrival order.
+
+        Whoever has charged for them then calls `trim`: a ring that was lowered is applied at start.
+        """
         for message in messages:
             self._ready.add(message)
             self.any_flags |= message.flags
@@ -208,8 +245,6 @@ class Queue:
         self.added += len(messages)
         if messages:
             self.next_seq = max(self.next_seq, messages[-1].seq + 1)
-        if 0 <= self.ring_size < len(self._ready):
-            self._evict(len(self._ready) - self.ring_size)
 
     def trim_ring(self, added: int) -> None:
         """Evict for `added` new messages: at most one each, so sending never lowers the count."""
@@ -224,7 +259,8 @@ class Queue:
         return max(0, excess)
 
     def _evict(self, count: int) -> None:
-        victims = [self._ready.pop_oldest() for _ in range(count)]
+        ready = self._ready
+        victims = ready.take_next(count) if self.evicts_next else ready.take_oldest(count)
         self.replaced += count
         self._leave(victims, Gone.REPLACED)
 
@@ -251,6 +287,7 @@ class Queue:
     def detach(self, held: Held) -> None:
         """Take a consumer away; it must have given back what it held."""
         assert held.count == 0, "a consumer left with messages"
+        held.attached = False
         self._consumers.remove(held)
         self._next = 0
 
@@ -267,34 +304,44 @@ class Queue:
         return total
 
     def _round(self, now_ms: int, limit: int) -> int:
-        """Serve each consumer of the highest priority that has room once, with its share."""
-        open_ones = self._with_room()
-        if not open_ones:
-            return 0
+        """Serve each consumer of the highest priority that has room and takes something."""
+        below: int | None = None
+        while open_ones := self._with_room(below):
+            went = self._serve(open_ones, now_ms, limit)
+            if went or not self._ready:
+                return went
+            # All that waits is barred from these: those of lower priority may have it.
+            below = open_ones[0][0].priority
+        return 0
+
+    def _serve(self, open_ones: list[tuple[Held, int]], now_ms: int, limit: int) -> int:
+        """Give each its share once; returns how many messages went out."""
         start = self._next % len(open_ones) if len(open_ones) > 1 else 0
         share = -(-min(len(self._ready), limit) // len(open_ones))
         total = 0
         for held, room in open_ones[start:] + open_ones[:start]:
+            if not held.attached:
+                continue  # it left while another one was served
             messages = self._take_for(held, min(room, share), now_ms)
             if not messages:
                 continue
-            count = len(messages)
-            held.count += count
-            self.delivering += count
-            total += count
+            total += len(messages)
             self._next += 1
             held.consumer.deliver(messages, self.any_flags)
             if not self._ready:
                 break
         return total
 
-    def _with_room(self) -> list[tuple[Held, int]]:
-        if len(self._consumers) == 1:
+    def _with_room(self, below: int | None) -> list[tuple[Held, int]]:
+        """Return those of the highest priority, below a given one, that have room."""
+        if len(self._consumers) == 1 and below is None:
             held = self._consumers[0]
             room = held.consumer.room()
             return [(held, room)] if room > 0 else []
         found: list[tuple[Held, int]] = []
         for held in self._consumers:
+            if below is not None and held.priority >= below:
+                continue
             if found and held.priority < found[0][0].priority:
                 break
             room = held.consumer.room()
@@ -303,30 +350,40 @@ class Queue:
         return found
 
     def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
+        """Take up to `count` messages into delivery; what has expired leaves on the way."""
         messages = self._ready.take(count)
-        if not self.any_flags & EXPIRES and not held.barred:
-            return messages
-        aside: list[Message] = []
-        while messages:
-            messages = self._without_expired(messages, now_ms)
-            if held.barred:
-                aside += [m for m in messages if m.seq in held.barred]
-                messages = [m for m in messages if m.seq not in held.barred]
-            if messages:
-                break
-            # All of them expired or are not for this consumer: look behind them.
-            messages = self._ready.take(count)
-        for message in aside:
-            self._ready.put_back(message)
+        late: list[Message] = []
+        if self.any_flags & EXPIRES or held.barred:
+            messages, late = self._sift(held, messages, count, now_ms)
+        count = len(messages)
+        held.count += count
+        self.delivering += count
+        if late:
+            self.expired += len(late)
+            self._leave(late, Gone.EXPIRED)
         return messages
 
-    def _without_expired(self, messages: list[Message], now_ms: int) -> list[Message]:
-        late = [m for m in messages if m.flags & EXPIRES and m.expires <= now_ms]
-        if not late:
-            return messages
-        self.expired += len(late)
-        self._leave(late, Gone.EXPIRED)
-        return [m for m in messages if not (m.flags & EXPIRES and m.expires <= now_ms)]
+    def _sift(
+        self, held: Held, messages: list[Message], count: int, now_ms: int
+    ) -> tuple[list[Message], list[Message]]:
+        """Return which of these, or of those behind them, the consumer gets, and the expired."""
+        barred = held.barred or ()
+        aside: list[Message] = []
+        late: list[Message] = []
+        fitting: list[Message] = []
+        while messages and not fitting:
+            for message in messages:
+                if message.flags & EXPIRES and message.expires <= now_ms:
+                    late.append(message)
+                elif message.seq in barred:
+                    aside.append(message)
+                else:
+                    fitting.append(message)
+            if not fitting:
+                messages = self._ready.take(count)
+        for message in reversed(aside):
+            self._ready.put_back(message)
+        return fitting, late
 
     def expire(self, now_ms: int) -> int:
         """Remove what has expired while waiting; returns how many. O(n) when any can expire."""
@@ -370,16 +427,18 @@ class Queue:
         count = len(messages)
         held.count -= count
         self.delivering -= count
-        replaced: list[Message] = []
-        for message in (
-            sorted(messages, key=lambda m: m.seq, reverse=True) if count > 1 else messages
-        ):
-            if 0 <= self.ring_size <= len(self._ready):
-                replaced.append(message)
-            else:
-                self._ready.put_back(message)
-        if failed and count:
-            self._effects.counted(self, [m for m in messages if m.flags & DURABLE])
+        if self.deleted and count:
+            self.killed += count
+            self._leave(messages, Gone.REMOVED)
+            messages = []
+        elif count > 1:
+            messages = sorted(messages, key=lambda m: m.seq, reverse=True)
+        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
+        kept, replaced = messages[:room], messages[room:]
+        for message in kept:
+            self._ready.put_back(message)
+        if failed and kept:
+            self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
@@ -414,9 +473,20 @@ class Queue:
         """Remove all ready messages; they count as killed but go nowhere. Returns how many."""
         messages = self._ready.clear()
         if messages:
-            self.acknowledged += len(messages)
-            self._leave(messages, Gone.ACKNOWLEDGED)
+            self.killed += len(messages)
+            self._leave(messages, Gone.REMOVED)
         return len(messages)
+
+    def victims(self) -> Iterator[Message]:
+        """Go through the ready messages in the order in which a full ring evicts them."""
+        if self.evicts_next:
+            return iter(self._ready)
+        return iter(sorted(self._ready, key=lambda m: m.seq))
+
+    def delete(self) -> None:
+        """Take nothing in and hold nothing that waits any more."""
+        self.deleted = True
+        self.purge()
 
     def check_invariants(self) -> None:
         """Assert the conservation law; tests call it after each command."""

@@ -2,9 +2,10 @@
 
 Order: higher priority first, then arrival (`seq`). Two parts make it cheap:
 
-* ten levels, one a priority, each a deque in arrival order, for what was added at the tail;
-* a heap for what came back to its old place, normally empty. A returned message is found in
-  O(log n), and the levels never need an insertion in the middle.
+* ten levels, one a priority, each a deque in arrival order, for what was added at the tail and
+  what came back in front of (or behind) all that waits there;
+* a heap for what came back to a place between others, normally empty. A returned message is found
+  in O(log n), and the levels never need an insertion in the middle.
 
 It knows no consumer, clock or store.
 """
@@ -55,7 +56,16 @@ class Ready:
 
     def put_back(self, message: Message) -> None:
         """Put a message back to its old place."""
-        heapq.heappush(self._returned, (*_key(message), message))
+        priority = message.flags & PRIORITY_MASK
+        level = self._levels[priority]
+        if not level or message.seq < level[0].seq:
+            # The usual case: what a consumer held is older than what waits, newest returned first.
+            level.appendleft(message)
+            self._bits |= 1 << priority
+        elif message.seq > level[-1].seq:
+            level.append(message)
+        else:
+            heapq.heappush(self._returned, (*_key(message), message))
         self._count += 1
 
     def take(self, count: int) -> list[Message]:
@@ -112,8 +122,21 @@ class Ready:
             self._bits &= ~(1 << priority)
         self._count -= 1
 
-    def pop_oldest(self) -> Message:
-        """Remove and return what arrived first, whatever its priority (ring eviction)."""
+    def take_oldest(self, count: int) -> list[Message]:
+        """Remove and return the `count` that arrived first, whatever their priority."""
+        bits = self._bits
+        if not self._returned and not bits & (bits - 1):
+            return self.take(count)  # all have one priority, so that arrival is the order
+        return [self._pop_oldest() for _ in range(count)]
+
+    def take_next(self, count: int) -> list[Message]:
+        """Remove and return the `count` that would be delivered next."""
+        taken: list[Message] = []
+        while len(taken) < count:
+            taken += self.take(count - len(taken))
+        return taken
+
+    def _pop_oldest(self) -> Message:
         best: Message | None = None
         for priority in range(_LEVELS):
             if self._bits >> priority & 1:

@@ -205,11 +205,11 @@ class StompConsumer:
         host.flush_soon()
 
     def removed(self, refusal: Refusal) -> None:
-        """Tell the peer that its subscription is gone [gateway.model.ports.Consumer]."""
-        if self._hold is not None:
-            self._hold.take_all()
-        self._later = []
-        self._gone = True
+        """Tell the peer that its subscription is gone [gateway.model.ports.Consumer].
+
+        What it holds is given back, as the broker's figures count it until then.
+        """
+        self._end(failed=False)
         self._host.subscription_removed(self, refusal)
 
     def take(self, number: int) -> list[Message] | None:

@@ -1,0 +1,155 @@
+"""Would all sends of a transaction be taken? Asked before its commit does anything.
+
+A walk over the sends with figures of its own: each message is admitted as if those before it were
+there already, and a full ring has evicted for it. What was admitted so is then sent without asking
+again, so that a commit is whole or nothing whatever the walk did not foresee (a ring whose consumer
+takes messages at once evicts less than the walk thinks).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gateway.broker.address import Address
+from gateway.broker.admission import Admission, Usage, admit, full_because
+from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.model.errors import Refusal
+from gateway.model.message import SHARED, Message
+from gateway.model.ports import Producer
+from gateway.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from gateway.broker.gateway import Gateway
+
+Send = tuple[Producer, bytes, int, int]
+
+
+class Forecast:
+    """What a transaction needs of the gateway."""
+
+    __slots__ = ("_gateway",)
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    def begin_atomic(self) -> None:
+        """Keep all that is recorded from now on in one batch of the store."""
+        self._gateway.store.begin_atomic()
+
+    def end_atomic(self) -> None:
+        """End what `begin_atomic` began."""
+        self._gateway.store.end_atomic()
+
+    def refusal(self, sends: Sequence[Send]) -> Refusal | None:
+        """Return why not all of these would be taken now, or None."""
+        walk = _Walk(self._gateway)
+        for producer, body, _, _ in sends:
+            assert isinstance(producer, Route), "a producer of another gateway"
+            refusal = producer.resolve() or walk.step(producer, len(body))
+            if refusal is not None:
+                self._gateway.refused(refusal, len(sends))
+                return refusal
+        return None
+
+    @staticmethod
+    def send_all(sends: Sequence[Send]) -> int:
+        """Send what `refusal` had nothing against; neighbours that can, in one run."""
+        ticket = start = 0
+        for index in range(1, len(sends) + 1):
+            if index < len(sends) and _alike(sends[start], sends[index]):
+                continue
+            route, _, flags, expires = sends[start]
+            assert isinstance(route, Route), "a producer of another gateway"
+            bodies = [body for _, body, _, _ in sends[start:index]]
+            ticket = max(ticket, route.send_admitted(bodies, flags, expires))
+            start = index
+        return ticket
+
+
+def _alike(one: Send, other: Send) -> bool:
+    return one[0] is other[0] and one[2:] == other[2:]
+
+
+class _Ring:
+    """What a ring queue would evict, in order."""
+
+    __slots__ = ("_new", "_room", "_victims")
+
+    def __init__(self, queue: Queue) -> None:
+        self._room = queue.ring_size - queue.ready_count
+        self._victims: Iterator[Message] = queue.victims()
+        self._new: deque[int] = deque()
+
+    def add(self, freed_bytes: int) -> int:
+        """Take a message that gives back so much; returns what its victim does, or -1: none."""
+        self._new.append(freed_bytes)
+        if self._room > 0:
+            self._room -= 1
+            return -1
+        victim = next(self._victims, None)
+        if victim is None:
+            return self._new.popleft()
+        if victim.flags & SHARED and victim.share.copies > 1:
+            return OVERHEAD_BYTES
+        return len(victim.body) + OVERHEAD_BYTES
+
+
+class _Walk:
+    """Figures of the gateway and its addresses as they would be."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._bytes = gateway.memory
+        self._messages = gateway.messages
+        self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
+        self._rings: dict[str, _Ring] = {}
+
+    def step(self, route: Route, size: int) -> Refusal | None:
+        """Go on by one message; returns the refusal that it would meet."""
+        address = route.target
+        held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
+        why = full_because(address.name, self._usage(address), address.settings)
+        match admit(why, address.settings.address_full_policy):
+            case Admission.FAIL:
+                return why
+            case Admission.DROP:
+                return None
+            case Admission.STORE | Admission.BLOCK:
+                takers = route.takers(held[2])
+                held[2] += 1
+                if takers:
+                    self._change(held, size + OVERHEAD_BYTES * len(takers), 1)
+                    self._evict(held, takers, size)
+                return None
+
+    def _usage(self, address: Address) -> Usage:
+        held = self._held[address.name]
+        return Usage(
+            size_bytes=held[0],
+            messages=held[1],
+            global_bytes=self._bytes,
+            global_bytes_max=self._gateway.memory_max,
+            global_messages=self._messages,
+            global_messages_max=self._gateway.messages_max,
+        )
+
+    def _change(self, held: list[int], size: int, count: int) -> None:
+        held[0] += size
+        held[1] += count
+        self._bytes += size
+        self._messages += count
+
+    def _evict(self, held: list[int], takers: list[Queue], size: int) -> None:
+        # A copy of what other queues hold as well gives back little: its message stays.
+        alone = len(takers) == 1
+        for queue in takers:
+            if queue.ring_size < 0:
+                continue
+            ring = self._rings.get(queue.name)
+            if ring is None:
+                ring = self._rings[queue.name] = _Ring(queue)
+            freed = ring.add(size + OVERHEAD_BYTES if alone else OVERHEAD_BYTES)
+            if freed >= 0:
+                self._change(held, -freed, -1 if freed > OVERHEAD_BYTES or alone else 0)
