@@ -230,6 +230,9 @@ def open_journal(
     Raises DamageError, FormatError, StorageError, OSError.
     """
     fs.mkdir(directory)
+    # A process that was killed leaves names that are seen and not yet on the device. What is built
+    # on them here must not outlive them.
+    fs.fsync_dir(directory)
     found = recover(_segments(fs, directory))
     _mark_begun(fs, posixpath.join(directory, _BEGAN), found)
     journal = Journal(

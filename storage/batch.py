@@ -1,7 +1,7 @@
 """The batch that is being filled; what is consumed before it is written is never written.
 
-Until a batch is taken for writing, a removal of a message that it adds cancels both. What is taken
-is fixed for good: later removals of it become REMOVE records of a later batch. Pure.
+Until a batch is closed, a removal of a message that it adds cancels both. What is closed is fixed
+for good: later removals of it become REMOVE records of a later batch. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
 first, then adds, removals, counts; the mark of a suspect start comes before all of them.
@@ -29,6 +29,7 @@ from storage.record import (
 _RUN_BYTES: Final = 64
 _MESSAGE_BYTES: Final = 16
 _RANGE_BYTES: Final = 16
+_NOTE_BYTES: Final = 8
 #: The marks of a suspect start and of a clean stop.
 _MARK_BYTES: Final = 2
 
@@ -59,7 +60,7 @@ class Batch:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.synced = 0  # the last synced batch when this one was taken
+        self.synced = 0  # the last synced batch when the writer got this one
         self.segment = 0
         self.adds: list[AddRun] = []
         self._sizes: list[int] = []  # bytes of the bodies of each of `adds`
@@ -119,7 +120,13 @@ class Batch:
     def add_note(self, note: bytes) -> None:
         """Append a definition."""
         self.notes.append(note)
-        self.bytes_bound += len(note) + 8
+        self.bytes_bound += len(note) + _NOTE_BYTES
+
+    def add_snapshot(self, notes: list[bytes]) -> None:
+        """Put all definitions that hold in front of the others: the batch opens a segment."""
+        self.notes[:0] = notes
+        for note in notes:
+            self.bytes_bound += len(note) + _NOTE_BYTES
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> None:
         """Append new flags of stored messages."""
@@ -129,7 +136,7 @@ class Batch:
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
 
-        Called once, when the batch is taken. `bytes_bound` then says what is left, so that what is
+        Called once, when the batch is closed. `bytes_bound` then says what is left, so that what is
         not written takes no room of the segment.
         """
         if not self.cancelled:
@@ -199,7 +206,7 @@ class Batch:
         return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms)]
 
     def encode(self) -> bytes:
-        """Return the payload; runs on the writer thread, after the batch was taken."""
+        """Return the payload; runs on the writer thread, after the batch was closed."""
         parts = [SUSPECT_RECORD] if self.suspect else []
         parts += [encode_note(note) for note in self.notes]
         for run in self.adds:

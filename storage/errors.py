@@ -8,15 +8,19 @@ class StorageError(Exception):
 
 
 class DamageError(StorageError):
-    """Stored bytes that were once complete are not what was written: rot, not a torn tail."""
+    """Stored bytes that were once complete are not what was written: rot, not a torn tail.
 
-    def __init__(self, path: str, offset: int, what: str) -> None:
+    `batches`: how many of the journal's batches are known to be missing (0: not known).
+    """
+
+    def __init__(self, path: str, offset: int, what: str, *, batches: int = 0) -> None:
         super().__init__(
             f"{path} is damaged at offset {offset}: {what}. Nothing was changed. "
             "Restore the file from a copy; the gateway does not start on damaged data."
         )
         self.path = path
         self.offset = offset
+        self.batches = batches
 
 
 class FormatError(StorageError):

@@ -4,7 +4,9 @@ Group commit needs no timer: while one batch is written and synced on the writer
 one fills. `flush()`, called at the end of each reactor turn, hands the next batch over as soon as
 the writer is free.
 
-    append / remove / note ──> open batch ──flush──> taken (fixed) ──writer──> synced ──> ticket
+    append / remove / note ──> open batch ──full, or flush──> fixed ──writer──> synced ──> ticket
+
+Until a batch is fixed, a removal of what it adds cancels both; it then has its place in a segment.
 
 A ticket is the number of the batch that a record is in. Everything here runs on one thread; the
 writer is a port.
@@ -175,11 +177,29 @@ class Journal:
         self._open.atomic = False
 
     def _close_open(self) -> Batch:
-        self._pending.append(self._open)
-        self._backlog += self._open.bytes_bound
+        batch = self._open
+        self._place(batch)
+        self._pending.append(batch)
+        self._backlog += batch.bytes_bound
         self._number += 1
         self._open = Batch(self._number)
         return self._open
+
+    def _place(self, batch: Batch) -> None:
+        """Fix what a batch holds and where it goes.
+
+        Now and not when the writer is free: what a new segment begins with must be what holds at
+        this ticket, not what later ones have made of it.
+        """
+        self.cancelled += batch.settle_cancelled()
+        if batch.bytes_bound > self._segment_room:
+            self._segment += 1
+            batch.add_snapshot(self.snapshot())
+            self._segment_room = max(self._segment_bytes - SEGMENT_HEADER_BYTES, batch.bytes_bound)
+            self.index.open_segment(self._segment)
+        self._segment_room -= batch.bytes_bound
+        batch.segment = self._segment
+        self.index.add_batch(batch)
 
     def cover(self) -> None:
         """Write an empty batch behind the last one; called when nothing was written for a while.
@@ -201,26 +221,12 @@ class Journal:
                 return
             self._close_open()
         batch = self._pending.popleft()
-        self._take(batch)
-        self._busy = batch
-        self._writer.write(batch)
-
-    def _take(self, batch: Batch) -> None:
         self._backlog -= batch.bytes_bound
-        self.cancelled += batch.settle_cancelled()
-        if batch.bytes_bound > self._segment_room:
-            self._segment += 1
-            batch.notes[:0] = self.snapshot()
-            for note in batch.notes:
-                batch.bytes_bound += len(note) + 8
-            self._segment_room = max(self._segment_bytes - SEGMENT_HEADER_BYTES, batch.bytes_bound)
-            self.index.open_segment(self._segment)
+        batch.synced = self.synced
         if not (batch.adds or batch.removes or batch.counts or batch.notes):
             self._covered = batch.number  # nothing would be missed
-        self._segment_room -= batch.bytes_bound
-        batch.segment = self._segment
-        batch.synced = self.synced
-        self.index.add_batch(batch)
+        self._busy = batch
+        self._writer.write(batch)
 
     def segment_size(self, batch: Batch) -> int:
         """Return the file size for the segment that `batch` opens."""

@@ -50,7 +50,7 @@ class LiveIndex:
             extents.append(_Extent(last, segment, stored))
 
     def add_batch(self, batch: Batch) -> None:
-        """Note all that a taken batch stores."""
+        """Note all that a closed batch stores."""
         for run in batch.adds:
             count = len(run.bodies)
             stored = count - run.bodies.count(None) if not isinstance(run.flags, int) else count

@@ -175,19 +175,30 @@ def _check_first(found: Recovered, segment: _Segment) -> None:
         found.ticket = first - 1
     elif first > expected:
         # The segment before ended too early: what is missing there was synced before this began.
-        what = f"batch {expected} was synced and is not whole any more"
-        raise DamageError(found.end[0], found.end[1], what)
+        path, offset = found.end
+        raise _missing(found, path, offset, first - 1)
     elif first < expected:
         what = f"it begins with batch {first}, where batch {expected} belongs"
         raise DamageError(segment.path, 0, what)
+
+
+def _missing(found: Recovered, path: str, offset: int, last: int) -> DamageError:
+    """Return the refusal of a journal whose batches up to `last` were synced and are not whole."""
+    first = found.ticket + 1
+    which = f"batch {first}" if first == last else f"batches {first} to {last}"
+    held = sum(map(len, found.queues.values()))
+    what = (
+        f"{which} ({last - first + 1} in all) cannot be read, and had been synced. "
+        f"What comes before is whole; {held} messages lived then"
+    )
+    return DamageError(path, offset, what, batches=last - first + 1)
 
 
 def _judge_tail(found: Recovered, segment: _Segment, offset: int, head: BatchHead | None) -> None:
     """Tell the end of the data, a torn tail and rot apart: no whole batch is at `offset`."""
     for later in _heads_after(segment, offset, head):
         if later.synced > found.ticket:
-            what = f"batch {found.ticket + 1} was synced and is not whole any more"
-            raise DamageError(segment.path, offset, what)
+            raise _missing(found, segment.path, offset, later.number - 1)
     # Without a header there are zeros, leftovers of a recycled file or a torn header: nothing that
     # was ever confirmed.
     if head is not None:
@@ -256,5 +267,10 @@ def _apply_remove(found: Recovered, record: Remove) -> None:
         return
     pop = held.pop
     for low, high in zip(record.ranges[::2], record.ranges[1::2], strict=True):
-        for seq in range(low, high + 1):
-            pop(seq, None)
+        if high - low < len(held):
+            for seq in range(low, high + 1):
+                pop(seq, None)
+        else:
+            # A stream that was deleted is removed from 0 on, most of which went long before.
+            for seq in [seq for seq in held if low <= seq <= high]:
+                del held[seq]

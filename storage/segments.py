@@ -1,23 +1,26 @@
-"""Segment files: names, making them ahead of need, writing batches into them.
+"""Segment files: their names, opening them, writing batches into them, taking them away.
 
 A segment is preallocated and zero-filled before its first use, so that running out of disk happens
 here and not in the middle of a record, and so that a sync has no new extents to record. Files that
-are emptied are kept as spares (up to two) and used again: their old bytes cannot pass the new salt.
+are emptied are used again (see `storage.spares`): their old bytes cannot pass the new salt.
+
+    file ready ──name──> header ──sync file, sync directory──> batches, one sync each
+
+No batch is written before header and name are on the device, so a file whose header is not its own
+has nothing in it.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.files import FileSystem
 from storage.record import SEGMENT_HEADER_BYTES, encode_batch, encode_segment_header, salt_of
+from storage.spares import Spares
 
 _SUFFIX: Final = ".journal"
-_SPARE: Final = "spare-"
-_SPARES_MAX: Final = 2
-_ZEROS: Final = bytes(1 << 20)
 
 
 def segment_name(number: int) -> str:
@@ -33,20 +36,17 @@ def segment_number(name: str) -> int | None:
     return int(stem) if segment_name(int(stem)) == name else None
 
 
-def _spare_number(name: str) -> int | None:
-    digits = name.removeprefix(_SPARE)
-    return int(digits) if digits != name and digits.isascii() and digits.isdigit() else None
-
-
 class Segments:
-    """The journal directory as the writer sees it. All calls may block; all errors are OSError."""
+    """The journal directory as the writer sees it. All calls may block; all errors are OSError.
+
+    One thread writes, deletes and closes; another one may make spares meanwhile.
+    """
 
     __slots__ = (
         "_directory",
         "_fd",
         "_fs",
         "_make_uuid",
-        "_next_spare",
         "_number",
         "_offset",
         "_size",
@@ -63,9 +63,12 @@ class Segments:
         self._uuid = b""
         self._offset = 0
         self._size = 0
-        spares = sorted(n for n in map(_spare_number, fs.listdir(directory)) if n is not None)
-        self._spares: list[str] = [f"{_SPARE}{number}" for number in spares]
-        self._next_spare = 1 + max(spares, default=0)
+        self._spares = Spares(fs, directory)
+
+    @property
+    def spares_ready(self) -> int:
+        """How many segments are made ahead."""
+        return len(self._spares)
 
     def write(self, payload: bytes, *, number: int, synced: int, segment: int, size: int) -> int:
         """Write one batch behind the others and sync; returns the bytes written.
@@ -90,7 +93,7 @@ class Segments:
             self._fs.close(self._fd)
             self._fd = -1
         path = posixpath.join(self._directory, segment_name(segment))
-        self._fd = self._from_spare(path, size)
+        self._fd = self._spares.file_for(path, size)
         self._uuid = self._make_uuid()
         self._fs.pwrite(self._fd, encode_segment_header(segment, self._uuid, first), 0)
         self._fs.fsync(self._fd)
@@ -99,51 +102,15 @@ class Segments:
         self._offset = SEGMENT_HEADER_BYTES
         self._size = size
 
-    def _from_spare(self, path: str, size: int) -> int:
-        """Return a descriptor of a file named `path` of at least `size` allocated bytes."""
-        while self._spares:
-            spare = posixpath.join(self._directory, self._spares.pop(0))
-            try:
-                fd = self._fs.open(spare)
-            except FileNotFoundError:
-                continue  # somebody tidied up
-            if self._fs.size(fd) >= size:
-                self._fs.rename(spare, path)
-                return fd
-            # Half made when the process stopped, or of a smaller setting: it would never be used.
-            self._fs.close(fd)
-            self._fs.unlink(spare)
-        fd = self._fs.open(path, create=True)
-        self._fill(fd, size)
-        return fd
+    def make_spare(self, size: int, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Make one segment ahead of need when none is; returns whether it did.
 
-    def _fill(self, fd: int, size: int) -> None:
-        self._fs.allocate(fd, size)
-        for offset in range(0, size, len(_ZEROS)):
-            self._fs.pwrite(fd, _ZEROS[: min(len(_ZEROS), size - offset)], offset)
+        May run on a thread of its own. `go_on` is asked between slices; at no, nothing is left.
+        """
+        return self._spares.make(size, go_on)
 
-    def make_spare(self, size: int) -> bool:
-        """Make one segment ahead of need when there is none; returns whether it did."""
-        if self._spares:
-            return False
-        name = f"{_SPARE}{self._next_spare}"
-        path = posixpath.join(self._directory, name)
-        self._next_spare += 1
-        fd = self._fs.open(path, create=True)
-        try:
-            self._fill(fd, size)
-            self._fs.fsync(fd)
-        except OSError:
-            # What could not be made whole must not hold the room that the journal needs.
-            self._fs.unlink(path)
-            raise
-        finally:
-            self._fs.close(fd)
-        self._spares.append(name)
-        return True
-
-    def delete(self, segments: list[int], size: int) -> None:
-        """Take emptied segments away, oldest first; some of the usual size are kept for use again.
+    def delete(self, segments: Sequence[int], size: int) -> None:
+        """Take emptied segments away, oldest first; some of the usual `size` are used again.
 
         One after the other, each for good: were a later one gone before an earlier one, a removal
         would be missing, or the numbers between them.
@@ -153,13 +120,7 @@ class Segments:
             fd = self._fs.open(path, write=False)
             length = self._fs.size(fd)
             self._fs.close(fd)
-            if len(self._spares) < _SPARES_MAX and length == size:
-                name = f"{_SPARE}{self._next_spare}"
-                self._next_spare += 1
-                self._fs.rename(path, posixpath.join(self._directory, name))
-                self._spares.append(name)
-            else:
-                self._fs.unlink(path)
+            self._spares.keep(path, length, size)
             self._fs.fsync_dir(self._directory)
 
     def close(self) -> None:

@@ -1,11 +1,13 @@
-"""The writer's thread: encodes, writes and syncs batches while the reactor goes on.
+"""The writer's threads: batches are encoded, written and synced while the reactor goes on.
 
-The only place of the journal that knows threads. One bounded queue in, one callable out (`post`
-runs a function on the journal's thread).
+The only place of the journal that knows threads. `DiskWork` is what is done, without a thread;
+`ThreadWriter` does it on two: one writes, one makes the next segment's file ahead, so that a batch
+waits for a file only when none is ready. `post` runs a function on the journal's thread.
 """
 
 from __future__ import annotations
 
+import errno
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -15,11 +17,20 @@ from storage.batch import Batch
 from storage.journal import Journal
 from storage.segments import Segments
 
-_NAME: Final = "journal-writer"
+_WRITER: Final = "journal-writer"
+_MAKER: Final = "journal-spares"
+#: Making ahead may find no room: the next segment is tried again, and loudly, when it is needed.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class ThreadWriter:
-    """Implements `storage.journal.Writer` with one thread."""
+class DiskWork:
+    """What the writer does on the disk; each failure is told once, and ends all work but `close`.
+
+    After a failure nothing is written, since nothing more may be confirmed, and nothing deleted,
+    since what replaces it may not have been written.
+    """
+
+    __slots__ = ("_journal", "_post", "_segment_bytes", "_segments", "failed")
 
     def __init__(
         self,
@@ -32,32 +43,12 @@ class ThreadWriter:
         self._segments = segments
         self._post = post
         self._segment_bytes = segment_bytes
-        self._failed = False
-        # At most one write, one delete and one stop wait at a time: the journal hands over one
-        # batch after the other.
-        self._jobs: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
-        self._thread.start()
+        self.failed = False
 
-    def write(self, batch: Batch) -> None:
-        size = self._journal.segment_size(batch)
-        self._jobs.put(lambda: self._write(batch, size))
-
-    def delete(self, segments: Sequence[int]) -> None:
-        doomed = list(segments)
-        self._jobs.put(lambda: self._delete(doomed))
-
-    def stop(self, done: Callable[[], None]) -> None:
-        self._jobs.put(lambda: self._stop(done))
-
-    def _run(self) -> None:
-        jobs = self._jobs
-        while jobs.get()():
-            pass
-
-    def _write(self, batch: Batch, size: int) -> bool:
-        if self._failed:
-            return True
+    def write(self, batch: Batch, size: int) -> None:
+        """Write and sync a batch; `size` is its segment's, should it open one."""
+        if self.failed:
+            return
         try:
             written = self._segments.write(
                 batch.encode(),
@@ -67,34 +58,95 @@ class ThreadWriter:
                 size=size,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the store has failed
-            return self._fail(error)
+            self._fail(error)
+            return
         self._post(lambda: self._journal.written(batch, written))
-        try:
-            # While nothing waits: the next segment is made before it is needed.
-            if self._jobs.empty():
-                self._segments.make_spare(self._segment_bytes)
-        except OSError:
-            # The disk may be nearly full. The next segment is tried again when it is needed, and
-            # fails loudly then.
-            return True
-        return True
 
-    def _delete(self, segments: list[int]) -> bool:
-        # After a failure nothing is deleted: what replaces it may not have been written.
-        if self._failed:
-            return True
+    def delete(self, segments: Sequence[int]) -> None:
+        """Delete emptied segments, oldest first."""
+        if self.failed:
+            return
         try:
             self._segments.delete(segments, self._segment_bytes)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether no segment is made ahead."""
+        return not self._segments.spares_ready and not self.failed
+
+    def make_spare(self, go_on: Callable[[], bool]) -> None:
+        """Make a segment ahead of need; `go_on` is asked between slices."""
+        try:
+            self._segments.make_spare(self._segment_bytes, go_on)
         except OSError as error:
-            return self._fail(error)
-        return True
+            if error.errno not in _NO_ROOM:
+                self._fail(error)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
 
-    def _fail(self, error: Exception) -> bool:
-        self._failed = True
-        self._post(lambda: self._journal.failed(error))
-        return True
-
-    def _stop(self, done: Callable[[], None]) -> bool:
-        self._segments.close()
+    def close(self, done: Callable[[], None]) -> None:
+        """Close the file and tell `done`, whatever happens: all that counts was synced before."""
+        try:
+            self._segments.close()
+        except OSError as error:
+            self._fail(error)
         self._post(done)
-        return False
+
+    def _fail(self, error: Exception) -> None:
+        self.failed = True
+        self._post(lambda: self._journal.failed(error))
+
+
+class ThreadWriter:
+    """Implements `storage.journal.Writer` with a thread that writes and one that makes spares."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        segments: Segments,
+        post: Callable[[Callable[[], None]], None],
+        segment_bytes: int,
+    ) -> None:
+        self._journal = journal
+        self._work = DiskWork(journal, segments, post, segment_bytes)
+        # At most one write, one delete and one stop wait at a time: the journal hands over one
+        # batch after the other.
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._ordered = False
+        self._stopping = False
+        self._maker = threading.Thread(target=self._make, name=_MAKER, daemon=True)
+        self._maker.start()
+        self._thread = threading.Thread(target=self._run, name=_WRITER, daemon=True)
+        self._thread.start()
+
+    def write(self, batch: Batch) -> None:
+        size = self._journal.segment_size(batch)
+        self._jobs.put(lambda: self._work.write(batch, size))
+
+    def delete(self, segments: Sequence[int]) -> None:
+        doomed = list(segments)
+        self._jobs.put(lambda: self._work.delete(doomed))
+
+    def stop(self, done: Callable[[], None]) -> None:
+        self._jobs.put(lambda: self._stop(done))
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._jobs.get()()
+            if self._work.wants_spare and not self._ordered:
+                self._ordered = True
+                self._orders.put(True)
+
+    def _make(self) -> None:
+        while self._orders.get():
+            self._work.make_spare(lambda: not self._stopping)
+            self._ordered = False
+
+    def _stop(self, done: Callable[[], None]) -> None:
+        self._stopping = True
+        self._orders.put(False)
+        self._maker.join()
+        self._work.close(done)

@@ -1,0 +1,185 @@
+"""What the journal must hold, kept the simple way: effects by ticket, applied when durable.
+
+A recovery names the last batch that it found, R. What it found must be exactly the effects of all
+tickets up to R: no more, no less. R may not lie below what was reported durable, nor above what
+was handed to the writer. From this follow: nothing reported is lost, nothing removed comes back,
+nothing never sent appears, and a batch is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.model.definitions import (
+    AddressDefinition,
+    Definition,
+    QueueDefinition,
+    StreamDefinition,
+)
+from gateway.model.message import EXPIRES, MAYBE_SEEN
+from gateway.persistence import Restored
+
+
+class ViolationError(AssertionError):
+    """The journal broke a promise."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """One message of one queue."""
+
+    body: bytes
+    flags: int
+    expires: int
+    accepted_ms: int
+    suspect: bool = False
+
+    def seen(self) -> tuple[bytes, int, int, int]:
+        """Return what a recovery must give back."""
+        flags = self.flags | (MAYBE_SEEN if self.suspect else 0)
+        return self.body, flags, self.expires if flags & EXPIRES else 0, self.accepted_ms
+
+
+@dataclass(slots=True)
+class State:
+    """Definitions and messages."""
+
+    defined: dict[int | str, Definition] = field(default_factory=dict)
+    queues: dict[int, dict[int, Kept]] = field(default_factory=dict)
+
+    def add(self, queue_id: int, seq: int, kept: Kept) -> None:
+        self.queues.setdefault(queue_id, {})[seq] = kept
+
+    def remove(self, queue_id: int, first: int, last: int) -> None:
+        held = self.queues.get(queue_id, {})
+        for seq in [s for s in held if first <= s <= last]:
+            del held[seq]
+
+    def count(self, queue_id: int, seq: int, flags: int) -> None:
+        held = self.queues.get(queue_id, {})
+        if seq in held:
+            old = held[seq]
+            held[seq] = Kept(old.body, flags, old.expires, old.accepted_ms, old.suspect)
+
+    def define(self, definition: Definition) -> None:
+        self.defined[key_of(definition)] = definition
+
+    def undefine(self, definition: Definition) -> None:
+        key = key_of(definition)
+        self.defined.pop(key, None)
+        if isinstance(key, int):
+            self.queues.pop(key, None)
+
+    def copy(self) -> State:
+        """Return the same state; messages are shared, since none changes but `suspect`."""
+        return State(dict(self.defined), {q: dict(held) for q, held in self.queues.items()})
+
+    def message_count(self) -> int:
+        return sum(map(len, self.queues.values()))
+
+
+def key_of(definition: Definition) -> int | str:
+    match definition:
+        case QueueDefinition():
+            return definition.queue_id
+        case StreamDefinition():
+            return definition.stream_id
+        case AddressDefinition():
+            return definition.name
+
+
+class Model:
+    """See the module text. `now` is what the gateway has in memory, `durable` what is promised."""
+
+    def __init__(self) -> None:
+        self.durable = State()
+        self.now = State()
+        self.effects: list[tuple[int, str, tuple[object, ...]]] = []
+        self.reported = 0
+        self.handed = 0  # the last batch that the writer was given
+        self.stop = "none"  # how the last life ended: none, clean, maybe, unclean
+
+    def did(self, ticket: int, what: str, *args: object) -> None:
+        """Note an effect: at once in memory, on disk with its ticket."""
+        getattr(self.now, what)(*args)
+        if ticket < self.reported:
+            raise ViolationError(f"ticket {ticket} was given after {self.reported} was reported")
+        self.effects.append((ticket, what, args))
+
+    def report(self, ticket: int) -> None:
+        """The journal said that all up to `ticket` is durable."""
+        if ticket <= self.reported:
+            raise ViolationError(f"ticket {ticket} reported after {self.reported}")
+        if ticket > self.handed:
+            raise ViolationError(f"ticket {ticket} reported, {self.handed} was handed over")
+        self._advance(ticket)
+
+    def _advance(self, ticket: int) -> None:
+        done = 0
+        for number, what, args in self.effects:
+            if number > ticket:
+                break
+            getattr(self.durable, what)(*args)
+            done += 1
+        del self.effects[:done]
+        self.reported = ticket
+
+    def recovered(self, found: Restored, ticket: int, *, attempts: int = 1) -> None:
+        """Compare what a start found. `attempts`: starts tried since the stop, this one too."""
+        if ticket < self.reported:
+            raise ViolationError(f"lost: {self.reported} was durable, {ticket} was found")
+        if ticket > self.handed:
+            raise ViolationError(f"made up: batch {ticket} was never handed over")
+        self._advance(ticket)
+        self._check_clean(found, attempts)
+        if not found.clean:
+            for held in self.durable.queues.values():
+                for kept in held.values():
+                    kept.suspect = True
+        self._check_defined(found)
+        self._check_messages(found)
+        self.effects.clear()
+        self.now = self.durable.copy()
+        self.handed = ticket
+        self.stop = "unclean"
+
+    def _check_clean(self, found: Restored, attempts: int) -> None:
+        if self.stop == "clean" and attempts == 1 and not found.clean:
+            raise ViolationError("the stop was in order and is not known to be")
+        if self.stop == "unclean" and found.clean and self.durable.message_count():
+            raise ViolationError("the stop was not in order and nobody is told")
+
+    def _check_defined(self, found: Restored) -> None:
+        got: dict[int | str, Definition] = {}
+        for definition in [*found.queues, *found.addresses, *found.streams]:
+            if key_of(definition) in got:
+                raise ViolationError(f"defined twice: {definition}")
+            got[key_of(definition)] = definition
+        if got != self.durable.defined:
+            lost = {str(k) for k, v in self.durable.defined.items() if got.get(k) != v}
+            extra = {str(k) for k in got.keys() - self.durable.defined.keys()}
+            raise ViolationError(f"definitions lost or old {lost}, made up {extra}")
+        if any(isinstance(k, int) and k >= found.next_id for k in got):
+            raise ViolationError(f"next id {found.next_id} is taken")
+
+    def _check_messages(self, found: Restored) -> None:
+        for key in self.durable.defined:
+            if not isinstance(key, int):
+                continue
+            expected = self.durable.queues.get(key, {})
+            messages = found.messages.get(key, [])
+            seqs = [m.seq for m in messages]
+            if seqs != sorted(expected):
+                lost = sorted(expected.keys() - set(seqs))
+                extra = sorted(set(seqs) - expected.keys())
+                raise ViolationError(f"queue {key}: lost {lost}, came back {extra}, found {seqs}")
+            if seqs and found.highest[key] < seqs[-1]:
+                raise ViolationError(f"queue {key}: highest is {found.highest[key]}")
+            for message, accepted in zip(messages, found.accepted.get(key, []), strict=True):
+                expires = message.expires if message.flags & EXPIRES else 0
+                got = (message.body, message.flags, expires, accepted)
+                if got != expected[message.seq].seen():
+                    raise ViolationError(
+                        f"queue {key} seq {message.seq}: {got} instead of "
+                        f"{expected[message.seq].seen()}"
+                    )

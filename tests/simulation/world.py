@@ -1,0 +1,498 @@
+"""One seed: lives of a journal, each ended by a crash, a kill, a fault or a stop, and checked.
+
+Each seed draws its own sizes, weights and faults, so that some build backlogs, some roll a segment
+with each batch and some do little but transactions. The code under test is `gateway.persistence`
+and all of `storage` but its threads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gateway.model.address import RoutingType
+from gateway.model.definitions import AddressDefinition, QueueDefinition, StreamDefinition
+from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY
+from gateway.persistence import JournalStore, open_journal
+from storage import journal as journal_module
+from storage.journal import Journal
+from storage.segments import Segments, segment_number
+from tests.simulation.disk import Crash, SimDisk
+from tests.simulation.model import Kept, Model, ViolationError
+from tests.simulation.rot import check_rot
+from tests.simulation.writer import TurnWriter
+
+DIRECTORY = "journal"
+#: No two places of it look alike, so that bytes of one message never pass for those of another.
+POOL = random.Random("bodies").randbytes(1 << 16)
+#: Streams have the numbers below.
+FIRST_QUEUE_ID = 6
+
+
+class World:
+    """See the module text. `run()` raises ViolationError, or whatever the journal raised."""
+
+    def __init__(self, seed: int | str) -> None:
+        self.seed = seed
+        self.chance = chance = random.Random(f"journal/{seed}")
+        self.disk = SimDisk(random.Random(f"disk/{seed}"))
+        self.model = Model()
+        self.segment_bytes = chance.choice([1024, 2048, 2048, 4096])
+        self.body_bytes = chance.choice([20, 60, 200])
+        self.batch_records = chance.choice([2, 5, 4096])
+        self.lives = chance.randint(2, 6)
+        self.weights = self._weights()
+        self.faults = chance.random() < 0.35
+        self.rot = chance.random() < 0.2
+        self.serial = 0
+        self.cancelled = 0
+        self.store: JournalStore
+        self.journal: Journal
+        self.writer: TurnWriter
+        self.next_id = FIRST_QUEUE_ID
+        self.next_stream = 1  # their registry remembers it
+        self.next_seq: dict[int, int] = {}
+        self.gone: list[tuple[int, int]] = []  # (queue, seq) of deleted queues
+        self.failed = False
+        self.closed = False
+
+    def _weights(self) -> dict[str, float]:
+        weights = dict.fromkeys(sorted(OPERATIONS), 1.0)
+        weights.update(add=4.0, remove=4.0, remove_run=2.0, flush=6.0, step=6.0, answer=6.0)
+        for name in sorted(weights):
+            if self.chance.random() < 0.25:
+                weights[name] *= self.chance.choice([0.1, 4.0])
+        return weights
+
+    # ---- a run
+
+    def run(self) -> None:
+        with batch_records(self.batch_records):
+            for life in range(self.lives):
+                self.log(f"life {life}")
+                self.start()
+                self.live()
+            self.start()
+            self.drain()
+
+    def log(self, text: str) -> None:
+        self.disk.log.append(text)
+
+    def start(self) -> None:
+        """Start until it goes well; crashes and faults may come in between."""
+        attempts = 0
+        while True:
+            attempts += 1
+            if attempts <= 2:
+                self._threaten_start()
+            try:
+                self.journal, found = open_journal(self.disk, DIRECTORY, self.segment_bytes)
+                segments = Segments(self.disk, DIRECTORY, lambda: self.chance.randbytes(16))
+                if self.chance.random() < 0.5:
+                    segments.make_spare(self.segment_bytes)
+            except Crash:
+                self._after_crash()
+                continue
+            except OSError as error:
+                if "simulated" not in str(error):
+                    raise
+                self.log(f"start refused: {error}")
+                self.disk.boot()
+                continue
+            break
+        self.disk.crash_at = -1
+        self.disk.read_faults = self.disk.sync_faults = 0
+        self.model.recovered(found, self.journal.synced, attempts=attempts)
+        self.next_id = max(found.next_id, FIRST_QUEUE_ID)
+        self.next_seq = {q: high + 1 for q, high in found.highest.items()}
+        self._join(segments)
+
+    def _threaten_start(self) -> None:
+        if self.faults and self.chance.random() < 0.2:
+            self.disk.read_faults = self.chance.randint(1, 4)
+        elif self.faults and self.chance.random() < 0.1:
+            self.disk.sync_faults = self.chance.randint(1, 4)
+        elif self.chance.random() < 0.3:
+            self.disk.crash_at = self.disk.calls + self.chance.randint(1, 8)
+
+    def _join(self, segments: Segments) -> None:
+        self.failed = self.closed = False
+        self.gone = []
+        self.store = JournalStore(self.journal)
+        self.store.snapshot = lambda: list(self.model.now.defined.values())
+        self.journal.on_durable = self._on_durable
+        self.journal.on_failed = self._on_failed
+        self.writer = TurnWriter(self.journal, segments, self.segment_bytes)
+        self.journal.start(self.writer)
+
+    def _on_durable(self, ticket: int) -> None:
+        self.log(f"      durable up to {ticket}")
+        if self.failed:
+            raise ViolationError(f"ticket {ticket} reported after the store had failed")
+        self.model.report(ticket)
+
+    def _on_failed(self, error: BaseException) -> None:
+        self.log(f"      failed: {error}")
+        if self.failed:
+            raise ViolationError("the failure was told twice")
+        if not isinstance(error, OSError):
+            raise error
+        self.failed = True
+
+    def live(self) -> None:
+        """Work, until one of the ends comes."""
+        chance = self.chance
+        steps = chance.choice([5, 20, 60, 120])
+        if chance.random() < 0.7:
+            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 3 // 4))
+        if self.faults:
+            self._threaten()
+        names, weights = list(self.weights), list(self.weights.values())
+        try:
+            for name in chance.choices(names, weights, k=steps):
+                OPERATIONS[name](self)
+                self._note_handed()
+                if self.failed:
+                    break
+            self._end()
+        except Crash:
+            self._note_handed()
+            self._after_crash()
+        self.disk.capacity = None
+        self.cancelled += self.journal.cancelled
+
+    def _threaten(self) -> None:
+        kind = self.chance.random()
+        if kind < 0.4:
+            self.disk.sync_faults = self.chance.randint(1, 25)
+        elif kind < 0.7:
+            self.disk.capacity = self.disk._used() + self.chance.randint(0, 4) * self.segment_bytes
+
+    def _note_handed(self) -> None:
+        busy = self.journal._busy
+        if busy is not None and self.model.handed != busy.number:
+            self.model.handed = busy.number
+            if not busy.number - 1 == self.journal.synced:
+                raise ViolationError("a batch was taken before the one before it was synced")
+
+    def _end(self) -> None:
+        if self.failed:
+            self.model.stop = "unclean"
+            self._after_crash()
+        elif self.chance.random() < 0.5:
+            self.close()
+        else:
+            self._after_crash()
+
+    def close(self) -> None:
+        """Stop in order, as far as the disk allows."""
+        self.log("close")
+        self.model.stop = "maybe"
+        self.journal.close(self._on_closed)
+        while True:
+            self._note_handed()
+            if not (self.writer.step() or self.writer.answer()):
+                break
+        if not self.closed:
+            raise ViolationError("the stop never came to its end")
+        if self.failed:
+            self._after_crash()
+            return
+        self.model.stop = "clean"
+        if self.model.reported != self.journal.ticket - 1:
+            raise ViolationError("stopped, and not all is durable")
+        if self.chance.random() < 0.5:
+            self.disk.lose_power()
+        else:
+            self.disk.boot()
+
+    def _on_closed(self) -> None:
+        self.closed = True
+
+    def _after_crash(self) -> None:
+        if self.chance.random() < 0.6:
+            self.log("power lost")
+            self.disk.lose_power()
+        else:
+            self.log("killed")
+            self.disk.boot()
+        if self.rot:
+            check_rot(self.disk, DIRECTORY, self.chance)
+
+    def drain(self) -> None:
+        """Remove all; nothing but the last segment may stay."""
+        for queue_id, held in list(self.model.now.queues.items()):
+            for seq in list(held):
+                self._remove(queue_id, seq, seq)
+        self.settle()
+        for name in ("last", "very last"):
+            self._define(AddressDefinition(name=name, routing_types=frozenset()))
+            self.settle()
+        if len(self.journal.index.live) > 1:
+            raise ViolationError(f"nothing lives and segments stay: {self.journal.index.live}")
+
+    def settle(self) -> None:
+        """Let all that waits go to the disk, then compare figures and files."""
+        while True:
+            self.journal.flush()
+            self._note_handed()
+            if not (self.writer.step() or self.writer.answer()):
+                break
+        if self.failed:
+            return
+        self.check_index()
+
+    def check_index(self) -> None:
+        """At rest, the index counts what lives, and the directory has what the index has."""
+        live = self.journal.index.live
+        expected = sum(
+            len(held)
+            for key, held in self.model.now.queues.items()
+            if key in self.model.now.defined
+        )
+        if sum(live.values()) != expected:
+            raise ViolationError(f"{live} counted, {expected} messages live")
+        names = [segment_number(name) for name in self.disk.listdir(DIRECTORY)]
+        files = {number for number in names if number is not None}
+        if files != set(live):
+            raise ViolationError(f"segments {sorted(files)} on disk, {sorted(live)} counted")
+        if self.journal.batches and self.journal.index.reclaimable(self.journal.segment):
+            raise ViolationError(f"{live}: what is empty was not given back")
+
+    # ---- what a gateway does
+
+    def body(self) -> bytes:
+        self.serial += 1
+        size = self.chance.randint(0, self.body_bytes)
+        if self.chance.random() < 0.02:
+            size = self.segment_bytes
+        at = self.chance.randrange(len(POOL) - size)
+        return b"%d:" % self.serial + POOL[at : at + size]
+
+    def _pick_queue(self) -> int | None:
+        known = [
+            key for key in self.model.now.defined if isinstance(key, int) and key >= FIRST_QUEUE_ID
+        ]
+        return self.chance.choice(known) if known else None
+
+    def op_define(self) -> None:
+        if self.chance.random() < 0.2:
+            name = f"a{self.chance.randint(0, 3)}"
+            address = AddressDefinition(
+                name=name,
+                routing_types=frozenset({self.chance.choice(list(RoutingType))}),
+                auto_created=self.chance.random() < 0.5,
+            )
+            self._define(address)
+            return
+        if self.next_stream < FIRST_QUEUE_ID and self.chance.random() < 0.3:
+            number = self.next_stream
+            self.next_stream += 1
+            self._define(
+                StreamDefinition(stream_id=number, name=f"s{number}", address="a", epoch=1)
+            )
+            return
+        if len(self.model.now.defined) >= 8:
+            return
+        queue_id = self.next_id
+        self.next_id += 1
+        self._define(
+            QueueDefinition(
+                queue_id=queue_id,
+                name=f"q{queue_id}",
+                address="a",
+                routing=RoutingType.ANYCAST,
+                ring_size=self.chance.choice([-1, 5]),
+            )
+        )
+
+    def _define(self, definition) -> None:
+        self.model.did(self.store.ticket, "define", definition)
+        self.store.define(definition)
+
+    def op_undefine(self) -> None:
+        if not self.model.now.defined:
+            return
+        key = self.chance.choice(list(self.model.now.defined))
+        definition = self.model.now.defined[key]
+        if isinstance(key, int):
+            self.gone += [(key, seq) for seq in self.model.now.queues.get(key, {})][:3]
+            self.next_seq.pop(key, None)
+        self.model.did(self.store.ticket, "undefine", definition)
+        self.store.undefine(definition)
+
+    def op_late_remove(self) -> None:
+        """What was in delivery when its queue was deleted is acknowledged."""
+        if self.gone:
+            queue_id, seq = self.gone.pop()
+            self.store.remove(queue_id, seq, seq, 1)
+
+    def _seqs(self, queue_id: int, count: int) -> int:
+        first = self.next_seq.get(queue_id, 1)
+        self.next_seq[queue_id] = first + count
+        return first
+
+    def op_add(self) -> None:
+        queue_id = self._pick_queue()
+        if queue_id is None:
+            self.op_define()
+            return
+        self._add([queue_id], self.chance.randint(1, 3))
+
+    def op_add_many(self) -> None:
+        known = [key for key in self.model.now.defined if isinstance(key, int)]
+        if known:
+            self._add(self.chance.sample(known, self.chance.randint(1, len(known))), 2)
+
+    def _add(self, targets: list[int], count: int) -> None:
+        bodies = [self.body() for _ in range(count)]
+        flags, expires = (DURABLE | EXPIRES, 77) if self.chance.random() < 0.2 else (DURABLE, 0)
+        places = [(queue_id, self._seqs(queue_id, count)) for queue_id in targets]
+        now_ms = self.serial
+        size = sum(map(len, bodies))
+        ticket = self.store.append(places, bodies, flags, expires=expires, size=size, now_ms=now_ms)
+        for queue_id, first in places:
+            for seq, body in enumerate(bodies, first):
+                kept = Kept(body, flags, expires, now_ms)
+                self.model.did(ticket, "add", queue_id, seq, kept)
+
+    def op_add_mixed(self) -> None:
+        queue_id = self._pick_queue()
+        if queue_id is None:
+            return
+        count = self.chance.randint(1, 5)
+        flags = [self.chance.choice([0, DURABLE, DURABLE | EXPIRES]) for _ in range(count)]
+        if not any(f & DURABLE for f in flags):
+            return
+        bodies = [self.body() if f & DURABLE else None for f in flags]
+        expires = [self.chance.randint(1, 99) if f & EXPIRES else 0 for f in flags]
+        first = self._seqs(queue_id, count)
+        size = sum(len(b) for b in bodies if b is not None)
+        ticket = self.store.append_mixed(
+            [(queue_id, first)], bodies, flags, expires=expires, size=size, now_ms=self.serial
+        )
+        for seq, (body, flag, expiry) in enumerate(zip(bodies, flags, expires, strict=True), first):
+            if body is not None:
+                self.model.did(ticket, "add", queue_id, seq, Kept(body, flag, expiry, self.serial))
+
+    def _remove(self, queue_id: int, first: int, last: int) -> None:
+        held = self.model.now.queues[queue_id]
+        count = sum(1 for seq in range(first, last + 1) if seq in held)
+        ticket = self.store.remove(queue_id, first, last, count)
+        self.model.did(ticket, "remove", queue_id, first, last)
+
+    def _held(self, *, streams: bool = False) -> tuple[int, list[int]] | None:
+        known = [
+            (key, sorted(held))
+            for key, held in self.model.now.queues.items()
+            if held and (key < FIRST_QUEUE_ID) == streams and key in self.model.now.defined
+        ]
+        return self.chance.choice(known) if known else None
+
+    def op_remove(self) -> None:
+        held = self._held()
+        if held is not None:
+            queue_id, seqs = held
+            # The oldest goes first mostly, as consumers take them.
+            seq = seqs[0] if self.chance.random() < 0.6 else self.chance.choice(seqs)
+            self._remove(queue_id, seq, seq)
+
+    def op_remove_run(self) -> None:
+        """A range of neighbours, over whatever batches and segments they lie in."""
+        held = self._held()
+        if held is None:
+            return
+        queue_id, seqs = held
+        at = 0 if self.chance.random() < 0.6 else self.chance.randrange(len(seqs))
+        end = at
+        while end + 1 < len(seqs) and seqs[end + 1] == seqs[end] + 1 and self.chance.random() < 0.9:
+            end += 1
+        self._remove(queue_id, seqs[at], seqs[end])
+
+    def op_count(self) -> None:
+        held = self._held()
+        if held is None:
+            return
+        queue_id, seqs = held
+        seqs = self.chance.sample(seqs, min(len(seqs), 2))
+        kept = self.model.now.queues[queue_id]
+        entries = [(seq, kept[seq].flags + ONE_DELIVERY) for seq in seqs]
+        ticket = self.store.count(queue_id, entries)
+        for seq, flags in entries:
+            self.model.did(ticket, "count", queue_id, seq, flags)
+
+    def op_release(self) -> None:
+        """The durable front of a stream's tail went to its log."""
+        held = self._held(streams=True)
+        if held is None:
+            return
+        stream_id, seqs = held
+        durable = self.model.durable.queues.get(stream_id, {})
+        last = seqs[0]
+        while last + 1 in durable and self.chance.random() < 0.8:
+            last += 1
+        if last in durable:
+            first = seqs[0]
+            ticket = self.store.ticket
+            self.model.did(ticket, "remove", stream_id, first, last)
+            self.store.release_stream(stream_id, first, last)
+
+    def op_transaction(self) -> None:
+        self.store.begin_atomic()
+        ticket = self.store.ticket
+        for _ in range(self.chance.randint(2, 6)):
+            self.chance.choice(
+                [self.op_add, self.op_remove, self.op_remove_run, self.op_add_many]
+            )()
+        if self.store.ticket != ticket:
+            raise ViolationError("a transaction was cut into two batches")
+        self.store.end_atomic()
+
+    def op_flush(self) -> None:
+        self.store.flush()
+
+    def op_step(self) -> None:
+        self.writer.step()
+
+    def op_answer(self) -> None:
+        self.writer.answer()
+
+    def op_spare(self) -> None:
+        self.writer.make_spare()
+
+    def op_cover(self) -> None:
+        self.journal.cover()
+
+    def op_settle(self) -> None:
+        self.settle()
+
+
+OPERATIONS: dict[str, Callable[[World], None]] = {
+    name.removeprefix("op_"): operation
+    for name, operation in sorted(vars(World).items())
+    if name.startswith("op_")
+}
+
+
+@contextmanager
+def batch_records(limit: int) -> Iterator[None]:
+    """Let batches close after `limit` runs, so that several wait at a time."""
+    before = journal_module.BATCH_RECORDS_MAX
+    journal_module.BATCH_RECORDS_MAX = limit
+    try:
+        yield
+    finally:
+        journal_module.BATCH_RECORDS_MAX = before
+
+
+def run_seed(seed: int | str) -> World:
+    """Run one seed; raises what it found, with the last events as a note."""
+    world = World(seed)
+    try:
+        world.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
+        error.add_note("\n".join(world.disk.log))
+        raise
+    return world
