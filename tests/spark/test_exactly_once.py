@@ -12,7 +12,9 @@ learn which, and sent the message again under another body.
 
 from __future__ import annotations
 
+import http.client
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -156,12 +158,11 @@ def test_every_message_is_in_the_table_once(
         wait_until(lambda: job.place() > before)
         for sender in senders:
             sender.hurry()
-        time.sleep(0.1)
-        gateway.kill()
+        seen = kill_while_looking(gateway)
         at_kill = confirmed()
         assert at_kill < MESSAGES * 3 // 4, "the kill must come while much is still to be sent"
-        time.sleep(0.3)
         gateway.start()
+        assert stream(gateway)[0] >= seen, "an offset was shown that the kill took away"
         wait_until(lambda: confirmed() > at_kill)
         before = job.place()
         wait_until(lambda: job.place() > before)
@@ -192,6 +193,20 @@ def stop_while_sending(job: Job, confirmed: Callable[[], int]) -> None:
     known = confirmed()
     wait_until(lambda: confirmed() > known + 1000)
     job.start()
+
+
+def kill_while_looking(gateway: ScratchGateway) -> int:
+    """Kill the gateway a moment from now; returns the highest head that it showed until then."""
+    heads = [0]
+    timer = threading.Timer(0.1, gateway.kill)
+    timer.start()
+    try:
+        while True:
+            heads.append(stream(gateway)[0])
+    except (OSError, http.client.HTTPException):
+        timer.join()
+    assert len(heads) > 2
+    return max(heads)
 
 
 def check_batches(job: Job, head: int) -> None:

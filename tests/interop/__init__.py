@@ -1,0 +1,1 @@
+"""The gateway as a process, against the clients of other projects."""
