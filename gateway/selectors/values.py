@@ -40,7 +40,7 @@ def approximate(number: int) -> float:
     try:
         return float(number)
     except OverflowError:
-        return math.copysign(math.inf, number)
+        return math.inf if number > 0 else -math.inf
 
 
 def equal(a: Scalar, b: Scalar) -> Ternary:
