@@ -5,6 +5,8 @@
 #   make test    every test
 #   make check   format, lint, types, layers
 #   make fmt     let ruff format and fix
+#   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
+#   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
 
@@ -13,11 +15,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # What is copied into the environment, not linked: a change here means another install.
 COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
-	$(wildcard gateway/spark/pyspark_sluicegate.py)
+	tests/interop/rhea/package-lock.json $(wildcard gateway/spark/pyspark_sluicegate.py)
 WORKERS ?= 2
 TESTS ?=
+SEEDS ?= 3000
 
-.PHONY: demo test check fmt bench clean
+.PHONY: demo test check fmt simulate mutants bench clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -39,6 +42,12 @@ check: $(STAMP)
 fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+simulate: $(STAMP)
+	@$(if $(SEED),SEED=$(SEED) )$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(STAMP)
+	@$(BIN)/python -m tests.mutants
 
 bench: $(STAMP)
 	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \

@@ -34,6 +34,9 @@ class Kept:
     accepted_ms: int
     suspect: bool = False
 
+    def clone(self) -> Kept:
+        return Kept(self.body, self.flags, self.expires, self.accepted_ms, self.suspect)
+
     def seen(self) -> tuple[bytes, int, int, int]:
         """Return what a recovery must give back."""
         flags = self.flags | (MAYBE_SEEN if self.suspect else 0)
@@ -98,6 +101,20 @@ class Model:
         self.reported = 0
         self.handed = 0  # the last batch that the writer was given
         self.stop = "none"  # how the last life ended: none, clean, maybe, unclean
+
+    def clone(self) -> Model:
+        """Return the same model for another fate."""
+        other = Model()
+        other.durable = State(
+            dict(self.durable.defined),
+            {q: {s: k.clone() for s, k in h.items()} for q, h in self.durable.queues.items()},
+        )
+        other.effects = [
+            (ticket, what, tuple(a.clone() if isinstance(a, Kept) else a for a in args))
+            for ticket, what, args in self.effects
+        ]
+        other.reported, other.handed, other.stop = self.reported, self.handed, self.stop
+        return other
 
     def did(self, ticket: int, what: str, *args: object) -> None:
         """Note an effect: at once in memory, on disk with its ticket."""

@@ -3,6 +3,9 @@
 In the header of a segment, or in any batch but the last of all, a flip must be refused: the bytes
 were confirmed. In the last batch it may look like a torn tail, and then exactly that batch is gone.
 Behind the last batch it must change nothing; a file that was never begun may be refused or not.
+
+A batch that is missing between others must be refused too, even where all sums are right: only the
+numbers tell.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import random
 import zlib
+from itertools import pairwise
 
 from storage.errors import DamageError, FormatError
 from storage.record import (
@@ -17,6 +21,7 @@ from storage.record import (
     SEGMENT_HEADER_BYTES,
     decode_batch_head,
     decode_segment_header,
+    encode_batch,
     salt_of,
 )
 from storage.recovery import Recovered, recover
@@ -81,6 +86,33 @@ def check_rot(disk: SimDisk, directory: str, chance: random.Random) -> None:
                 continue
             offset = chance.randrange(len(files[index][2]))
         _judge(files, index, offset, chance.randrange(8), sound=sound, places=places)
+
+
+def check_gap(disk: SimDisk, directory: str, chance: random.Random) -> None:
+    """Cut a batch out and move what follows up, as a program with a wrong offset would."""
+    files = segment_files(disk, directory)
+    places = [place for place in spans(files) if place[1] > 0]
+    pairs = [(a, b) for a, b in pairwise(places) if a[0] == b[0]]
+    if not pairs:
+        return
+    (index, start, _), (_, low, high) = chance.choice(pairs)
+    number, path, data = files[index]
+    head = decode_segment_header(data)
+    assert head is not None
+    batch = decode_batch_head(data, low, salt_of(head.uuid, low))
+    assert batch is not None
+    payload = data[low + BATCH_HEADER_BYTES : high]
+    moved = encode_batch(payload, batch.number, batch.synced, salt_of(head.uuid, start)) + payload
+    rest = data[start + len(moved) :]
+    changed = [*files]
+    changed[index] = (number, path, data[:start] + moved + rest)
+    try:
+        recover(iter(changed))
+    except DamageError as error:
+        if path not in str(error):
+            raise ViolationError(f"the refusal names another file: {error}") from error
+        return
+    raise ViolationError(f"batch {batch.number - 1} is missing in {path}, and nobody was told")
 
 
 def _judge(

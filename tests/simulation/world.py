@@ -20,7 +20,7 @@ from storage.journal import Journal
 from storage.segments import Segments, segment_number
 from tests.simulation.disk import Crash, SimDisk
 from tests.simulation.model import Kept, Model, ViolationError
-from tests.simulation.rot import check_rot
+from tests.simulation.rot import check_gap, check_rot
 from tests.simulation.writer import TurnWriter
 
 DIRECTORY = "journal"
@@ -40,9 +40,14 @@ class World:
         self.model = Model()
         self.segment_bytes = chance.choice([1024, 2048, 2048, 4096])
         self.body_bytes = chance.choice([20, 60, 200])
-        self.batch_records = chance.choice([2, 5, 4096])
+        self.batch_records = chance.choice([1, 2, 5, 4096])
         self.lives = chance.randint(2, 6)
         self.weights = self._weights()
+        if chance.random() < 0.15:
+            # A slow disk and fast consumers: batches queue up, and little of them is left.
+            self.weights.update(step=0.7, answer=0.7, add=6.0, remove=8.0)
+            self.segment_bytes = 1024
+        self.restless = chance.random() < 0.2  # hardly started, gone again
         self.faults = chance.random() < 0.35
         self.rot = chance.random() < 0.2
         self.serial = 0
@@ -113,7 +118,7 @@ class World:
             self.disk.read_faults = self.chance.randint(1, 4)
         elif self.faults and self.chance.random() < 0.1:
             self.disk.sync_faults = self.chance.randint(1, 4)
-        elif self.chance.random() < 0.3:
+        elif self.chance.random() < (0.8 if self.restless else 0.3):
             self.disk.crash_at = self.disk.calls + self.chance.randint(1, 8)
 
     def _join(self, segments: Segments) -> None:
@@ -143,7 +148,7 @@ class World:
     def live(self) -> None:
         """Work, until one of the ends comes."""
         chance = self.chance
-        steps = chance.choice([5, 20, 60, 120])
+        steps = chance.choice([2, 5, 10] if self.restless else [5, 20, 60, 120])
         if chance.random() < 0.7:
             self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 3 // 4))
         if self.faults:
@@ -219,6 +224,7 @@ class World:
             self.disk.boot()
         if self.rot:
             check_rot(self.disk, DIRECTORY, self.chance)
+            check_gap(self.disk, DIRECTORY, self.chance)
 
     def drain(self) -> None:
         """Remove all; nothing but the last segment may stay."""

@@ -1,0 +1,1 @@
+"""Bugs planted in the journal, to see that the simulation finds them."""

@@ -1,0 +1,288 @@
+"""The planted bugs: what a change to the journal could break without a unit test noticing."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+
+MUTANTS = (
+    Mutant(
+        "no fdatasync", "storage.segments:Segments.write", "    self._fs.fdatasync(self._fd)\n", ""
+    ),
+    Mutant(
+        "reported when handed over",
+        "storage.journal:Journal.flush",
+        "    self._writer.write(batch)\n",
+        "    self._writer.write(batch)\n    self.on_durable(batch.number)\n",
+    ),
+    Mutant(
+        "reported before the sync",
+        "storage.writer:DiskWork.write",
+        "    try:\n",
+        "    self._post(lambda: self._journal.written(batch, 0))\n    try:\n",
+    ),
+    Mutant(
+        "reported although the sync failed",
+        "storage.writer:DiskWork.write",
+        "        self._fail(error)\n        return\n",
+        "        written = 0\n",
+    ),
+    Mutant(
+        "payload sum not checked",
+        "storage.recovery:_Segment.payload",
+        "return payload if zlib.crc32(payload, self._salt(offset)) == head.payload_crc else None",
+        "return payload",
+    ),
+    Mutant(
+        "batch header sum not checked",
+        "storage.record:decode_batch_head",
+        "    if _CRC.unpack_from(data, offset + _BATCH.size)[0] != zlib.crc32(\n"
+        "        data[offset : offset + _BATCH.size], salt\n"
+        "    ):\n"
+        "        return None\n",
+        "",
+    ),
+    Mutant(
+        "segment header sum not checked",
+        "storage.record:decode_segment_header",
+        "        return None\n    _, version",
+        "        pass\n    _, version",
+    ),
+    Mutant(
+        "numbers not compared over segments",
+        "storage.recovery:_check_first",
+        "elif first > expected:",
+        "elif False:",
+    ),
+    Mutant(
+        "numbers not compared in a segment",
+        "storage.recovery:_read_segment",
+        "if head.number != expected:",
+        "if False:",
+    ),
+    Mutant("stale salt accepted", "storage.record:salt_of", "_SALT.pack(uuid, offset)", "b''"),
+    Mutant(
+        "what follows a broken batch not looked at",
+        "storage.recovery:_judge_tail",
+        "if later.synced > found.ticket:",
+        "if False:",
+    ),
+    Mutant(
+        "torn batch counted as read",
+        "storage.recovery:_judge_tail",
+        "        found.clean = False\n",
+        "        found.clean = False\n        found.ticket = head.number\n",
+    ),
+    Mutant(
+        "segment freed while something lives",
+        "storage.live:LiveIndex.reclaimable",
+        "self.live[segment] > 0",
+        "self.live[segment] > 1",
+    ),
+    Mutant(
+        "removal counted when written, not when synced",
+        "storage.journal:Journal._place",
+        "    self.index.add_batch(batch)\n",
+        "    self.index.add_batch(batch)\n    self.index.settle_batch(batch)\n",
+    ),
+    Mutant(
+        "segment of removals freed before what they remove",
+        "storage.live:LiveIndex.reclaimable",
+        "            break\n",
+        "            continue\n",
+    ),
+    Mutant(
+        "segments freed newest first",
+        "storage.segments:Segments.delete",
+        "for number in segments:",
+        "for number in reversed(segments):",
+    ),
+    Mutant(
+        "segments freed up to the one being filled",
+        "storage.journal:Journal._reclaim",
+        "self.index.reclaimable(synced_segment)",
+        "self.index.reclaimable(self._segment)",
+    ),
+    Mutant(
+        "directory not synced after a segment is named",
+        "storage.segments:Segments._open",
+        "    self._fs.fsync_dir(self._directory)\n",
+        "",
+    ),
+    Mutant(
+        "segment header not synced",
+        "storage.segments:Segments._open",
+        "    self._fs.fsync(self._fd)\n",
+        "",
+    ),
+    Mutant(
+        "directory not synced after a segment is freed",
+        "storage.segments:Segments.delete",
+        "        self._fs.fsync_dir(self._directory)\n",
+        "",
+    ),
+    Mutant(
+        "directory not synced after a replace",
+        "storage.files:durable_replace",
+        '    fs.fsync_dir(posixpath.dirname(path) or ".")\n',
+        "",
+    ),
+    Mutant(
+        "replaced content not synced",
+        "storage.files:durable_replace",
+        "        fs.fsync(fd)\n",
+        "",
+    ),
+    Mutant(
+        "names of a killed process not synced",
+        "gateway.persistence:open_journal",
+        "    fs.fsync_dir(directory)\n",
+        "",
+    ),
+    Mutant(
+        "bytes of a killed process not synced",
+        "gateway.persistence:_segments",
+        "            fs.fdatasync(fd)\n",
+        "",
+    ),
+    Mutant(
+        "cache believed after a failed sync",
+        "gateway.persistence:_segments",
+        "            fs.drop_cache(fd)\n",
+        "",
+    ),
+    Mutant(
+        "a clean stop counts twice",
+        "gateway.persistence:_mark_begun",
+        "        found.clean = False\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "suspect start not written down",
+        "storage.batch:Batch.encode",
+        "[SUSPECT_RECORD] if self.suspect else []",
+        "[]",
+    ),
+    Mutant(
+        "clean stop not written down",
+        "storage.batch:Batch.encode",
+        "        parts.append(CLEAN_RECORD)\n",
+        "        pass\n",
+    ),
+    Mutant(
+        "live count one too low",
+        "storage.live:LiveIndex.added",
+        "newest.live += stored",
+        "newest.live += stored - 1",
+    ),
+    Mutant(
+        "live count one too high",
+        "storage.live:LiveIndex._take",
+        "    extent.live -= gone\n    self.live[extent.segment] -= gone\n",
+        "    extent.live -= gone\n    self.live[extent.segment] -= max(gone - 1, 1)\n",
+    ),
+    Mutant(
+        "a range over segments counted in the first",
+        "storage.live:LiveIndex.removed",
+        "if last <= extents[at].last:",
+        "if True:",
+    ),
+    Mutant(
+        "a deleted queue still counts",
+        "storage.journal:Journal.forget",
+        "    self._open.forgotten.append(queue_id)\n",
+        "",
+    ),
+    Mutant(
+        "a deleted queue counts again after a restart",
+        "gateway.persistence:open_journal",
+        "if queue_id in alive:",
+        "if True:",
+    ),
+    Mutant(
+        "removal of what was written before is cancelled",
+        "storage.batch:Batch.remove",
+        "if first >= start:",
+        "if True:",
+    ),
+    Mutant(
+        "removal over two batches forgets the first",
+        "storage.batch:Batch.remove",
+        "        last = start - 1\n",
+        "        return\n",
+    ),
+    Mutant(
+        "cancelled for one queue, gone for all",
+        "storage.batch:Batch._surviving_many",
+        "        if sum(high - low + 1 for low, high in hits) == count:\n            continue\n",
+        "        if sum(high - low + 1 for low, high in hits) == count:\n            return []\n",
+    ),
+    Mutant(
+        "part of a fan-out cancelled without a removal",
+        "storage.batch:Batch._surviving_many",
+        "            _extend(self.removes, queue_id, low, high)\n",
+        "",
+    ),
+    Mutant(
+        "cancelled messages keep their place",
+        "storage.batch:Batch._surviving",
+        "at = max(at, high + 1)",
+        "at = max(at, high)",
+    ),
+    Mutant(
+        "transaction cut by a full batch",
+        "storage.journal:Journal.append",
+        " and not batch.atomic",
+        "",
+    ),
+    Mutant(
+        "segment begins without definitions",
+        "storage.journal:Journal._place",
+        "        batch.add_snapshot(self.snapshot())\n",
+        "",
+    ),
+    Mutant(
+        "definitions of later batches at a segment's begin",
+        "storage.journal:Journal.flush",
+        "    batch.synced = self.synced\n",
+        "    batch.synced = self.synced\n"
+        "    if any(batch.notes):\n"
+        "        batch.notes += self.snapshot()\n"
+        "        batch.bytes_bound += 1 << 20\n",
+    ),
+    Mutant(
+        "room of cancelled bodies not given back twice",
+        "storage.batch:Batch.settle_cancelled",
+        "self.bytes_bound -= _bound(run, size)",
+        "self.bytes_bound -= 2 * _bound(run, size)",
+    ),
+    Mutant(
+        "an old segment is written on",
+        "gateway.persistence:open_journal",
+        "next_segment=found.segment + 1",
+        "next_segment=found.segment",
+    ),
+    Mutant(
+        "ticket of the torn batch skipped",
+        "gateway.persistence:open_journal",
+        "next_ticket=found.ticket + 1",
+        "next_ticket=found.ticket + 1 + (found.torn_bytes > 0)",
+    ),
+    Mutant(
+        "removals before adds at recovery",
+        "storage.batch:Batch.encode",
+        "parts += [encode_remove(",
+        "parts[:0] = [encode_remove(",
+    ),
+    Mutant(
+        "flags of a return lost",
+        "storage.recovery:_apply",
+        "held[seq].flags = flags",
+        "pass",
+    ),
+    Mutant(
+        "stop before all is written",
+        "storage.journal:Journal.written",
+        "elif self._busy is None:",
+        "else:",
+    ),
+)
