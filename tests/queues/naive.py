@@ -1,0 +1,148 @@
+"""A queue so simple that it is right: one list that is sorted again after each change.
+
+What it cannot know, who of several consumers gets a message, it takes from the real queue and
+judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class Item:
+    """A message."""
+
+    seq: int
+    body: bytes
+    priority: int
+    durable: bool
+    expires: int | None
+    attempts: int = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return (-self.priority, self.seq)
+
+
+@dataclass(eq=False)
+class Seat:
+    """A consumer: `room` is what it takes, `held` what it has, `barred` what it must not get."""
+
+    priority: int
+    room: int = 0
+    held: list[Item] = field(default_factory=list)
+    barred: set[int] = field(default_factory=set)
+
+
+class NaiveQueue:
+    """See the module text. `gone` lists (reason, seq) of all that left, in groups by call."""
+
+    def __init__(self, *, evicts_next: bool) -> None:
+        self.evicts_next = evicts_next
+        self.waiting: list[Item] = []
+        self.seats: list[Seat] = []
+        self.ring = -1
+        self.attempts_max = 10
+        self.paused = False
+        self.deleted = False
+        self.next_seq = 1
+        self.counts = dict.fromkeys(("added", "acknowledged", "expired", "killed", "replaced"), 0)
+        self.gone: list[tuple[str, int]] = []
+
+    def _leave(self, reason: str, item: Item) -> None:
+        self.counts["killed" if reason == "removed" else reason] += 1
+        self.gone.append((reason, item.seq))
+
+    def _sort(self) -> None:
+        self.waiting.sort(key=lambda item: item.place)
+
+    def _late(self, item: Item, now: int) -> bool:
+        return item.expires is not None and item.expires <= now
+
+    def add(self, body: bytes, priority: int, *, durable: bool, expires: int | None) -> None:
+        self.waiting.append(Item(self.next_seq, body, priority, durable, expires))
+        self._sort()
+        self.next_seq += 1
+        self.counts["added"] += 1
+        if 0 <= self.ring < len(self.waiting):
+            self._evict()
+
+    def _evict(self) -> None:
+        key = (lambda item: item.place) if self.evicts_next else (lambda item: item.seq)
+        victim = min(self.waiting, key=key)
+        self.waiting.remove(victim)
+        self._leave("replaced", victim)
+
+    def trim(self) -> int:
+        evicted = 0
+        while 0 <= self.ring < len(self.waiting):
+            self._evict()
+            evicted += 1
+        return evicted
+
+    def delivered(self, seat: Seat, seqs: list[int], now: int) -> None:
+        """The real queue has handed these to a consumer: judge it."""
+        assert not self.paused, "a paused queue delivers"
+        assert len(seqs) <= seat.room, "more than the consumer has room for"
+        for seq in seqs:
+            for item in [i for i in self.waiting if self._late(i, now)]:
+                if item.place < next(i.place for i in self.waiting if i.seq == seq):
+                    self.waiting.remove(item)
+                    self._leave("expired", item)
+            first = next(i for i in self.waiting if i.seq not in seat.barred)
+            assert first.seq == seq, f"{seq} is delivered where {first.seq} is next"
+            assert not self._late(first, now), "an expired message is delivered"
+            for other in self.seats:
+                if other.priority > seat.priority and other.room > 0:
+                    assert seq in other.barred, "a consumer of higher priority is passed over"
+            self.waiting.remove(first)
+            seat.held.append(first)
+            seat.room -= 1
+
+    def starving(self, now: int) -> list[int]:
+        """Return what waits although somebody would take it."""
+        if self.paused:
+            return []
+        open_seats = [seat for seat in self.seats if seat.room > 0]
+        return [
+            item.seq
+            for item in self.waiting
+            if any(item.seq not in seat.barred for seat in open_seats)
+        ]
+
+    def drop_late(self, now: int) -> None:
+        """What has expired leaves, wherever it waits."""
+        for item in [i for i in self.waiting if self._late(i, now)]:
+            self.waiting.remove(item)
+            self._leave("expired", item)
+
+    def acknowledge(self, seat: Seat, items: list[Item]) -> None:
+        for item in items:
+            seat.held.remove(item)
+            self._leave("acknowledged", item)
+
+    def kill(self, seat: Seat, items: list[Item]) -> None:
+        for item in items:
+            seat.held.remove(item)
+            self._leave("killed", item)
+
+    def release(self, seat: Seat, items: list[Item], *, failed: bool) -> None:
+        for item in sorted(items, key=lambda i: i.seq, reverse=True):
+            seat.held.remove(item)
+            item.attempts += failed
+            if failed and 0 < self.attempts_max <= item.attempts:
+                self._leave("killed", item)
+            elif self.deleted:
+                self._leave("removed", item)
+            elif 0 <= self.ring <= len(self.waiting):
+                self._leave("replaced", item)
+            else:
+                self.waiting.append(item)
+        self._sort()
+
+    def purge(self) -> int:
+        items, self.waiting = self.waiting, []
+        for item in items:
+            self._leave("removed", item)
+        return len(items)

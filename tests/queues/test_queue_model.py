@@ -1,0 +1,270 @@
+"""The queue against a naive one: whatever is done to both, they hold and count the same.
+
+After every step: the conservation law, delivery order, figures, and the flags that let the broker
+skip work (a flag too few would lose a record of the journal).
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK
+from gateway.queues.queue import Queue
+from tests.queues.naive import NaiveQueue, Seat
+
+PRIORITIES = st.sampled_from([0, 4, 4, 4, 9])
+SUBSET = st.sets(st.integers(0, 30))
+BODIES = st.integers(1, 6)
+
+
+class Taker:
+    """A consumer whose room is its seat's; the naive queue judges what it gets."""
+
+    def __init__(self, machine: QueueMachine, priority: int) -> None:
+        self.machine = machine
+        self.seat = Seat(priority)
+        self.messages = {}
+        self.held = None
+
+    def room(self) -> int:
+        return self.seat.room
+
+    def deliver(self, messages, any_flags) -> None:
+        assert messages, "an empty delivery"
+        machine = self.machine
+        for message in messages:
+            assert message.flags & ~any_flags == 0, "any_flags lacks a flag of the message"
+            self.messages[message.seq] = message
+        machine.naive.delivered(self.seat, [m.seq for m in messages], machine.now)
+
+    def removed(self, refusal) -> None:
+        raise AssertionError("the queue itself removes nobody")
+
+
+class QueueMachine(RuleBasedStateMachine):
+    @initialize(evicts_next=st.booleans())
+    def start(self, evicts_next: bool) -> None:
+        self.now = 1000
+        self.gone_now = []
+        self.counted_now = {}
+        self.queue = Queue("q", "a", 7, self)
+        self.queue.evicts_next = evicts_next
+        self.naive = NaiveQueue(evicts_next=evicts_next)
+        self.takers = []
+        for priority in (0, 0, 5):
+            self.attach_one(priority, 2)
+
+    # ---- Effects
+
+    def gone(self, queue, messages, why, size) -> None:
+        assert queue is self.queue
+        assert messages, "nothing has gone"
+        assert size == sum(len(m.body) for m in messages)
+        if any(m.flags & DURABLE for m in messages):
+            assert queue.any_flags & DURABLE, "a record would stay in the journal"
+        if queue.all_flags & DURABLE:
+            assert all(m.flags & DURABLE for m in messages), "a record that never was"
+        self.gone_now += [(why.value, m.seq) for m in messages]
+
+    def counted(self, queue, messages) -> None:
+        assert all(m.flags & DURABLE for m in messages)
+        self.counted_now.update({m.seq: m.flags >> COUNT_SHIFT for m in messages})
+
+    # ---- in
+
+    @precondition(lambda self: not self.queue.deleted)
+    @rule(count=BODIES, priority=PRIORITIES, durable=st.booleans(), ttl=st.integers(-1, 40))
+    def send_run(self, count, priority, durable, ttl) -> None:
+        bodies = [b"x" * (i + 1) for i in range(count)]
+        expires = 0 if ttl < 0 else self.now + ttl
+        flags = priority | (DURABLE if durable else 0) | (EXPIRES if expires else 0)
+        first = self.queue.add_run(bodies, flags, expires, sum(map(len, bodies)))
+        assert first == self.naive.next_seq
+        self.queue.trim_ring(count)
+        for body in bodies:
+            self.naive.add(body, priority, durable=durable, expires=expires or None)
+        if count & 1:
+            self.dispatch(1000)
+
+    @precondition(lambda self: not self.queue.deleted)
+    @rule(shapes=st.lists(st.tuples(PRIORITIES, st.booleans(), st.integers(-1, 40)), min_size=1))
+    def send_mixed(self, shapes) -> None:
+        shapes = shapes[:6]
+        bodies = [b"y" * 3 for _ in shapes]
+        expires = [0 if ttl < 0 else self.now + ttl for _, _, ttl in shapes]
+        flags = [
+            priority | (DURABLE if durable else 0) | (EXPIRES if due else 0)
+            for (priority, durable, _), due in zip(shapes, expires, strict=True)
+        ]
+        self.queue.add_mixed(bodies, flags, expires, sum(map(len, bodies)))
+        self.queue.trim_ring(len(bodies))
+        for body, (priority, durable, _), due in zip(bodies, shapes, expires, strict=True):
+            self.naive.add(body, priority, durable=durable, expires=due or None)
+
+    # ---- consumers
+
+    @precondition(lambda self: len(self.takers) < 4 and not self.queue.deleted)
+    @rule(priority=st.sampled_from([0, 0, 5]), room=st.integers(0, 5))
+    def attach(self, priority, room) -> None:
+        self.attach_one(priority, room)
+
+    def attach_one(self, priority, room) -> None:
+        taker = Taker(self, priority)
+        taker.seat.room = room
+        taker.held = self.queue.attach(taker, priority)
+        self.takers.append(taker)
+        self.naive.seats.append(taker.seat)
+
+    @precondition(lambda self: self.takers)
+    @rule(which=st.integers(0, 3), room=st.integers(0, 8))
+    def give_credit(self, which, room) -> None:
+        self.takers[which % len(self.takers)].seat.room = room
+        self.dispatch(1000)
+
+    @rule(limit=st.sampled_from([1, 2, 5, 1000]))
+    def dispatch(self, limit) -> None:
+        before = sum(len(t.seat.held) for t in self.takers)
+        went = self.queue.dispatch(self.now, limit)
+        assert went == sum(len(t.seat.held) for t in self.takers) - before
+        self.take_expiries()
+        if limit == 1000:
+            assert not self.naive.starving(self.now), "somebody has room for what waits"
+
+    def take_expiries(self) -> None:
+        """What is behind the last delivery may have been found expired as well."""
+        told = {seq for why, seq in self.gone_now if why == "expired"}
+        known = {seq for why, seq in self.naive.gone if why == "expired"}
+        for item in list(self.naive.waiting):
+            if item.seq in told - known:
+                assert item.expires is not None
+                assert item.expires <= self.now
+                self.naive.waiting.remove(item)
+                self.naive._leave("expired", item)
+
+    def pick(self, which, subset):
+        holders = [t for t in self.takers if t.seat.held] or self.takers
+        taker = holders[which % len(holders)]
+        held = taker.seat.held
+        items = [item for i, item in enumerate(held) if i in subset] or list(held)
+        return taker, items, [taker.messages[item.seq] for item in items]
+
+    def holding(self) -> bool:
+        return any(t.seat.held for t in self.takers)
+
+    @precondition(holding)
+    @rule(which=st.integers(0, 3), subset=SUBSET)
+    def acknowledge(self, which, subset) -> None:
+        taker, items, messages = self.pick(which, subset)
+        if items:
+            self.queue.acknowledge(taker.held, messages)
+            self.naive.acknowledge(taker.seat, items)
+
+    @precondition(holding)
+    @rule(which=st.integers(0, 3), subset=SUBSET, failed=st.booleans(), bar=st.booleans())
+    def release(self, which, subset, failed, bar) -> None:
+        taker, items, messages = self.pick(which, subset)
+        if not items:
+            return
+        if bar:
+            self.queue.bar(taker.held, messages)
+            taker.seat.barred.update(item.seq for item in items)
+        self.queue.release(taker.held, messages, failed=failed)
+        self.naive.release(taker.seat, items, failed=failed)
+        if failed and not self.queue.deleted:
+            kept = {item.seq for item in self.naive.waiting}
+            for item in items:
+                if item.durable and item.seq in kept:
+                    assert self.counted_now[item.seq] == item.attempts, "a count is not recorded"
+
+    @precondition(holding)
+    @rule(which=st.integers(0, 3), subset=SUBSET)
+    def reject(self, which, subset) -> None:
+        taker, items, messages = self.pick(which, subset)
+        if items:
+            self.queue.kill(taker.held, messages)
+            self.naive.kill(taker.seat, items)
+
+    @precondition(lambda self: self.takers)
+    @rule(which=st.integers(0, 3), failed=st.booleans())
+    def leave(self, which, failed) -> None:
+        taker, items, messages = self.pick(which, set())
+        if items:
+            self.queue.release(taker.held, messages, failed=failed)
+            self.naive.release(taker.seat, items, failed=failed)
+        self.queue.detach(taker.held)
+        self.takers.remove(taker)
+        self.naive.seats.remove(taker.seat)
+
+    # ---- time and operators
+
+    @rule(by=st.integers(1, 25))
+    def time_passes(self, by) -> None:
+        self.now += by
+
+    @rule()
+    def scan(self) -> None:
+        self.queue.expire(self.now)
+        self.naive.drop_late(self.now)
+
+    @rule(
+        ring=st.sampled_from([None, None, -1, 1, 2, 3, 6]),
+        attempts=st.sampled_from([None, None, -1, 1, 2, 10]),
+        paused=st.sampled_from([False, False, False, True]),
+    )
+    def change(self, ring, attempts, paused) -> None:
+        if ring is not None:
+            self.queue.ring_size = self.naive.ring = ring
+        if attempts is not None:
+            self.queue.max_attempts = self.naive.attempts_max = attempts
+        self.queue.paused = self.naive.paused = paused
+
+    @rule(how=st.sampled_from(["trim", "trim", "purge", "delete"]))
+    def operate(self, how) -> None:
+        if how == "trim":
+            assert self.queue.trim() == self.naive.trim()
+        elif how == "purge":
+            assert self.queue.purge() == self.naive.purge()
+        elif self.queue.added > 40:
+            self.queue.delete()
+            self.naive.deleted = True
+            self.naive.purge()
+
+    # ---- what always holds
+
+    @invariant()
+    def same(self) -> None:
+        queue, naive = self.queue, self.naive
+        queue.check_invariants()
+        assert [m.seq for m in queue.browse(0, 10_000)] == [i.seq for i in naive.waiting]
+        assert sorted(self.gone_now) == sorted(naive.gone)
+        for name, count in naive.counts.items():
+            assert getattr(queue, name) == count, name
+        held = [item for seat in naive.seats for item in seat.held]
+        assert queue.delivering == len(held)
+        assert queue.message_count == len(held) + len(naive.waiting)
+        assert queue.size_bytes == sum(len(i.body) for i in held + naive.waiting)
+        attempts = {i.seq: i.attempts for i in naive.waiting}
+        assert {m.seq: m.delivery_count for m in queue.browse(0, 10_000)} == attempts
+
+    @invariant()
+    def flags_cover_all(self) -> None:
+        held = [t.messages[i.seq] for t in self.takers for i in t.seat.held]
+        for message in held + self.queue.browse(0, 10_000):
+            assert message.flags & ~self.queue.any_flags == 0
+            if self.queue.all_flags & DURABLE:
+                assert message.flags & DURABLE
+            assert message.flags & PRIORITY_MASK == message.priority
+
+
+QueueMachine.TestCase.settings = settings(
+    max_examples=400, stateful_step_count=40, deadline=None, derandomize=True
+)
+TestQueueAgainstNaive = QueueMachine.TestCase
