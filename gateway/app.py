@@ -65,6 +65,8 @@ DRAIN_SECONDS: Final = 5.0
 HTTP_DRAIN_SECONDS: Final = 1.0
 #: Streams look after their tails a few times a second.
 STREAM_TICK_SECONDS: Final = 0.1
+#: A journal that was quiet for so long is covered: rot of its last batch is told from a torn tail.
+COVER_SECONDS: Final = 1.0
 #: Queues are numbered from here on, streams below: the journal knows both by number alone.
 FIRST_QUEUE_ID: Final = 1 << 32
 #: Reading streams takes turns on these; more would take cores from the messages.
@@ -442,6 +444,7 @@ class GatewayService(MultiService):
         for listener in self._listeners():
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
+        self._loop(core.store.journal.cover, COVER_SECONDS)
         scan_ms = self.config.message_expiry_scan_period
         if scan_ms > 0:
             self._loop(core.broker.expire, scan_ms / 1000)

@@ -58,12 +58,14 @@ class Journal:
         "_closed",
         "_covered",
         "_failure",
+        "_looked",
         "_number",
         "_open",
         "_pending",
         "_segment",
         "_segment_bytes",
         "_segment_room",
+        "_stopping",
         "_writer",
         "batches",
         "bytes_written",
@@ -100,8 +102,10 @@ class Journal:
         self._backlog = 0
         self._failure: BaseException | None = None
         self._closed: Callable[[], None] | None = None
+        self._stopping = False
         self.index = LiveIndex()
         self.synced = next_ticket - 1
+        self._looked = self.synced
         self.batches = self.stored = self.cancelled = self.bytes_written = 0
         self.snapshot: Callable[[], list[bytes]] = list
         self.on_durable: Callable[[int], None] = _ignore_ticket
@@ -202,11 +206,14 @@ class Journal:
         self.index.add_batch(batch)
 
     def cover(self) -> None:
-        """Write an empty batch behind the last one; called when nothing was written for a while.
+        """Write an empty batch behind the last one when nothing was written since the last call.
 
         Rot in the last batch of all looks like a torn tail. With one behind it, it is told apart.
         """
-        if self._busy is None and not self._pending and self._covered != self.synced:
+        quiet, self._looked = self._looked == self.synced, self.synced
+        if not quiet or self._stopping or self._busy is not None or self._pending:
+            return
+        if self._covered != self.synced:
             self._open.covers = True
             self.flush()
 
@@ -217,7 +224,7 @@ class Journal:
         if self._busy is not None or self._writer is None or self._failure is not None:
             return
         if not self._pending:
-            if self._open.is_empty():
+            if self._open.is_empty() or self._open.atomic:
                 return
             self._close_open()
         batch = self._pending.popleft()
@@ -279,6 +286,7 @@ class Journal:
             self._close_open()
         self._open.clean = True
         self._closed = done
+        self._stopping = True
         self.flush()
         if self._busy is None:
             self._finish()

@@ -235,6 +235,12 @@ MUTANTS = (
         "",
     ),
     Mutant(
+        "transaction cut by a flush",
+        "storage.journal:Journal.flush",
+        " or self._open.atomic",
+        "",
+    ),
+    Mutant(
         "segment begins without definitions",
         "storage.journal:Journal._place",
         "        batch.add_snapshot(self.snapshot())\n",

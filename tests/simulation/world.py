@@ -447,10 +447,9 @@ class World:
     def op_transaction(self) -> None:
         self.store.begin_atomic()
         ticket = self.store.ticket
+        parts = [self.op_add, self.op_remove, self.op_remove_run, self.op_add_many, self.op_release]
         for _ in range(self.chance.randint(2, 6)):
-            self.chance.choice(
-                [self.op_add, self.op_remove, self.op_remove_run, self.op_add_many]
-            )()
+            self.chance.choice(parts)()
         if self.store.ticket != ticket:
             raise ViolationError("a transaction was cut into two batches")
         self.store.end_atomic()
@@ -468,6 +467,7 @@ class World:
         self.writer.make_spare()
 
     def op_cover(self) -> None:
+        self.journal.cover()
         self.journal.cover()
 
     def op_settle(self) -> None:
