@@ -1,0 +1,349 @@
+"""A gateway over a store of lists, driven turn by turn, that can lose its power at any batch.
+
+`Core.restart` brings it back from what the store had kept, as the service does at its start.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from gateway.addresses.match import SettingsEntry, SettingsTable
+from gateway.broker import Gateway, Limits
+from gateway.model.address import RoutingType, parse_destination
+from gateway.model.definitions import AddressDefinition, QueueDefinition
+from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.model.stomp_form import pack, unpack
+from gateway.model.turn import Turn
+
+ANYCAST = RoutingType.ANYCAST
+MULTICAST = RoutingType.MULTICAST
+
+
+class DiskStore:
+    """Batches of records. A batch ends before each append that is not in an atomic part."""
+
+    congested = False
+
+    def __init__(self, batches=()) -> None:
+        self.batches = [list(batch) for batch in batches]
+        self.open = []
+        self.atomic = 0
+        self.synced = len(self.batches)
+
+    @property
+    def ticket(self) -> int:
+        return len(self.batches) + 1
+
+    def _record(self, *record) -> int:
+        self.open.append(record)
+        return self.ticket
+
+    def _close(self) -> None:
+        if self.open:
+            self.batches.append(self.open)
+            self.open = []
+
+    def append(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
+        amount = len(bodies)
+        return self.append_mixed(
+            targets, bodies, [flags] * amount, expires=[expires] * amount, size=size, now_ms=now_ms
+        )
+
+    def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
+        assert size >= sum(len(b) for b in bodies if b is not None)
+        if not self.atomic:
+            self._close()
+        return self._record("add", list(targets), list(bodies), list(flags), list(expires))
+
+    def remove(self, queue_id, first, last, amount) -> int:
+        assert amount == last - first + 1, "a range with holes"
+        return self._record("remove", queue_id, first, last)
+
+    def count(self, queue_id, entries) -> int:
+        return self._record("count", queue_id, list(entries))
+
+    def define(self, definition) -> int:
+        return self._record("define", definition)
+
+    def undefine(self, definition) -> int:
+        return self._record("undefine", definition)
+
+    def begin_atomic(self) -> None:
+        self.atomic += 1
+
+    def end_atomic(self) -> None:
+        self.atomic -= 1
+
+    def flush(self) -> None:
+        """The test syncs."""
+
+    def sync(self) -> list[int]:
+        """Make everything durable; returns the tickets, in order."""
+        self._close()
+        before, self.synced = self.synced, len(self.batches)
+        return list(range(before + 1, self.synced + 1))
+
+    def kept(self, batches: int):
+        """Return (definitions, messages by queue id, highest seqs) after so many batches."""
+        definitions, held, highest = {}, {}, {}
+        for record in [r for batch in self.batches[:batches] for r in batch]:
+            match record:
+                case "define", definition:
+                    definitions[key_of(definition)] = definition
+                case "undefine", definition:
+                    definitions.pop(key_of(definition), None)
+                case "add", targets, bodies, flags, expires:
+                    for queue_id, first in targets:
+                        messages = held.setdefault(queue_id, {})
+                        for i, body in enumerate(bodies):
+                            highest[queue_id] = first + i
+                            if body is not None:
+                                assert flags[i] & DURABLE
+                                messages[first + i] = [body, flags[i], expires[i]]
+                case "remove", queue_id, first, last:
+                    for seq in range(first, last + 1):
+                        assert held[queue_id].pop(seq, None), "a removal of nothing"
+                case "count", queue_id, entries:
+                    for seq, flag in entries:
+                        held[queue_id][seq][1] = flag
+        return definitions, held, highest
+
+
+def key_of(definition):
+    if isinstance(definition, QueueDefinition):
+        return "queue", definition.queue_id
+    return "address", definition.name
+
+
+class Taker:
+    """A consumer with room for `room` messages."""
+
+    def __init__(self, room: int) -> None:
+        self.left = room
+        self.got = []
+        self.refusals = []
+        self.hold = None
+        self.on_deliver = None
+
+    def room(self) -> int:
+        return self.left
+
+    def deliver(self, messages, any_flags) -> None:
+        assert messages
+        assert len(messages) <= self.left
+        assert all(m.flags & ~any_flags == 0 for m in messages)
+        self.left -= len(messages)
+        self.got += messages
+        if self.on_deliver is not None:
+            self.on_deliver(messages)
+
+    def removed(self, refusal) -> None:
+        self.refusals.append(refusal)
+        self.leave()
+
+    def take(self, room: int) -> None:
+        self.left += room
+        self.hold.ready()
+
+    def bodies(self) -> list[bytes]:
+        return [body_of(m) for m in self.got]
+
+    def _settle(self, settle, amount, **how) -> int:
+        messages = self.got[:amount] if amount is not None else list(self.got)
+        del self.got[: len(messages)]
+        return settle(messages, **how)
+
+    def ack(self, amount: int | None = None) -> int:
+        return self._settle(self.hold.acknowledge, amount)
+
+    def release(self, amount: int | None = None, **how) -> int:
+        return self._settle(self.hold.release, amount, **how)
+
+    def reject(self, amount: int | None = None) -> int:
+        return self._settle(self.hold.reject, amount)
+
+    def leave(self, *, failed: bool = False) -> None:
+        if self.got:
+            self.release(failed=failed)
+        self.hold.close()
+
+
+class Owner:
+    """A producer's protocol side: `blocked` is what it was told last."""
+
+    def __init__(self) -> None:
+        self.blocked = False
+        self.told = []
+
+    def producer_unblocked(self) -> None:
+        self.blocked = False
+        self.told.append("unblocked")
+
+    def producer_blocked(self, refusal) -> None:
+        self.blocked = True
+        self.told.append("blocked")
+
+
+class Listener:
+    """Waits for a ticket."""
+
+    def __init__(self) -> None:
+        self.up_to = 0
+
+    def durable_up_to(self, ticket) -> None:
+        self.up_to = ticket
+
+
+def body_of(message) -> bytes:
+    return unpack(message.body)[1]
+
+
+class Core:
+    def __init__(self, *entries: SettingsEntry, limits: Limits | None = None) -> None:
+        self.entries = entries
+        self.limits = limits or Limits()
+        self.now = 1_000_000
+        self.names = count()
+        self.store = DiskStore()
+        self._make()
+
+    def _make(self) -> None:
+        self.later = []
+        self.gateway = Gateway(
+            turn=Turn(self.later.append),
+            settings=SettingsTable(self.entries),
+            store=self.store,
+            limits=self.limits,
+            now_ms=lambda: self.now,
+            make_name=lambda: f"temp-{next(self.names)}",
+        )
+
+    @property
+    def directory(self):
+        return self.gateway.directory
+
+    # ---- time
+
+    def turn(self) -> None:
+        """Let turns end until nothing waits for one."""
+        while self.later:
+            waiting, self.later[:] = list(self.later), []
+            for action in waiting:
+                action()
+
+    def sync(self) -> None:
+        self.turn()
+        for ticket in self.store.sync():
+            self.gateway.durable_up_to(ticket)
+        self.turn()
+
+    def restart(self, *, clean: bool = False, batches: int | None = None) -> None:
+        """Stop, by default by kill -9 after what was synced, and start on what the store kept."""
+        if clean:
+            self.sync()
+        kept = self.store.synced if batches is None else batches
+        definitions, held, highest = self.store.kept(kept)
+        self.store = DiskStore(self.store.batches[:kept])
+        self._make()
+        directory = self.directory
+        for definition in definitions.values():
+            if isinstance(definition, AddressDefinition):
+                directory.restore_address(definition)
+        directory.next_id = 1
+        for definition in definitions.values():
+            if not isinstance(definition, QueueDefinition):
+                continue
+            directory.next_id = max(directory.next_id, definition.queue_id + 1)
+            queue = directory.restore_queue(definition)
+            queue.restore(
+                [
+                    recovered(seq, *stored, clean=clean)
+                    for seq, stored in sorted(held.get(definition.queue_id, {}).items())
+                ]
+            )
+            queue.next_seq = max(queue.next_seq, highest.get(definition.queue_id, 0) + 1)
+            self.gateway.restored(queue)
+        self.gateway.recovered()
+        self.turn()
+
+    # ---- clients
+
+    def producer(self, name: str, routing: RoutingType | None = None):
+        """Return (producer, owner)."""
+        owner = Owner()
+        return self.gateway.open_producer(parse_destination(name), routing, owner), owner
+
+    def send(
+        self,
+        name: str,
+        *bodies: bytes,
+        priority: int = 4,
+        durable: bool = True,
+        ttl: int | None = None,
+        routing: RoutingType | None = None,
+        together: bool = False,
+    ) -> list[bool]:
+        """Send one by one, a turn each, or in one run; returns which were taken."""
+        route, _ = self.producer(name, routing)
+        expires = 0 if ttl is None else self.now + ttl
+        flags = flags_of(priority, durable=durable) | (EXPIRES if expires else 0)
+        runs = [bodies] if together else [(body,) for body in bodies]
+        taken = []
+        for run in runs:
+            ticket = route.send([stomp(body) for body in run], flags, expires)
+            accepted = len(run) if ticket >= 0 else route.taken
+            taken += [i < accepted for i in range(len(run))]
+            self.turn()
+        route.close()
+        return taken
+
+    def consume(self, name: str, room: int = 100, **how) -> Taker:
+        """Attach a consumer, anycast unless `routing` says more, and let the queue hand out."""
+        taker = Taker(room)
+        routing = how.pop("routing", None)
+        taker.hold = self.gateway.subscribe(parse_destination(name), routing, taker, **how)
+        self.turn()
+        return taker
+
+    def queue(self, name: str):
+        return self.gateway.queues[name]
+
+    def waiting(self, name: str) -> list[bytes]:
+        """Return what waits in a queue, in delivery order."""
+        return [body_of(m) for m in self.queue(name).browse(0, 100_000)]
+
+    def figures(self, name: str) -> tuple[int, int, int]:
+        """Return (message count, delivering, replaced)."""
+        queue = self.queue(name)
+        return queue.message_count, queue.delivering, queue.replaced
+
+    def check(self) -> None:
+        """Assert what always holds: conservation, and that accounts are the sum of what is held."""
+        gateway = self.gateway
+        for queue in gateway.queues.values():
+            queue.check_invariants()
+        addresses = gateway.addresses.values()
+        assert gateway.messages == sum(a.messages for a in addresses)
+        assert gateway.memory == sum(a.size_bytes for a in addresses)
+        for address in addresses:
+            if not sum(q.message_count for q in address.queues):
+                assert (address.messages, address.size_bytes) == (0, 0), address.name
+
+
+def recovered(seq, body, flags, expires, *, clean: bool) -> Message:
+    message = Message(body, seq, flags if clean else flags | MAYBE_SEEN)
+    if flags & EXPIRES:
+        message.expires = expires
+    return message
+
+
+def stomp(body: bytes) -> bytes:
+    return pack("a", body, persistent=True)
+
+
+def flags_of(priority: int = 4, *, durable: bool = True) -> int:
+    return STOMP | priority | (DURABLE if durable else 0)
+
+
+def entry(match: str = "#", **values: object) -> SettingsEntry:
+    return SettingsEntry(match=match, values=values)
