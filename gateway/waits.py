@@ -84,5 +84,5 @@ def shorten_waits(
     poller = getattr(reactor, "_poller", None)
     if poller is None or not hasattr(poller, "poll") or isinstance(poller, ShortWaits):
         return False
-    reactor._poller = ShortWaits(poller, clock=clock, may_spin=may_spin)  # type: ignore[attr-defined]  # noqa: SLF001
+    setattr(reactor, "_poller", ShortWaits(poller, clock=clock, may_spin=may_spin))  # noqa: B010
     return True

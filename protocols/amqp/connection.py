@@ -42,9 +42,7 @@ from protocols.amqp.frames import (
     EMPTY_FRAME,
     HEAD_BYTES,
     SASL_FRAME,
-    Shape,
     frame,
-    learn,
 )
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
@@ -62,6 +60,7 @@ from protocols.amqp.performatives import (
 from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
 from protocols.amqp.sasl import SaslServer
 from protocols.amqp.session import AmqpSession
+from protocols.amqp.shapes import Shapes, learn
 from protocols.amqp.stream import receive_transfers
 from protocols.shell import PeerFacts
 
@@ -72,8 +71,6 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 OUT_BYTES_MAX: Final = 1 << 20
 #: The descriptors of SASL's frames begin here.
 _SASL_CODES: Final = 0x40
-#: Shapes of transfers that a connection remembers.
-_SHAPES_MAX: Final = 8
 
 
 class State(Enum):
@@ -102,7 +99,7 @@ class AmqpConnection:
         self.remote_frame_max = FRAME_MIN
         self.sessions: dict[int, AmqpSession] = {}
         self.sessions_due: list[AmqpSession] = []
-        self.shapes: list[Shape] = []
+        self.shapes = Shapes()
         self.links = 0
         self.confirmations = Confirmations(broker, self)
         self.channel_max = limits.channel_max
@@ -154,7 +151,7 @@ class AmqpConnection:
         self._need = HEAD_BYTES
         while end - at >= HEAD_BYTES and self.state is not State.CLOSED:
             if self.state is State.OPENED:
-                if self.shapes:
+                if self.shapes.known:
                     at = receive_transfers(self, data, at, end)
                     if end - at < HEAD_BYTES:
                         break
@@ -350,24 +347,7 @@ class AmqpConnection:
         except DecodeError:
             return
         if shape is not None:
-            # One that is known comes here as well, when its transfer was out of line.
-            self.shapes = [known for known in self.shapes if not shape.same(known)]
-            self.shapes.insert(0, shape)
-            del self.shapes[_SHAPES_MAX:]
-
-    def shapes_like(self, shape: Shape) -> list[Shape]:
-        """Return the shapes that may follow in one run with `shape`, itself among them."""
-        return [
-            s
-            for s in self.shapes
-            if s.handle == shape.handle
-            and s.channel == shape.channel
-            and s.settled is shape.settled
-        ]
-
-    def forget_shapes(self) -> None:
-        """Links changed: what was learned of them holds no more."""
-        self.shapes.clear()
+            self.shapes.add(shape)
 
     def _open(self, channel: int, performative: Composite) -> None:
         opened = check_open(channel, performative)

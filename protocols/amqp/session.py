@@ -461,7 +461,7 @@ class AmqpSession:
     def _drop(self, link: IncomingLink | OutgoingLink) -> None:
         if self.links.pop(link.handle, None) is not None:
             self._connection.links -= 1
-            self._connection.forget_shapes()
+            self._connection.shapes.clear()
             if self._pending:
                 self._pending = deque(entry for entry in self._pending if entry[0] is not link)
 

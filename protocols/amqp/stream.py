@@ -1,8 +1,8 @@
 """The hot loop: transfers of known shapes, read without decoding, collected to runs [AMQP 2.7.5].
 
 A shape (see `frames`) says what bytes a link's transfers have in common. Neighbouring transfers of
-one link become one run and one call, also when two shapes alternate (durable and not, with and
-without ttl). Whatever does not match in every byte that is not a number, is left for the general
+one link become one run and one call, also when shapes alternate (durable and not, with and without
+ttl). Whatever does not match in every byte that is not a number, is left for the general
 codec: the two agree on every input, which a test shows.
 """
 
@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gateway.model.serial import MASK
-from protocols.amqp.frames import Shape
+from protocols.amqp.frames import HEAD_BYTES
 from protocols.amqp.incoming import IncomingLink, look_into
+from protocols.amqp.shapes import Family, Shape
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -29,7 +30,7 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
     window and credit.
     """
     while True:
-        shape = connection.shapes[0] if connection.shapes else None
+        shape = connection.shapes.known[0] if connection.shapes.known else None
         if shape is None:
             return at
         session = connection.sessions.get(shape.channel)
@@ -49,7 +50,7 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
 
 def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool:
     """Put the shape that fits the next transfer first; returns whether another one does."""
-    shapes = connection.shapes
+    shapes = connection.shapes.known
     frame_max = connection.limits.max_frame_size
     for index in range(1, len(shapes)):
         shape = shapes[index]
@@ -59,29 +60,13 @@ def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool
         if (
             session is not None
             and session.next_delivery is not None
-            and _fits(shape, data, at, end, next_id=session.next_delivery)
+            and shape.fits(data, at, end, next_id=session.next_delivery)
             and int.from_bytes(data[at : at + 4], "big") <= frame_max
             and _limit(session, shape) > 0
         ):
-            shapes.insert(0, shapes.pop(index))
+            connection.shapes.promote(index)
             return True
     return False
-
-
-def _fits(shape: Shape, data: bytes, at: int, end: int, *, next_id: int) -> bool:
-    if end - at < shape.count:
-        return False
-    fields = shape.unpack(data, at)
-    constants = shape.constants
-    return bool(
-        fields[2] == next_id
-        and fields[0] >= shape.count
-        and fields[1] == constants[0]
-        and fields[3] == constants[1]
-        and fields[4] == constants[2]
-        and (not constants[3] or fields[5] == constants[3])
-        and at + fields[0] <= end
-    )
 
 
 def _limit(session: AmqpSession, shape: Shape) -> int:
@@ -101,90 +86,126 @@ def _receive_run(
     end: int,
 ) -> int:
     """Collect one run of one link and hand it over; returns where it ends."""
-    shape = connection.shapes[0]
+    shape = connection.shapes.known[0]
     limit = _limit(session, shape)
-    expected = session.next_delivery
-    if limit <= 0 or expected is None:
+    first = session.next_delivery
+    if limit <= 0 or first is None:
         return at
-    first = expected
-    frame_max = connection.limits.max_frame_size
-    others = connection.shapes_like(shape)
-    bodies: list[bytes] = []
-    append = bodies.append
-    marks: list[tuple[int, Shape]] = [(0, shape)]
-    unpack, count, begin = shape.unpack, shape.count, shape.body
-    before, tag, behind, fields_count = shape.constants
-    while end - at >= count and len(bodies) < limit:
-        fields = unpack(data, at)
-        after = at + fields[0]
-        if (
-            fields[2] == expected
-            and fields[1] == before
-            and fields[4] == behind
-            and fields[3] == tag
-            and (not fields_count or fields[5] == fields_count)
-            and after <= end
-            and count <= fields[0] <= frame_max
-        ):
-            append(data[at + begin : after])
-            at = after
-            expected += 1
-            continue
-        other = next(
-            (s for s in others if s is not shape and _fits(s, data, at, end, next_id=expected)),
-            None,
-        )
-        if other is None:
-            break
-        shape = other
-        marks.append((len(bodies), shape))
-        if len(marks) > 2 * RUN_MAX:
-            break
-        unpack, count, begin = shape.unpack, shape.count, shape.body
-        before, tag, behind, fields_count = shape.constants
-        if int.from_bytes(data[at : at + 4], "big") > frame_max:
-            break
+    run = Run(data, end, limit, first, connection.limits.max_frame_size)
+    at = run.collect(shape, at)
+    if end - at > HEAD_BYTES and len(run.bodies) < limit and len(connection.shapes.known) > 1:
+        at = run.collect_mixed(shape, connection.shapes.family(shape), at)
+    bodies = run.bodies
     if not bodies:
         return at
-    session.next_delivery = expected & MASK
+    session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
-    _hand_over(session, link, bodies, marks, first)
+    kinds = run.kinds
+    if (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
+        _hand_over_mixed(session, link, run, shape, first)
+    else:
+        link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=shape.settled)
     return at
 
 
-def _hand_over(
-    session: AmqpSession,
-    link: IncomingLink,
-    bodies: list[bytes],
-    marks: list[tuple[int, Shape]],
-    first: int,
+class Run:
+    """Transfers of one link, one behind the other, while they are collected."""
+
+    __slots__ = ("_data", "_end", "_frame_max", "_limit", "bodies", "expected", "kinds")
+
+    def __init__(self, data: bytes, end: int, limit: int, first: int, frame_max: int) -> None:
+        self._data = data
+        self._end = end
+        self._limit = limit
+        self._frame_max = frame_max
+        self.expected = first
+        self.bodies: list[bytes] = []
+        #: The shape of each message since they were found to differ; none before.
+        self.kinds: list[Shape] = []
+
+    def collect(self, shape: Shape, at: int) -> int:
+        """Take transfers of one shape; returns where another one begins."""
+        data, end, frame_max, expected = self._data, self._end, self._frame_max, self.expected
+        append, limit = self.bodies.append, self._limit
+        unpack, count, begin, before, tag, behind, fields_count = shape.parts
+        while end - at >= count and limit:
+            fields = unpack(data, at)
+            size = fields[0]
+            after = at + size
+            if not (
+                fields[2] == expected
+                and fields[1] == before
+                and fields[4] == behind
+                and fields[3] == tag
+                and (not fields_count or fields[5] == fields_count)
+                and after <= end
+                and count <= size <= frame_max
+            ):
+                break
+            append(data[at + begin : after])
+            at = after
+            expected += 1
+            limit -= 1
+        self.expected = expected
+        return at
+
+    def collect_mixed(self, shape: Shape, family: Family, at: int) -> int:
+        """Go on with transfers of any shape of a family; returns where none of them begins."""
+        data, end, frame_max, expected = self._data, self._end, self._frame_max, self.expected
+        append, took, limit = self.bodies.append, self.kinds.append, self._limit
+        self.kinds += [shape] * len(self.bodies)
+        limit -= len(self.bodies)
+        start, stop, get = family.start, family.stop, family.known.get
+        while limit:
+            found = get(data[at + start : at + stop]) or family.find(data, at, end)
+            if found is None:
+                break
+            unpack, count, begin, before, tag, behind, fields_count = found.parts
+            if end - at < count:
+                break
+            fields = unpack(data, at)
+            size = fields[0]
+            after = at + size
+            if not (
+                fields[2] == expected
+                and fields[1] == before
+                and fields[4] == behind
+                and fields[3] == tag
+                and (not fields_count or fields[5] == fields_count)
+                and after <= end
+                and count <= size <= frame_max
+            ):
+                break
+            append(data[at + begin : after])
+            took(found)
+            at = after
+            expected += 1
+            limit -= 1
+        self.expected = expected
+        return at
+
+
+def _hand_over_mixed(
+    session: AmqpSession, link: IncomingLink, run: Run, shape: Shape, first: int
 ) -> None:
-    """Give a run to its link: as one of equal messages when it is, with flags for each when not."""
-    shape = marks[0][1]
+    """Give a run to its link with flags for each message."""
+    bodies = run.bodies
+    kinds = run.kinds or [shape] * len(bodies)
     settled = shape.settled
-    if len(marks) == 1 and not shape.scan:
-        link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=settled)
+    if any(kind.scan for kind in set(kinds)):
+        now_ms = session.now_ms()
+        looked = [look_into(body, now_ms) for body in bodies]
+        link.receive_looked(
+            [x[0] for x in looked],
+            [x[1] for x in looked],
+            [x[2] for x in looked],
+            first,
+            settled=settled,
+        )
         return
-    flags: list[int] = []
-    ttls: list[int] = []
-    scanned = False
-    for index, (start, shape) in enumerate(marks):
-        stop = marks[index + 1][0] if index + 1 < len(marks) else len(bodies)
-        flags += [shape.flags] * (stop - start)
-        ttls += [shape.ttl_ms] * (stop - start)
-        scanned = scanned or (shape.scan and stop > start)
-    if not scanned:
-        if len(set(flags)) == 1 and len(set(ttls)) == 1:
-            link.receive_run(bodies, flags[0], ttls[0], first, settled=settled)
-        else:
-            link.receive_mixed(bodies, flags, ttls, first, settled=settled)
-        return
-    now_ms = session.now_ms()
-    looked = [look_into(body, now_ms) for body in bodies]
-    link.receive_looked(
-        [x[0] for x in looked],
-        [x[1] for x in looked],
-        [x[2] for x in looked],
-        first,
-        settled=settled,
-    )
+    flags = [kind.flags for kind in kinds]
+    ttls = [kind.ttl_ms for kind in kinds]
+    if flags.count(flags[0]) == ttls.count(ttls[0]) == len(flags):
+        link.receive_run(bodies, flags[0], ttls[0], first, settled=settled)
+    else:
+        link.receive_mixed(bodies, flags, ttls, first, settled=settled)
