@@ -18,7 +18,7 @@ class SelectorError(RefusedError):
     """
 
     def __init__(self, selector: str, column: int, *, expected: str, found: str = "") -> None:
-        instead = f", found {found}" if found else ""
+        instead = f", found {_printable(found)}" if found else ""
         text = f"The selector {shown(selector, column)} is wrong at column {column}: "
         super().__init__(
             Refusal(code=Code.BAD_SELECTOR, text=f"{text}expected {expected}{instead}.")
@@ -34,5 +34,9 @@ def shown(selector: str, column: int) -> str:
     part = selector[start : start + _SHOWN_MAX]
     before = "..." if start else ""
     behind = "..." if start + len(part) < len(selector) else ""
-    clean = "".join([c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in part])
-    return f'"{before}{clean}{behind}"'
+    return f'"{before}{_printable(part)}{behind}"'
+
+
+def _printable(text: str) -> str:
+    """Return a text without what drives terminals or cannot be encoded."""
+    return "".join([c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text])

@@ -20,7 +20,7 @@ from gateway.selectors.values import Ternary
 #: A longer text is not judged. Header lines are shorter; AMQP properties could have 16 MiB.
 TEXT_MAX: Final = 65_536
 #: Places that one evaluation may check for segments with `_`.
-STEPS_MAX: Final = 4_096
+STEPS_MAX: Final = 1_024
 
 Matcher = Callable[[str], Ternary]
 
@@ -46,7 +46,10 @@ class Segment:
         return self.pieces[0][1] if whole else None
 
     def stands_at(self, text: str, at: int) -> bool:
-        return all(text.startswith(piece, at + offset) for offset, piece in self.pieces)
+        for offset, piece in self.pieces:  # noqa: SIM110 - all() of a generator costs twice as much
+            if not text.startswith(piece, at + offset):
+                return False
+        return True
 
 
 def segments(pattern: str, escape: str = "") -> list[Segment]:

@@ -58,9 +58,9 @@ def different(a: Scalar, b: Scalar) -> Ternary:
     """Return a <> b: false for values of different kinds, as `=` is."""
     if a is None or b is None:
         return None
-    kind = type(a)
-    if kind is type(b):
-        return a != b and kind is not Opaque
+    if type(a) is type(b):
+        # OPAQUE is one object: never different from itself, nor equal above.
+        return a != b
     pair = _promoted(a, b)
     return pair is not None and pair[0] != pair[1]
 

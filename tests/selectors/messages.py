@@ -14,9 +14,20 @@ from gateway.selectors import compile_selector
 ADDRESS = "orders"
 #: Fields of the properties section in their order [AMQP 3.2.4].
 FIELDS = (
-    "message_id user_id to subject reply_to correlation_id content_type content_encoding"
-    " absolute_expiry_time creation_time group_id group_sequence reply_to_group_id"
-).split()
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
 
 
 def section(code: int, value: Value) -> bytes:

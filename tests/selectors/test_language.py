@@ -421,7 +421,7 @@ def test_like(selector: str, expected: bool | None) -> None:
     [
         ("N = 5", None),
         ('"n" = 5', True),
-        ('"my-key" = \'v\'', True),
+        ("\"my-key\" = 'v'", True),
         # Without quotes it is a subtraction of two absent fields.
         ("my-key = 'v'", None),
         ("hyphenated_props:my-key = 'v'", True),
