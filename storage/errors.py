@@ -10,7 +10,7 @@ class StorageError(Exception):
 class DamageError(StorageError):
     """Stored bytes that were once complete are not what was written: rot, not a torn tail.
 
-    `batches`: how many of the journal's batches are known to be missing (0: not known).
+    `batches`: how many batches of the journal are missing at least (0: not known).
     """
 
     def __init__(self, path: str, offset: int, what: str, *, batches: int = 0) -> None:

@@ -188,7 +188,7 @@ def _missing(found: Recovered, path: str, offset: int, last: int) -> DamageError
     which = f"batch {first}" if first == last else f"batches {first} to {last}"
     held = sum(map(len, found.queues.values()))
     what = (
-        f"{which} ({last - first + 1} in all) cannot be read, and had been synced. "
+        f"{which} (at least {last - first + 1}) cannot be read, and had been synced. "
         f"What comes before is whole; {held} messages lived then"
     )
     return DamageError(path, offset, what, batches=last - first + 1)
