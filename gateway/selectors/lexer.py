@@ -228,11 +228,9 @@ class _Lexer:
         single = self._peek(0) in "fF"
         if single or self._peek(0) in "dD":
             self.at += 1
-        try:
-            if single:
-                value = float(struct.unpack("f", struct.pack("f", value))[0])
-        except OverflowError:
-            value = float("inf")
+        if single:
+            # Native packing rounds to an infinity where the others raise.
+            value = float(struct.unpack("f", struct.pack("f", value))[0])
         if value - value != 0:
             kind = "float" if single else "double"
             raise self._error(start, f"a number in the range of a {kind}", self._from(start))

@@ -100,18 +100,18 @@ COMPARISONS: Final[dict[str, Compare]] = {
 
 
 def as_number(value: Scalar) -> Scalar:
-    """Return the number that a text is; anything else as it is."""
-    if type(value) is not str:
+    """Return the number that a text is, decimal and without blanks; anything else as it is."""
+    if type(value) is not str or len(value) > _NUMBER_CHARACTERS_MAX:
         return value
-    text = value.strip(" ")
-    if not text.isascii() or "_" in text or len(text) > _NUMBER_CHARACTERS_MAX:
+    # int() and float() take more: blanks around, digits of other scripts, 1_000, "nan".
+    if not value.isascii() or "_" in value or value != value.strip():
         return value
     try:
-        return int(text)
+        return int(value)
     except ValueError:
         pass
     try:
-        number = float(text)
+        number = float(value)
     except ValueError:
         return value
     return number if number - number == 0 else value

@@ -111,6 +111,7 @@ def test_size_is_that_of_the_stored_message(message: Message) -> None:
         ("JMS_AMQP_ReplyToGroupID", {"reply_to_group_id": "r"}, "r"),
         # A type that the standard does not allow there is read all the same.
         ("JMSType", {"subject": 5}, 5),
+        ("JMSType", {"subject": 2.5}, 2.5),
         ("JMSMessageID", {"message_id": UInt(5)}, 5),
         ("JMSTimestamp", {"creation_time": "soon"}, "soon"),
     ],

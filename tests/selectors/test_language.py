@@ -482,6 +482,8 @@ def test_names(selector: str, expected: bool | None) -> None:
         ("convert_string_expressions:infinite > 1", False),
         ("convert_string_expressions:arabic = 5", False),
         ("convert_string_expressions:huge > 1", False),
+        ("convert_string_expressions:blank = 5", False),
+        ("convert_string_expressions:plus = 5", True),
     ],
 )
 def test_texts_as_numbers(selector: str, expected: bool | None) -> None:
@@ -499,6 +501,8 @@ def test_texts_as_numbers(selector: str, expected: bool | None) -> None:
             "infinite": "Infinity",
             "arabic": "\N{ARABIC-INDIC DIGIT FIVE}",
             "huge": "9" * 400,
+            "blank": " 5",
+            "plus": "+5",
         }
     )
     assert outcome(selector, message) is expected

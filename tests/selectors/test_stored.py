@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,3 +185,52 @@ def test_a_value_behind_its_map_is_not_read() -> None:
     )
     assert map_value(body, APPLICATION_PROPERTIES, b"a") is None
     assert map_values(body, APPLICATION_PROPERTIES, {b"a": "a"}) == {}
+
+
+A_5 = b"\xa1\x01a\x55\x05"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A list where the map belongs, and a map where the list of the properties does.
+        b"\x00\x53\x74\xc0\x06\x02" + A_5,
+        b"\x00\x53\x73\xc1\x01\x00\x00\x53\x74\xc1\x06\x02" + A_5,
+        # Longer than the message; a section in front that is.
+        b"\x00\x53\x74\xc1\x07\x02" + A_5,
+        b"\x00\x53\x73\xc0\x70\x00\x00\x53\x74\xc1\x06\x02" + A_5,
+        # No section of a message.
+        b"\x00\x53\x10\xc1\x01\x00\x00\x53\x74\xc1\x06\x02" + A_5,
+        b"\x01\x53\x74\xc1\x06\x02" + A_5,
+        # A wide map whose count cannot be.
+        b"\x00\x53\x74\xd1\x00\x00\x00\x09\x00\x00\x00\xff" + A_5,
+        # Cut inside its head.
+        b"\x00\x53\x74",
+        b"\x00\x53\x74\xd1\x00",
+    ],
+)
+def test_broken_sections_hold_nothing(body: bytes) -> None:
+    assert map_value(body, APPLICATION_PROPERTIES, b"a") is None
+    assert map_values(body, APPLICATION_PROPERTIES, {b"a": "a", b"b": "b"}) == {}
+
+
+def test_the_sound_twin_of_those() -> None:
+    assert map_value(b"\x00\x53\x74\xc1\x06\x02" + A_5, APPLICATION_PROPERTIES, b"a") == 5
+
+
+def test_a_break_inside_a_value_harms_no_other() -> None:
+    # A list of one item that is no value, between two sound pairs.
+    body = b"\x00\x53\x74\xc1\x13\x06" + A_5
+    body += b"\xa1\x01b\xc0\x02\x01\xff" + b"\xa1\x01c\x55\x06"
+    body = body[:4] + bytes([len(body) - 5]) + body[5:]
+    wanted = {b"a": "a", b"b": "b", b"c": "c"}
+    assert map_values(body, APPLICATION_PROPERTIES, wanted) == {"a": 5, "b": OPAQUE, "c": 6}
+    assert map_value(body, APPLICATION_PROPERTIES, b"b") is OPAQUE
+
+
+def test_a_property_that_leaves_its_list_is_not_read() -> None:
+    # The second text says 9 bytes, of which the list has one.
+    body = b"\x00\x53\x73\xc0\x07\x03\xa1\x01x\xa1\x09y" + section(0x75, b"12345678")
+    assert property_value(body, 0) == "x"
+    assert property_value(body, 1) is None
+    assert property_value(body, 2) is None
