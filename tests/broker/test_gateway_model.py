@@ -1,0 +1,306 @@
+"""The gateway against lists: sends, settlements, transactions, power cuts, and what is there after.
+
+Two addresses: `q` with one queue, whose dead letters go to `dead` and expired ones to `late`, and
+`t` with two subscriptions, one of them a ring. The model knows for each queue what waits, what each
+consumer holds, and, batch by batch, what a cut would leave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from gateway.addresses.settings import FullPolicy
+from gateway.model.errors import RefusedError
+from gateway.model.message import DURABLE, MAYBE_SEEN
+from gateway.model.stomp_form import unpack
+from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, body_of, entry, flags_of, stomp
+
+QUEUES = ("q", "s.plain", "s.ring")
+RING = 3
+LIMIT = 8
+
+
+class GatewayMachine(RuleBasedStateMachine):
+    @initialize(policy=st.sampled_from([FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.BLOCK]))
+    def start(self, policy) -> None:
+        self.policy = policy
+        self.core = Core(
+            entry(
+                "#",
+                max_size_messages=LIMIT,
+                address_full_policy=policy,
+                max_delivery_attempts=2,
+            ),
+            entry("q", dead_letter_address="dead", expiry_address="late"),
+            entry("t", dead_letter_address="", expiry_address=""),
+            entry("dead", max_size_messages=-1),
+            entry("late", max_size_messages=-1),
+        )
+        core = self.core
+        core.directory.create_queue("q", "q", ANYCAST)
+        core.directory.create_queue("s.plain", "t", MULTICAST)
+        core.directory.create_queue("s.ring", "t", MULTICAST, ring_size=RING)
+        for name in ("dead", "late"):
+            core.directory.create_queue(name, name, ANYCAST)
+        core.sync()
+        self.number = 0
+        self.takers: list[tuple[str, Taker]] = []
+        self.open = None
+        self.sends = []
+        self.acks = []
+
+    # ---- the naive side: what is known of messages by their bodies
+
+    def new_body(self) -> bytes:
+        self.number += 1
+        return b"m%d" % self.number
+
+    def held(self, name: str) -> list[bytes]:
+        return [body_of(m) for queue, taker in self.takers if queue == name for m in taker.got]
+
+    def in_work(self, name: str) -> list[bytes]:
+        return [body_of(m) for taker, m in self.acks if taker.hold.queue_name == name]
+
+    def all_in(self, name: str) -> list[bytes]:
+        return self.core.waiting(name) + self.held(name) + self.in_work(name)
+
+    def address_of(self, name: str) -> str:
+        return "q" if name == "q" else "t"
+
+    def full(self, name: str) -> bool:
+        names = ["q"] if name == "q" else ["s.plain", "s.ring"]
+        return len({body for n in names for body in self.all_in(n)}) >= LIMIT
+
+    # ---- steps
+
+    @rule(
+        to=st.sampled_from(["q", "q", "t"]),
+        count=st.integers(1, 4),
+        priority=st.sampled_from([4, 4, 9]),
+        durable=st.booleans(),
+        ttl=st.sampled_from([None, None, 30]),
+    )
+    def send(self, to, count, priority, durable, ttl) -> None:
+        for _ in range(count):
+            body = self.new_body()
+            was_full = self.full(to)
+            queues = ["q"] if to == "q" else ["s.plain", "s.ring"]
+            before = {n: self.core.queue(n).added for n in queues}
+            (taken,) = self.core.send(to, body, priority=priority, durable=durable, ttl=ttl)
+            stored = self.policy is FullPolicy.BLOCK or not was_full
+            assert taken == (stored or self.policy is FullPolicy.DROP)
+            for name in queues:
+                assert self.core.queue(name).added == before[name] + stored, name
+
+    @precondition(lambda self: len(self.takers) < 4)
+    @rule(name=st.sampled_from(QUEUES), room=st.integers(0, 4))
+    def attach(self, name, room) -> None:
+        address = self.address_of(name)
+        self.takers.append((name, self.core.consume(f"{address}::{name}", room=room)))
+
+    @precondition(lambda self: self.takers)
+    @rule(which=st.integers(0, 3), room=st.integers(1, 4))
+    def give_credit(self, which, room) -> None:
+        _, taker = self.takers[which % len(self.takers)]
+        taker.take(room)
+        self.core.turn()
+
+    def holder(self, which):
+        holders = [pair for pair in self.takers if pair[1].got]
+        return holders[which % len(holders)]
+
+    def anybody_holds(self) -> bool:
+        return any(taker.got for _, taker in self.takers)
+
+    @precondition(anybody_holds)
+    @rule(which=st.integers(0, 3), amount=st.integers(1, 3))
+    def acknowledge(self, which, amount) -> None:
+        _, taker = self.holder(which)
+        durable = any(m.flags & DURABLE for m in taker.got[:amount])
+        ticket = taker.ack(amount)
+        assert ticket == (self.core.store.ticket if durable else 0)
+        self.core.turn()
+
+    @precondition(anybody_holds)
+    @rule(which=st.integers(0, 3), amount=st.integers(1, 3), failed=st.booleans())
+    def release(self, which, amount, failed) -> None:
+        name, taker = self.holder(which)
+        dying = [m for m in taker.got[:amount] if failed and m.delivery_count + 1 >= 2]
+        bodies = [body_of(m) for m in dying]
+        dead = self.core.queue("dead").added
+        taker.release(amount, failed=failed)
+        if name == "q":
+            assert self.core.queue("dead").added == dead + len(dying)
+            assert set(bodies) <= set(self.core.waiting("dead"))
+        self.core.turn()
+
+    @precondition(lambda self: self.takers)
+    @rule(which=st.integers(0, 3), failed=st.booleans())
+    def leave(self, which, failed) -> None:
+        pair = self.takers[which % len(self.takers)]
+        if not any(taker is pair[1] for taker, _ in self.acks):
+            self.takers.remove(pair)
+            pair[1].leave(failed=failed)
+            self.core.turn()
+
+    @rule(by=st.integers(1, 20))
+    def time_passes(self, by) -> None:
+        self.core.now += by
+        self.core.gateway.expire()
+        self.core.turn()
+
+    @rule(name=st.sampled_from(QUEUES), how=st.sampled_from(["pause", "resume", "purge"]))
+    def operate(self, name, how) -> None:
+        if how == "purge":
+            waiting = len(self.core.waiting(name))
+            killed = self.core.queue(name).killed
+            assert self.core.queue(name).purge() == waiting
+            assert self.core.queue(name).killed == killed + waiting
+        else:
+            self.core.directory.update_queue(name, paused=how == "pause")
+        self.core.turn()
+
+    # ---- transactions
+
+    @rule(to=st.lists(st.sampled_from(["q", "t"]), min_size=1, max_size=4))
+    def send_in_work(self, to) -> None:
+        if self.open is None:
+            self.open = self.core.gateway.begin()
+        for name in to:
+            route, _ = self.core.producer(name)
+            body = self.new_body()
+            assert self.open.send(route, stomp(body), flags_of()) is None
+            self.sends.append((name, body))
+
+    @precondition(anybody_holds)
+    @rule(which=st.integers(0, 3))
+    def acknowledge_in_work(self, which) -> None:
+        if self.open is None:
+            self.open = self.core.gateway.begin()
+        _, taker = self.holder(which)
+        message = taker.got.pop(0)
+        self.open.acknowledge(taker.hold, [message])
+        self.acks.append((taker, message))
+
+    @precondition(lambda self: self.open is not None)
+    @rule()
+    def commit(self) -> None:
+        added = {n: self.core.queue(n).added for n in QUEUES}
+        acknowledged = {n: self.core.queue(n).acknowledged for n in QUEUES}
+        try:
+            ticket = self.open.commit()
+        except RefusedError:
+            assert self.policy is FullPolicy.FAIL
+            assert added == {n: self.core.queue(n).added for n in QUEUES}, "a part of a commit"
+            assert acknowledged == {n: self.core.queue(n).acknowledged for n in QUEUES}
+            self.rollback()
+            return
+        acks = Counter(taker.hold.queue_name for taker, _ in self.acks)
+        for name in QUEUES:
+            assert self.core.queue(name).acknowledged == acknowledged[name] + acks[name]
+            sent = sum(to == self.address_of(name) for to, _ in self.sends)
+            if self.policy is not FullPolicy.DROP:
+                assert self.core.queue(name).added == added[name] + sent
+        if self.policy is not FullPolicy.DROP and self.sends:
+            assert ticket == self.core.store.ticket, "a commit in several batches"
+        self.forget_work()
+
+    @precondition(lambda self: self.open is not None)
+    @rule()
+    def rollback(self) -> None:
+        added = {n: self.core.queue(n).added for n in QUEUES}
+        self.open.rollback()
+        assert added == {n: self.core.queue(n).added for n in QUEUES}
+        self.forget_work()
+
+    def forget_work(self) -> None:
+        self.open = None
+        self.sends, self.acks = [], []
+        self.core.turn()
+
+    # ---- the disk
+
+    @rule()
+    def sync(self) -> None:
+        self.core.sync()
+
+    @rule(clean=st.booleans())
+    def restart(self, clean) -> None:
+        """Everything durable is there again, in order; only what was synced counts."""
+        for _, taker in self.takers if clean else ():
+            if not any(t is taker for t, _ in self.acks):
+                taker.leave()
+        if clean:
+            self.core.sync()
+        self.core.store.open = []
+        expected = self.after_cut(self.core.store.synced)
+        rings = {n: self.core.queue(n).ring_size for n in QUEUES}
+        self.core.restart(clean=clean)
+        self.takers, self.open, self.sends, self.acks = [], None, [], []
+        for name, messages in expected.items():
+            queue = self.core.queue(name)
+            found = queue.browse(0, 1000)
+            ring = rings.get(name, -1)
+            shown = [(body_of(m), m.delivery_count) for m in sorted(found, key=lambda m: m.seq)]
+            assert shown == (messages if ring < 0 else messages[-ring:])
+            # A count that was recorded says itself that the message was seen.
+            assert clean or all(m.flags & MAYBE_SEEN for m in found)
+            assert all(m.flags & DURABLE for m in found)
+            assert queue.added == len(messages)
+
+    def after_cut(self, batches: int):
+        definitions, held, _ = self.core.store.kept(batches)
+        names = {d.queue_id: d.name for key, d in definitions.items() if key[0] == "queue"}
+        assert set(names.values()) == {*QUEUES, "dead", "late"}
+        return {
+            name: [
+                (unpack(body)[1], flags >> 16)
+                for _, (body, flags, _) in sorted(held.get(number, {}).items())
+            ]
+            for number, name in names.items()
+        }
+
+    # ---- what always holds
+
+    @invariant()
+    def figures_are_right(self) -> None:
+        core = self.core
+        core.check()
+        for name in QUEUES:
+            queue = core.queue(name)
+            assert queue.delivering == len(self.held(name)) + len(self.in_work(name))
+            assert len(set(self.all_in(name))) == queue.message_count, "a message twice"
+        for address, names in (("q", ["q"]), ("t", ["s.plain", "s.ring"])):
+            distinct = {body for n in names for body in self.all_in(n)}
+            assert core.gateway.addresses[address].messages == len(distinct), address
+        assert not any(core.queue(n).touched for n in QUEUES), "a queue was forgotten by its turn"
+
+    @invariant()
+    def the_store_has_what_is_durable(self) -> None:
+        core = self.core
+        before = len(core.store.batches)
+        core.store.batches.append(core.store.open)
+        kept = {n: sorted(b for b, _ in found) for n, found in self.after_cut(before + 1).items()}
+        core.store.batches.pop()
+        for name in (*QUEUES, "dead", "late"):
+            queue = core.queue(name)
+            holding = [m for q, t in self.takers if q == name for m in t.got]
+            holding += [m for t, m in self.acks if t.hold.queue_name == name]
+            durable = [m for m in holding + queue.browse(0, 10_000) if m.flags & DURABLE]
+            assert kept[name] == sorted(body_of(m) for m in durable), name
+
+
+GatewayMachine.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, derandomize=True
+)
+TestGatewayAgainstLists = GatewayMachine.TestCase
