@@ -43,11 +43,15 @@ class World:
         self.batch_records = chance.choice([1, 2, 5, 4096])
         self.lives = chance.randint(2, 6)
         self.weights = self._weights()
-        if chance.random() < 0.15:
+        self.lived = 0
+        if chance.random() < 0.25:
             # A slow disk and fast consumers: batches queue up, and little of them is left.
             self.weights.update(step=0.7, answer=0.7, add=6.0, remove=8.0)
             self.segment_bytes = 1024
         self.restless = chance.random() < 0.2  # hardly started, gone again
+        if self.restless:
+            self.lives *= 2
+        self.power = chance.choice([0.4, 0.6, 0.9])  # how often a crash takes the power with it
         self.faults = chance.random() < 0.35
         self.rot = chance.random() < 0.2
         self.serial = 0
@@ -148,8 +152,11 @@ class World:
     def live(self) -> None:
         """Work, until one of the ends comes."""
         chance = self.chance
-        steps = chance.choice([2, 5, 10] if self.restless else [5, 20, 60, 120])
-        if chance.random() < 0.7:
+        self.lived += 1
+        # The restless have something to lose from their first life.
+        short = self.restless and self.lived > 1
+        steps = chance.choice([0, 1, 3, 10] if short else [20, 40, 60, 120])
+        if chance.random() < (0.3 if self.restless else 0.7):
             self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 3 // 4))
         if self.faults:
             self._threaten()
@@ -216,7 +223,7 @@ class World:
         self.closed = True
 
     def _after_crash(self) -> None:
-        if self.chance.random() < 0.6:
+        if self.chance.random() < self.power:
             self.log("power lost")
             self.disk.lose_power()
         else:

@@ -23,12 +23,18 @@ class TurnWriter:
         self.answers: deque[Callable[[], None]] = deque()
         self.work = DiskWork(journal, segments, self._post, segment_bytes)
         self._journal = journal
+        self._segment = -1
+        self._opening: list[Callable[[], None]] = []
 
     def _post(self, answer: Callable[[], None]) -> None:
         self.answers.append(answer)
 
     def write(self, batch: Batch) -> None:
-        self.jobs.append(partial(self.work.write, batch, self._journal.segment_size(batch)))
+        job = partial(self.work.write, batch, self._journal.segment_size(batch))
+        if batch.segment != self._segment:
+            self._segment = batch.segment
+            self._opening.append(job)
+        self.jobs.append(job)
 
     def delete(self, segments: Sequence[int]) -> None:
         self.jobs.append(partial(self.work.delete, list(segments)))
@@ -51,9 +57,15 @@ class TurnWriter:
         return False
 
     def make_spare(self) -> None:
-        """What the second thread does between two jobs."""
+        """What the second thread does; in the middle of it the first one does its next job."""
         if self.work.wants_spare:
-            self.work.make_spare(lambda: True)
+            self.work.make_spare(self._meanwhile)
+
+    def _meanwhile(self) -> bool:
+        # A job that needs a file would wait for this one, as the thread does.
+        if self.jobs and self.jobs[0] not in self._opening:
+            self.step()
+        return True
 
     def run(self) -> None:
         """Do and answer all that there is."""
