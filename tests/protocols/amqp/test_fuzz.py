@@ -192,27 +192,54 @@ def damaged(chance: random.Random) -> bytes:
             case 3:
                 frames[one:one] = [frames[other]] * chance.randrange(30)
     # Most accidents behind the beginning, or little would ever come that far.
-    first = chance.choice([0, 4, 6, 6])
+    first = min(chance.choice([0, 4, 6, 6]), len(frames) - 1)
+    count = chance.randrange(1, 4)
+    if chance.randrange(3):
+        # Inside frames, whose sizes stay right: these come deepest.
+        for _ in range(count):
+            index = chance.randrange(first, len(frames))
+            body = bytearray(frames[index][8:])
+            accident(chance, body, 0)
+            frames[index] = reframed(frames[index], bytes(body))
+        return b"".join(frames)
     data = bytearray(b"".join(frames))
-    start = len(b"".join(frames[:first]))
-    for _ in range(chance.randrange(1, 5)):
-        at = chance.randrange(start, len(data)) if start < len(data) else 0
-        match chance.randrange(6):
-            case 0:
-                data[at] ^= 1 << chance.randrange(8)
-            case 1:
-                data[at : at + 1] = chance.choice(EXTREMES)
-            case 2:
-                del data[at : at + chance.randrange(1, 9)]
-            case 3:
-                data[at:at] = chance.randbytes(chance.randrange(1, 9))
-            case 4:
-                data[at : at + 4] = chance.choice([0, 1, 255, MASK, 1 << 31]).to_bytes(4, "big")
-            case 5:
-                size = chance.randrange(1, 40)
-                other = chance.randrange(len(data))
-                data[at:at] = data[other : other + size]
+    for _ in range(count):
+        accident(chance, data, len(b"".join(frames[:first])))
     return bytes(data)
+
+
+def reframed(one: bytes, body: bytes) -> bytes:
+    """Return a frame with another body; protocol headers stay as they are."""
+    if one[:4] == b"AMQP":
+        return one
+    return (8 + len(body)).to_bytes(4, "big") + one[4:8] + body
+
+
+def accident(chance: random.Random, data: bytearray, start: int) -> None:
+    """Change, cut, add or copy some bytes behind `start`."""
+    if start >= len(data):
+        return
+    at = chance.randrange(start, len(data))
+    match chance.randrange(8):
+        case 0:
+            data[at] ^= 1 << chance.randrange(8)
+        case 1:
+            data[at : at + 1] = chance.choice(EXTREMES)
+        case 2:
+            del data[at : at + chance.randrange(1, 9)]
+        case 3:
+            data[at:at] = chance.randbytes(chance.randrange(1, 9))
+        case 4:
+            data[at : at + 4] = chance.choice([0, 1, 255, MASK, 1 << 31]).to_bytes(4, "big")
+        case 5:
+            size = chance.randrange(1, 40)
+            other = chance.randrange(len(data))
+            data[at:at] = data[other : other + size]
+        case _:
+            # A small number behind its constructor: the frame stays well formed.
+            places = [i for i in range(start, len(data) - 1) if data[i] in (0x50, 0x52, 0x53)]
+            if places:
+                data[chance.choice(places) + 1] = chance.randrange(256)
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
