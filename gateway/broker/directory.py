@@ -417,6 +417,11 @@ class Directory:
         address.gone = True
         address.taps = ()
         address.version += 1
+        if address.blocked is not None:
+            # Whoever is held back here goes on where the name leads next.
+            address.blocked = None
+            for producer in list(address.producers.values()):
+                producer.unblock()
         if address.temporary:
             return 0
         return self._store.undefine(

@@ -286,7 +286,9 @@ class Gateway:
     def _look_for_room(self) -> None:
         """Let senders go where there is room again."""
         for address in list(self._blocked.values()):
-            if address.gone or self._has_room_again(address):
+            if address.gone:
+                del self._blocked[address.name]
+            elif self._has_room_again(address):
                 del self._blocked[address.name]
                 address.blocked = None
                 for producer in list(address.producers.values()):

@@ -283,9 +283,21 @@ def test_senders_held_back_at_a_deleted_address_are_let_go():
     assert owner.blocked
     core.directory.delete_address("q", force=True)
     core.turn()
-    assert not owner.blocked
+    assert owner.told == ["blocked", "unblocked"]
     assert route.send([stomp(b"2")], flags_of()) > 0
     assert owner.blocked
+
+
+def test_senders_held_back_by_an_operator_are_let_go_with_an_empty_address():
+    core = Core()
+    route, owner = core.producer("q")
+    core.gateway.block_address("q", blocked=True)
+    core.directory.delete_address("q", force=True)
+    assert (owner.blocked, route.blocked()) == (False, None)
+    assert route.send([stomp(b"1")], flags_of()) > 0
+    core.gateway.block_address("q", blocked=True)
+    core.gateway.block_address("q", blocked=False)
+    assert owner.told == ["blocked", "unblocked"] * 2
 
 
 class Keeper(Taker):
