@@ -435,6 +435,28 @@ def test_every_cut_of_one_conversation():
         assert summary(peer, conversation(peer, cut)) == whole, cut
 
 
+@pytest.mark.parametrize(
+    "message",
+    [data_message(b"hi"), HEADERS[6] + PROPERTIES[3] + TAILS[1], FRONTS[1] + TAILS[1]],
+    ids=["bare", "header", "annotations"],
+)
+def test_every_byte_changed_behind_a_learned_shape(message):
+    """Three transfers teach the shape; the fourth differs from them in one byte."""
+    told = Told(0)
+    tell(told, ("burst", (0, 0), USUAL, [message], 3, None))
+    before = b"".join(told.frames)
+    good = transfer(USUAL, (0, 0), 3, settled=None, payload=message)
+    for at in range(4, len(good)):
+        for value in {0, 1, 2, 0x40, 0x41, 0x43, 0x52, 0x70, 0xA1, 0xB0, 0xFF, good[at] ^ 1}:
+            bad = bytearray(good)
+            bad[at] = value
+            data = before + bytes(bad)
+            assert run(data, None, cuts=[])[0] == run(data, None, cuts=[], learns=False)[0], (
+                at,
+                value,
+            )
+
+
 @pytest.mark.parametrize("way", [USUAL, Way(number=1, tag=1), Way(boolean=1), Way(tag=32)])
 def test_bursts_take_the_hot_loop(way):
     """The comparison means nothing if one side of it is never taken."""
