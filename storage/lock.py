@@ -27,8 +27,12 @@ class DirectoryLock:
             )
             os.close(self._fd)
             raise LockedError(directory, other) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, owner.encode(), 0)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, owner.encode(), 0)
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         if self._fd >= 0:

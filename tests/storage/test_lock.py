@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -51,6 +52,19 @@ def test_a_refused_try_leaves_no_descriptor(tmp_path: Path) -> None:
             DirectoryLock(str(tmp_path), "another")
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     lock.release()
+
+
+def test_a_full_disk_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", no_room)
+        with pytest.raises(OSError, match="no room"):
+            DirectoryLock(str(tmp_path), "owner")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    DirectoryLock(str(tmp_path), "owner").release()
 
 
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
