@@ -62,6 +62,7 @@ class Batch:
         self.number = number
         self.synced = 0  # the last synced batch when the writer got this one
         self.segment = 0
+        self.stored = 0  # messages that it stores, known when it is closed
         self.adds: list[AddRun] = []
         self._sizes: list[int] = []  # bytes of the bodies of each of `adds`
         self.removes: dict[int, list[int]] = {}
@@ -73,7 +74,6 @@ class Batch:
         self.removed_live: list[tuple[int, int, int, int]] = []
         self.forgotten: list[int] = []  # queues that are gone with all they held
         self.bytes_bound = BATCH_HEADER_BYTES + _MARK_BYTES
-        self.stored = 0
         self.atomic = False
         self.suspect = False
         self.clean = False
@@ -90,7 +90,6 @@ class Batch:
         self.adds.append(run)
         self._sizes.append(size)
         count = len(run.bodies)
-        self.stored += count
         # As `_bound`, which would cost a call per run.
         self.bytes_bound += (
             size + _RUN_BYTES + _MESSAGE_BYTES * count + _RANGE_BYTES * len(run.targets)
@@ -145,11 +144,11 @@ class Batch:
         kept: list[AddRun] = []
         saved = 0
         for run, size in zip(self.adds, self._sizes, strict=True):
-            saved += len(run.bodies)
+            saved += _stored(run)
             self.bytes_bound -= _bound(run, size)
             for part in self._surviving(run, gone):
                 kept.append(part)
-                saved -= len(part.bodies)
+                saved -= _stored(part)
                 whole = len(part.bodies) == len(run.bodies)
                 self.bytes_bound += _bound(part, size if whole else _size(part))
         self.adds = kept
@@ -216,6 +215,12 @@ class Batch:
         if self.clean:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)
+
+
+def _stored(run: AddRun) -> int:
+    """Return how many messages of a run are stored: a run with one value for all stores all."""
+    count = len(run.bodies)
+    return count if isinstance(run.flags, int) else count - run.bodies.count(None)
 
 
 def _bound(run: AddRun, size: int) -> int:

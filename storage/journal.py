@@ -248,7 +248,7 @@ class Journal:
         self.synced = batch.number
         self.batches += 1
         self.bytes_written += size
-        self.stored += sum(len(run.bodies) for run in batch.adds)
+        self.stored += batch.stored
         self.index.settle_batch(batch)
         self.flush()
         self.on_durable(batch.number)

@@ -50,12 +50,16 @@ class LiveIndex:
             extents.append(_Extent(last, segment, stored))
 
     def add_batch(self, batch: Batch) -> None:
-        """Note all that a closed batch stores."""
+        """Note all that a closed batch stores, and set its `stored`: each message counts once."""
+        total = 0
         for run in batch.adds:
-            count = len(run.bodies)
-            stored = count - run.bodies.count(None) if not isinstance(run.flags, int) else count
+            count = stored = len(run.bodies)
+            if not isinstance(run.flags, int):
+                stored -= run.bodies.count(None)
+            total += stored
             for queue_id, first in run.targets:
                 self.added(queue_id, first, first + count - 1, batch.segment, stored)
+        batch.stored = total
 
     def settle_batch(self, batch: Batch) -> None:
         """Note all that a synced batch removes."""

@@ -115,6 +115,15 @@ def test_a_removal_before_the_batch_closes_cancels_and_after_it_does_not() -> No
     assert journal.index.live == {1: 0}
 
 
+def test_what_is_not_durable_is_in_no_figure() -> None:
+    journal, paper, _ = journal_of()
+    bodies: list[bytes | None] = [b"a", None, b"c", None]
+    journal.append(AddRun([(7, 1)], bodies, [1] * 4, [0] * 4, 1), 2)
+    journal.remove(7, 1, 1, 1)
+    turn(journal, paper)
+    assert (journal.stored, journal.cancelled, journal.index.live) == (1, 1, {1: 1})
+
+
 @pytest.mark.parametrize("limit", ["bytes", "records"])
 def test_a_full_batch_closes_by_itself(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "BATCH_RECORDS_MAX", 3)
