@@ -176,9 +176,18 @@ class Directory:
         )
 
     def subscription_queue(
-        self, name: str, durable_name: str | None, *, shared: bool, make_name: Callable[[], str]
+        self,
+        name: str,
+        durable_name: str | None,
+        *,
+        shared: bool,
+        make_name: Callable[[], str],
+        temporary: bool = False,
     ) -> Queue:
-        """Return the queue of a subscription, durable by name or temporary. Raises RefusedError."""
+        """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
+
+        `temporary` with a name: shared by that name, and gone with its last consumer.
+        """
         if name not in self.addresses:
             if not self._settings.for_address(name).auto_create_addresses:
                 raise _not_found(name)
@@ -197,10 +206,13 @@ class Directory:
             self.drop_queue(queue)
             queue = None
         if queue is None:
-            queue = self.make_queue(durable_name, name, RoutingType.MULTICAST, auto_created=True)
+            queue = self.make_queue(
+                durable_name, name, RoutingType.MULTICAST, auto_created=True, temporary=temporary
+            )
             if not shared:
                 queue.max_consumers = 1
-                self._store.define(self.definition_of(queue))
+                if queue.durable:
+                    self._store.define(self.definition_of(queue))
         return queue
 
     # ---- making

@@ -355,7 +355,11 @@ class Gateway:
         kind = self.directory.consuming_type(destination, routing, may_add=may_add)
         if kind is RoutingType.MULTICAST and destination.queue is None:
             queue = self.directory.subscription_queue(
-                destination.address, durable_name, shared=shared, make_name=self._make_name
+                destination.address,
+                durable_name,
+                shared=shared,
+                temporary=temporary,
+                make_name=self._make_name,
             )
         else:
             queue = self.directory.for_consuming(destination, routing)

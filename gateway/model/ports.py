@@ -177,7 +177,8 @@ class Broker(Protocol):
 
         routing MULTICAST with `durable_name` is a durable subscription queue of that name,
         without one a
-        temporary queue that goes with the subscription.
+        temporary queue that goes with the subscription. `temporary` with a name: a queue that is
+        shared by that name and goes with its last consumer.
         """
 
     def delete_subscription(self, durable_name: str) -> None:

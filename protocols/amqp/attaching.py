@@ -121,6 +121,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             link,
             durable_name=wanted.durable_name,
             shared=wanted.shared,
+            temporary=wanted.temporary,
             browse=wanted.browse,
             priority=priority,
             options=_NO_ADD,

@@ -37,6 +37,7 @@ class Wanted:
     routing: RoutingType | None
     durable_name: str | None = None
     shared: bool = False
+    temporary: bool = False
     browse: bool = False
 
 
@@ -82,6 +83,7 @@ def wanted_source(
         routing=routing,
         durable_name=durable_name,
         shared=shared,
+        temporary=shared and source.durable == DURABLE_NONE,
         browse=source.distribution_mode == "copy",
     )
 

@@ -358,6 +358,24 @@ def test_a_settlement_waits_for_the_disk_only_when_it_left_a_record():
     assert core.store.synced >= core.store.ticket - 1
 
 
+# ---- subscriptions shared by name
+
+
+def test_shared_volatile_subscription_goes_with_its_last_consumer():
+    core = Core()
+    how = {"routing": MULTICAST, "durable_name": "s", "shared": True, "temporary": True}
+    one, two = core.consume("t", room=1, **how), core.consume("t", room=1, **how)
+    assert core.queue("s").temporary
+    assert not core.queue("s").durable
+    core.send("t", b"1", b"2")
+    assert sorted(one.bodies() + two.bodies()) == [b"1", b"2"]
+    one.leave()
+    assert "s" in core.gateway.queues
+    two.leave()
+    assert "s" not in core.gateway.queues
+    core.check()
+
+
 # ---- turns
 
 

@@ -266,7 +266,13 @@ class FakeBroker:
     ) -> FakeSubscription:
         if self.refuse_subscribe is not None:
             raise RefusedError(self.refuse_subscribe)
-        facts = {"shared": shared, "browse": browse, "priority": priority, "durable": durable_name}
+        facts = {
+            "shared": shared,
+            "browse": browse,
+            "priority": priority,
+            "durable": durable_name,
+            "temporary": temporary,
+        }
         shown = {key: value for key, value in facts.items() if value}
         self.note("subscribe", destination.address, routing, shown)
         name = durable_name or destination.queue or destination.address

@@ -155,11 +155,11 @@ def test_priority_is_any_integer(value):
         ),
         (
             Source(address="t", capabilities=("shared",)),
-            {"durable": "me.sub:shared-volatile", "shared": True},
+            {"durable": "me.sub:shared-volatile", "shared": True, "temporary": True},
         ),
         (
             Source(address="t", capabilities=("shared", "global")),
-            {"durable": "sub:shared-volatile:global", "shared": True},
+            {"durable": "sub:shared-volatile:global", "shared": True, "temporary": True},
         ),
         (Source(address="t", durable=2, capabilities=("global",)), {"durable": "me.sub|1"}),
         (Source(address="t", distribution_mode="copy"), {"browse": True}),
