@@ -69,6 +69,8 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
 OUT_BYTES_MAX: Final = 1 << 20
+#: Answers that a peer may ask for while it reads none; then nothing more is read of it.
+UNREAD_BYTES_MAX: Final = 1 << 20
 #: The descriptors of SASL's frames begin here.
 _SASL_CODES: Final = 0x40
 
@@ -118,6 +120,7 @@ class AmqpConnection:
         self._out_bytes = 0
         self._stalled = False
         self._unfinished = 0
+        self._unread = 0  # bytes of answers since the transport had no more room
         self._came = 0
         self._started: float | None = None
         self._last_in = 0.0
@@ -377,6 +380,10 @@ class AmqpConnection:
             return  # close was the last word [AMQP 2.4.3]
         self._out.append(data)
         self._out_bytes += len(data)
+        if not self.write_room:
+            self._unread += len(data)
+            if self._unread > UNREAD_BYTES_MAX:
+                self.paused_reading = True  # a peer that only asks gets no more answers
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
         data = frame(performative, channel, AMQP_FRAME, payload)
@@ -469,6 +476,10 @@ class AmqpConnection:
     def write_resumed(self) -> None:
         """The transport has room again."""
         self._stalled = False
+        self._unread = 0
+        if self.paused_reading:
+            self.paused_reading = False
+            self.wake()
         self._resume()
 
     def _resume(self) -> None:
@@ -496,7 +507,7 @@ class AmqpConnection:
         deadlines: list[float] = []
         if self.limits.idle_ms:
             dead = self._last_in + self.limits.idle_ms / 1000
-            if now >= dead and not self.paused_reading:
+            if now >= dead:
                 self._cut(f"silent for {self.limits.idle_ms} ms")
                 return None
             deadlines.append(max(dead, now + 0.05))

@@ -455,7 +455,7 @@ def test_small_ranges_among_many_holes_stay_cheap():
 
 
 def test_a_peer_that_does_not_read_holds_a_bounded_answer():
-    """Echoes are answered, and the shell stops reading what it cannot answer: here one turn."""
+    """The queue keeps what it does not take."""
     peer = Peer.begun()
     peer.receiver(1, credit=2**32 - 1)
     peer.broker.offer("q", *[data_message(b"x" * 60_000)] * 200)
@@ -467,3 +467,45 @@ def test_a_peer_that_does_not_read_holds_a_bounded_answer():
         out += len(peer.engine.data_to_send())
     assert out < 2 * MIB
     assert len(peer.broker.queues["q"]) > 170
+
+
+ECHO = frame(
+    Flow(next_incoming_id=1, incoming_window=9, next_outgoing_id=0, outgoing_window=9, echo=True)
+)
+
+
+def asking(limits: AmqpLimits | None = None) -> tuple[Peer, int]:
+    """Return a peer that asks and reads nothing until it is read no more, and what it holds."""
+    peer = Peer.begun(limits=limits or AmqpLimits())
+    engine = peer.engine
+    held = 0
+    for _ in range(200):
+        if engine.paused_reading:
+            break
+        engine.receive_data(ECHO * 2_000, peer.now)
+        held += len(engine.data_to_send())
+        engine.write_room = held <= MIB  # what the shell does
+    return peer, held
+
+
+def test_a_peer_that_asks_and_never_reads_is_read_no_more():
+    peer, held = asking()
+    assert peer.engine.paused_reading
+    assert held < 3 * MIB
+    # It reads at last: the shell has room again.
+    peer.engine.write_room = True
+    woken = []
+    peer.engine.wake = lambda: woken.append(1)
+    peer.engine.write_resumed()
+    assert woken
+    assert not peer.engine.paused_reading
+    peer.engine.receive_data(ECHO, peer.now)
+    assert peer.engine.data_to_send()
+
+
+def test_a_peer_that_never_reads_is_cut_in_the_end():
+    peer, _ = asking(AmqpLimits(idle_ms=1_000))
+    peer.tick(0.9)
+    assert not peer.gone
+    peer.tick(0.2)
+    assert peer.gone
