@@ -100,6 +100,36 @@ def test_parts_keep_their_flags_and_expiry() -> None:
     assert left.bodies == [None, b"c"]
 
 
+def test_what_is_cancelled_takes_no_room() -> None:
+    """The bound is that of a batch which never had it, so that segments fill up."""
+    for queues in ([7], [7, 8], [7, 8, 9]):
+        batch = batch_of(
+            AddRun([(queue, 1) for queue in queues], [b"x" * 500, b"y" * 70], 0, 0, 1),
+            run_of(3, b"z" * 30),
+            run_of(4, b"w" * 900),
+        )
+        batch.remove(7, 1, 1, 1)
+        for queue in queues:
+            batch.remove(queue, 1, 2, 2)
+        batch.remove(7, 4, 4, 1)
+        batch.settle_cancelled()
+        assert batch.bytes_bound == batch_of(run_of(3, b"z" * 30)).bytes_bound
+    whole = batch_of(run_of(1, b"a" * 9), run_of(2, b"b" * 9))
+    before = whole.bytes_bound
+    whole.remove(8, 1, 1, 1)
+    whole.cancelled[8] = [1, 1]
+    room = whole.bytes_bound
+    assert whole.settle_cancelled() == 0
+    assert whole.bytes_bound == room > before
+
+
+def test_only_what_is_stored_counts_as_cancelled() -> None:
+    batch = batch_of(AddRun([(7, 1)], [b"a", None, b"c"], [1, 2, 3], [4, 5, 6], 9), run_of(4, b"d"))
+    for seq in (1, 3, 4):
+        batch.remove(7, seq, seq, 1)
+    assert batch.settle_cancelled() == 3
+
+
 def test_a_fan_out_loses_the_queue_that_took_all() -> None:
     batch = batch_of(AddRun([(7, 1), (8, 5)], [b"a", b"b"], 0, 0, 1))
     batch.remove(7, 1, 2, 2)

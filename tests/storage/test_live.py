@@ -51,8 +51,13 @@ def test_a_range_over_several_segments_is_counted_in_each() -> None:
 def test_a_range_with_holes_inside_a_segment_is_counted_by_its_caller() -> None:
     index = LiveIndex()
     index.added(1, 1, 10, 1, 4)
-    index.removed(1, 2, 9, 3)
+    index.removed(1, 2, 9, 2)
+    assert index.live == {1: 2}
+    index.removed(1, 10, 10, 1)
     assert index.live == {1: 1}
+    index.added(2, 1, 10, 1, 5)
+    index.removed(2, 1, 10, 3)
+    assert index.live == {1: 3}, "to the last of them too"
 
 
 def test_a_removal_never_frees_what_others_have() -> None:
