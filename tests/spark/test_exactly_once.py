@@ -29,14 +29,14 @@ from gateway.cli.scratch import ScratchGateway
 from tests.spark.senders import AmqpSender, Sender, StompPySender, StompSocketSender
 from tests.spark.session import spark_session
 
-pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.timeout(300)]
 pytest.importorskip("pyspark")
 
 ADDRESS = "orders"
 SUBSCRIPTION = "exactly-once"
 MESSAGES = 100_000
-#: Sent over about so long: the query is stopped and the gateway killed while more is coming.
-SECONDS = 28.0
+#: The pace, messages a second: what the senders are allowed comes while Spark works at it.
+RATE = 4000
 BATCH_MAX = 9_000
 PARTITIONS = 3
 
@@ -56,7 +56,8 @@ def sending(gateway: ScratchGateway) -> Iterator[list[Sender]]:
         (StompSocketSender, "stomp", gateway.stomp_port, MESSAGES * 40 // 100),
     ]
     senders = [
-        kind(name, port, ADDRESS, count, count / SECONDS) for kind, name, port, count in shares
+        kind(name, port, ADDRESS, count, RATE * count / MESSAGES)
+        for kind, name, port, count in shares
     ]
     for sender in senders:
         sender.start()
@@ -130,7 +131,7 @@ def stream(gateway: ScratchGateway) -> tuple[int, int]:
     return facts["head"], subscription["floor"]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -150,25 +151,32 @@ def test_every_message_is_in_the_table_once(
             assert [s.failure for s in senders if s.failure] == []
             return sum(len(sender.confirmed) for sender in senders)
 
-        # Stopped in the middle of a batch, while sending goes on.
+        def allow(share: float) -> None:
+            for sender in senders:
+                sender.allow(share)
+
+        # Stopped with batches to do, while sending goes on.
+        allow(0.3)
         wait_until(lambda: job.place() > 0)
-        stop_while_sending(job, confirmed)
+        stop_while_sending(job, confirmed, lambda: allow(0.45))
         # Killed while it takes from all three as fast as they can, and Spark reads.
         before = job.place()
+        allow(0.6)
         wait_until(lambda: job.place() > before)
         for sender in senders:
             sender.hurry()
+        allow(0.75)
         seen = kill_while_looking(gateway)
         at_kill = confirmed()
-        assert at_kill < MESSAGES * 3 // 4, "the kill must come while much is still to be sent"
         gateway.start()
         assert stream(gateway)[0] >= seen, "an offset was shown that the kill took away"
-        wait_until(lambda: confirmed() > at_kill)
         before = job.place()
+        allow(0.9)
+        wait_until(lambda: confirmed() > at_kill)
         wait_until(lambda: job.place() > before)
-        stop_while_sending(job, confirmed)
+        stop_while_sending(job, confirmed, lambda: allow(1.0))
 
-        wait_until(lambda: confirmed() == MESSAGES, 90)
+        wait_until(lambda: confirmed() == MESSAGES)
         for sender in senders:
             sender.join(20)
         assert all(sender.connections > 1 for sender in senders)
@@ -185,9 +193,12 @@ def test_every_message_is_in_the_table_once(
     check_rows(table.toArrow(), head, senders)
 
 
-def stop_while_sending(job: Job, confirmed: Callable[[], int]) -> None:
+def stop_while_sending(
+    job: Job, confirmed: Callable[[], int], allow_more: Callable[[], None]
+) -> None:
     """Stop the query, have the senders go on without it, start it from its checkpoint."""
     job.stop()
+    allow_more()
     place, floor = job.place(), stream(job.gateway)[1]
     assert 0 <= floor <= place, "what Spark has not written must stay readable"
     known = confirmed()
