@@ -80,11 +80,11 @@ class Spares:
                 self._fs.rename(spare, path)
                 return fd
             self._fs.close(fd)
-            if length < self._usual:
-                # Half made when the process stopped, or of a smaller setting: of no use to anyone.
-                self._fs.unlink(spare)
+            if self._usual:
+                self._ready.append(spare)  # of the usual size: for another one
             else:
-                self._ready.append(spare)
+                # Half made when the process stopped, or of a smaller setting.
+                self._fs.unlink(spare)
         return None
 
     def make(self, size: int, go_on: Callable[[], bool]) -> bool:

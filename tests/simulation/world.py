@@ -110,6 +110,8 @@ class World:
                 self.disk.boot()
                 continue
             break
+        if self.disk.fds:
+            raise ViolationError(f"a start leaves {len(self.disk.fds)} files open")
         self.disk.crash_at = -1
         self.disk.read_faults = self.disk.sync_faults = 0
         self.model.recovered(found, self.journal.synced, attempts=attempts)
@@ -211,6 +213,8 @@ class World:
         if self.failed:
             self._after_crash()
             return
+        if self.disk.fds:
+            raise ViolationError(f"a stop leaves {len(self.disk.fds)} files open")
         self.model.stop = "clean"
         if self.model.reported != self.journal.ticket - 1:
             raise ViolationError("stopped, and not all is durable")
@@ -258,6 +262,8 @@ class World:
 
     def check_index(self) -> None:
         """At rest, the index counts what lives, and the directory has what the index has."""
+        if len(self.disk.fds) > 1:
+            raise ViolationError(f"{len(self.disk.fds)} files are open")
         live = self.journal.index.live
         expected = sum(
             len(held)

@@ -205,6 +205,7 @@ def test_a_batch_header_comes_back_where_it_belongs_only() -> None:
     assert decode_batch_head(data, 64, salt_of(UUID, 65)) is None, "another place"
     assert decode_batch_head(data, 64, salt_of(bytes(16), 64)) is None, "another life"
     assert decode_batch_head(data, 63, salt) is None
+    assert decode_batch_head(data[: 64 + BATCH_HEADER_BYTES], 64, salt) == found, "up to the end"
     assert decode_batch_head(data[: 64 + BATCH_HEADER_BYTES - 1], 64, salt) is None
 
 

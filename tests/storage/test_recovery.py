@@ -140,6 +140,15 @@ def test_a_torn_tail_is_cut(kept: int) -> None:
     assert not found.clean
 
 
+def test_a_torn_tail_is_as_long_as_the_file_at_most() -> None:
+    image = Image(1, 1).batch().batch(add(7, 1, b"a" * 3000))
+    start = image.places[1]
+    image.data[start + BATCH_HEADER_BYTES] ^= 1
+    assert read(image).torn_bytes == image.end - start
+    del image.data[start + 100 :]
+    assert read(image).torn_bytes == 100
+
+
 def test_the_next_life_takes_the_number_of_the_batch_that_was_cut() -> None:
     one = Image(1, 1).batch(add(7, 1, b"a")).batch(add(7, 2, b"torn" * 9))
     one.data[one.end - 3] ^= 1

@@ -189,6 +189,18 @@ def test_half_made_spares_go() -> None:
     assert disk.listdir(DIRECTORY) == ["spare-5"]
 
 
+def test_half_made_spares_go_where_none_is_made_ahead_too() -> None:
+    disk = disk_of()
+    fd = disk.open(f"{DIRECTORY}/spare-4", create=True)
+    disk.pwrite(fd, bytes(100), 0)
+    disk.close(fd)
+    segments = segments_of(disk)
+    segments.write(b"", number=1, synced=0, segment=1, size=SIZE)
+    assert disk.listdir(DIRECTORY) == [segment_name(1)]
+    assert segments.spares_ready == 0
+    assert len(disk.fds) == 1
+
+
 def test_spares_of_an_earlier_process_are_used() -> None:
     disk = disk_of()
     segments_of(disk).make_spare(SIZE)
