@@ -23,7 +23,7 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
-from gateway.model.message import EXPIRES, MAYBE_SEEN, Message
+from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
@@ -80,9 +80,10 @@ class JournalStore:
         expires: int,
         size: int,
         now_ms: int,
+        due: int = 0,
     ) -> int:
         """See the Store port."""
-        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
+        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms, due), size)
 
     def append_mixed(
         self,
@@ -104,6 +105,10 @@ class JournalStore:
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """See the Store port."""
         return self.journal.count(queue_id, entries)
+
+    def postpone(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """See the Store port."""
+        return self.journal.postpone(queue_id, entries)
 
     def define(self, definition: Definition) -> int:
         """See the Store port."""
@@ -330,6 +335,8 @@ def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:
         message = Message(stored.body, seq, stored.flags | seen)
         if stored.flags & EXPIRES:
             message.expires = stored.expires
+        if stored.flags & SCHEDULED:
+            message.due = stored.due
         messages.append(message)
     return messages
 

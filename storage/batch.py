@@ -4,7 +4,8 @@ Until a batch is closed, a removal of a message that it adds cancels both. What 
 for good: later removals of it become REMOVE records of a later batch. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
-first, then adds, removals, counts; the mark of a suspect start comes before all of them.
+first, then adds, removals, counts, new due times; the mark of a suspect start comes before all of
+them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from storage.record import (
     encode_add,
     encode_count,
     encode_note,
+    encode_postponed,
     encode_remove,
 )
 
@@ -50,6 +52,7 @@ class Batch:
         "forgotten",
         "notes",
         "number",
+        "postponed",
         "removed_live",
         "removes",
         "segment",
@@ -68,6 +71,7 @@ class Batch:
         self.removes: dict[int, list[int]] = {}
         self.notes: list[bytes] = []
         self.counts: dict[int, list[tuple[int, int]]] = {}
+        self.postponed: dict[int, list[tuple[int, int]]] = {}
         self.first_seqs: dict[int, int] = {}  # per queue: the first seq that this batch adds
         self.cancelled: dict[int, list[int]] = {}  # per queue: first, last, first, last ...
         #: queue, first, last, stored messages among them
@@ -82,7 +86,13 @@ class Batch:
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (
-            self.adds or self.removes or self.notes or self.counts or self.clean or self.covers
+            self.adds
+            or self.removes
+            or self.notes
+            or self.counts
+            or self.postponed
+            or self.clean
+            or self.covers
         )
 
     def add(self, run: AddRun, size: int) -> None:
@@ -131,6 +141,11 @@ class Batch:
         """Append new flags of stored messages."""
         self.counts.setdefault(queue_id, []).extend(entries)
         self.bytes_bound += _RUN_BYTES + 12 * len(entries)
+
+    def postpone(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> None:
+        """Append new due times of stored messages."""
+        self.postponed.setdefault(queue_id, []).extend(entries)
+        self.bytes_bound += _RUN_BYTES + 16 * len(entries)
 
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
@@ -202,7 +217,7 @@ class Batch:
                 self.bytes_bound += _RANGE_BYTES + _RUN_BYTES
         if not targets:
             return []
-        return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms)]
+        return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms, run.due)]
 
     def encode(self) -> bytes:
         """Return the payload; runs on the writer thread, after the batch was closed."""
@@ -212,6 +227,7 @@ class Batch:
             encode_add(run, parts)
         parts += [encode_remove(queue_id, ranges) for queue_id, ranges in self.removes.items()]
         parts += [encode_count(queue_id, entries) for queue_id, entries in self.counts.items()]
+        parts += [encode_postponed(queue_id, due) for queue_id, due in self.postponed.items()]
         if self.clean:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)
@@ -262,4 +278,5 @@ def _cut(run: AddRun, start: int, stop: int) -> AddRun:
         run.flags if isinstance(run.flags, int) else run.flags[start:stop],
         run.expires if isinstance(run.expires, int) else run.expires[start:stop],
         run.accepted_ms,
+        run.due,
     )

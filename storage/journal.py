@@ -162,6 +162,11 @@ class Journal:
         self._open.count(queue_id, entries)
         return self._open.number
 
+    def postpone(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """Record new due times of stored messages, as (seq, due in ms); returns the ticket."""
+        self._open.postpone(queue_id, entries)
+        return self._open.number
+
     def note(self, note: bytes) -> int:
         """Record a definition. Each new segment begins with `snapshot()`, so old notes may go."""
         self._open.add_note(note)
@@ -230,7 +235,7 @@ class Journal:
         batch = self._pending.popleft()
         self._backlog -= batch.bytes_bound
         batch.synced = self.synced
-        if not (batch.adds or batch.removes or batch.counts or batch.notes):
+        if not (batch.adds or batch.removes or batch.counts or batch.postponed or batch.notes):
             self._covered = batch.number  # nothing would be missed
         self._busy = batch
         self._writer.write(batch)

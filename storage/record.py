@@ -22,12 +22,16 @@ Records (first byte is the kind):
               | per target: queue u64, first seq u64
               | flags: one u32, or count x u32 (how bit 0)
               | expires: none, one u64 (how bit 1), count x u64 (bit 2)
+              | due: none, or one u64 (bit 3)
               | lengths count x u32 (0xFFFFFFFF: not stored here) | bodies
     2 REMOVE  queue u64, ranges u32 | ranges x (first u64, last u64)
     3 NOTE    length u32 | bytes (definitions; opaque here)
     4 COUNT   queue u64, n u32 | n x (seq u64, flags u32)
     5 CLEAN   (the process stopped in order after this)
     6 SUSPECT (what was stored before may have been seen: the stop before was not in order)
+    7 DUE     queue u64, n u32 | n x (seq u64, due u64)
+
+A `how` with other bits is of a newer program; the bits of older ones keep their meaning.
 """
 
 from __future__ import annotations
@@ -58,6 +62,7 @@ _REMOVE = struct.Struct("<BQI")
 _NOTE = struct.Struct("<BI")
 _COUNT = struct.Struct("<BQI")
 _COUNTED = struct.Struct("<QI")
+_POSTPONED = struct.Struct("<QQ")
 
 ADD: Final = 1
 REMOVE: Final = 2
@@ -65,9 +70,12 @@ NOTE: Final = 3
 COUNT: Final = 4
 CLEAN: Final = 5
 SUSPECT: Final = 6
+DUE: Final = 7
 _MIXED_FLAGS: Final = 1
 _ONE_EXPIRY: Final = 2
 _MIXED_EXPIRY: Final = 4
+_DUE: Final = 8
+_HOW_KNOWN: Final = 15
 
 
 class BadRecordError(ValueError):
@@ -79,7 +87,7 @@ class AddRun:
     """A run of messages for one or more queues; `targets` are (queue id, seq of the first body).
 
     `flags` and `expires` are one value for all, or a sequence with one for each body. A body of
-    None is not stored.
+    None is not stored. `due` is one time for all, in ms; 0: at once.
     """
 
     targets: Sequence[tuple[int, int]]
@@ -87,6 +95,7 @@ class AddRun:
     flags: int | Sequence[int]
     expires: int | Sequence[int]
     accepted_ms: int
+    due: int = 0
 
 
 # ---- segment header
@@ -177,6 +186,8 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
         how |= _MIXED_EXPIRY
     elif run.expires:
         how |= _ONE_EXPIRY
+    if run.due:
+        how |= _DUE
     parts.append(_ADD.pack(ADD, how, len(run.targets), len(bodies), run.accepted_ms))
     parts.extend([_TARGET.pack(*target) for target in run.targets])
     parts.append(
@@ -186,6 +197,8 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
         parts.append(array("Q", run.expires).tobytes())
     elif how & _ONE_EXPIRY:
         parts.append(struct.pack("<Q", run.expires))
+    if run.due:
+        parts.append(struct.pack("<Q", run.due))
     if how & _MIXED_FLAGS and None in bodies:
         parts.append(array("I", [ABSENT if b is None else len(b) for b in bodies]).tobytes())
         parts.extend([b for b in bodies if b is not None])
@@ -210,6 +223,13 @@ def encode_count(queue_id: int, counted: Sequence[tuple[int, int]]) -> bytes:
     """Return a COUNT record for (seq, flags) pairs."""
     return _COUNT.pack(COUNT, queue_id, len(counted)) + b"".join(
         [_COUNTED.pack(*c) for c in counted]
+    )
+
+
+def encode_postponed(queue_id: int, postponed: Sequence[tuple[int, int]]) -> bytes:
+    """Return a DUE record for (seq, due) pairs."""
+    return _COUNT.pack(DUE, queue_id, len(postponed)) + b"".join(
+        [_POSTPONED.pack(*p) for p in postponed]
     )
 
 
@@ -241,6 +261,14 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """Decoded DUE."""
+
+    queue_id: int
+    entries: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
 class Clean:
     """Decoded CLEAN."""
 
@@ -250,7 +278,7 @@ class Suspect:
     """Decoded SUSPECT."""
 
 
-Record = AddRun | Remove | Note | Counted | Clean | Suspect
+Record = AddRun | Remove | Note | Counted | Postponed | Clean | Suspect
 
 
 def decode_records(payload: bytes) -> Iterator[Record]:
@@ -278,6 +306,12 @@ def decode_records(payload: bytes) -> Iterator[Record]:
                 entries = list(_COUNTED.iter_unpack(_slice(payload, offset, n * _COUNTED.size)))
                 offset += n * _COUNTED.size
                 yield Counted(queue_id, entries)
+            elif kind == DUE:
+                _, queue_id, n = _COUNT.unpack_from(payload, offset)
+                offset += _COUNT.size
+                entries = list(_POSTPONED.iter_unpack(_slice(payload, offset, n * _POSTPONED.size)))
+                offset += n * _POSTPONED.size
+                yield Postponed(queue_id, entries)
             elif kind == CLEAN:
                 offset += 1
                 yield Clean()
@@ -306,6 +340,8 @@ def _array(code: str, payload: bytes, offset: int, count: int) -> tuple[array[in
 
 def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
     _, how, n_targets, count, accepted = _ADD.unpack_from(payload, offset)
+    if how > _HOW_KNOWN:
+        raise BadRecordError(f"an ADD record at {offset} of a batch has unknown bits: {how:#x}")
     offset += _ADD.size
     targets: list[tuple[int, int]] = []
     for _ in range(n_targets):
@@ -324,6 +360,10 @@ def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
     elif how & _ONE_EXPIRY:
         one, offset = _array("Q", payload, offset, 1)
         expires = one[0]
+    due = 0
+    if how & _DUE:
+        one, offset = _array("Q", payload, offset, 1)
+        due = one[0]
     lengths, offset = _array("I", payload, offset, count)
     bodies: list[bytes | None] = []
     for length in lengths:
@@ -334,4 +374,4 @@ def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
         offset += length
     if offset > len(payload):
         raise BadRecordError("an ADD record is cut short")
-    return AddRun(targets, bodies, flags, expires, accepted), offset
+    return AddRun(targets, bodies, flags, expires, accepted, due), offset

@@ -36,6 +36,7 @@ from storage.record import (
     Clean,
     Counted,
     Note,
+    Postponed,
     Remove,
     SegmentHead,
     Suspect,
@@ -61,6 +62,7 @@ class Stored:
     accepted_ms: int
     segment: int
     suspect: bool = False
+    due: int = 0
 
 
 @dataclass(slots=True)
@@ -238,6 +240,11 @@ def _apply(found: Recovered, payload: bytes, segment: int) -> None:
                 for seq, flags in record.entries:
                     if seq in held:
                         held[seq].flags = flags
+            case Postponed():
+                held = found.queues.get(record.queue_id, {})
+                for seq, due in record.entries:
+                    if seq in held:
+                        held[seq].due = due
             case Clean():
                 found.clean = True
             case Suspect():
@@ -258,7 +265,7 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
             zip(run.bodies, flags, expires, strict=True), first
         ):
             if body is not None:
-                held[seq] = Stored(body, flag, expiry, accepted, segment)
+                held[seq] = Stored(body, flag, expiry, accepted, segment, due=run.due)
 
 
 def _apply_remove(found: Recovered, record: Remove) -> None:

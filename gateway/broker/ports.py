@@ -28,6 +28,7 @@ class Store(Protocol):
         expires: int,
         size: int,
         now_ms: int,
+        due: int = 0,
     ) -> int:
         """Store a run once for several queues or streams; targets are (id, first seq)."""
 
@@ -48,6 +49,9 @@ class Store(Protocol):
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """Stored messages have new flags: (seq, flags)."""
+
+    def postpone(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
+        """Stored messages wait for another time: (seq, due)."""
 
     def define(self, definition: Definition) -> int: ...
 

@@ -8,7 +8,7 @@ nothing never sent appears, and a batch is there whole or not at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.model.definitions import (
     AddressDefinition,
@@ -16,7 +16,7 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
-from gateway.model.message import EXPIRES, MAYBE_SEEN
+from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED
 from gateway.persistence import Restored
 
 
@@ -33,14 +33,16 @@ class Kept:
     expires: int
     accepted_ms: int
     suspect: bool = False
+    due: int = 0
 
     def clone(self) -> Kept:
-        return Kept(self.body, self.flags, self.expires, self.accepted_ms, self.suspect)
+        return replace(self)
 
-    def seen(self) -> tuple[bytes, int, int, int]:
+    def seen(self) -> tuple[bytes, int, int, int, int]:
         """Return what a recovery must give back."""
         flags = self.flags | (MAYBE_SEEN if self.suspect else 0)
-        return self.body, flags, self.expires if flags & EXPIRES else 0, self.accepted_ms
+        expires = self.expires if flags & EXPIRES else 0
+        return self.body, flags, expires, self.accepted_ms, self.due if flags & SCHEDULED else 0
 
 
 @dataclass(slots=True)
@@ -61,8 +63,12 @@ class State:
     def count(self, queue_id: int, seq: int, flags: int) -> None:
         held = self.queues.get(queue_id, {})
         if seq in held:
-            old = held[seq]
-            held[seq] = Kept(old.body, flags, old.expires, old.accepted_ms, old.suspect)
+            held[seq] = replace(held[seq], flags=flags)
+
+    def postpone(self, queue_id: int, seq: int, due: int) -> None:
+        held = self.queues.get(queue_id, {})
+        if seq in held:
+            held[seq] = replace(held[seq], due=due)
 
     def define(self, definition: Definition) -> None:
         self.defined[key_of(definition)] = definition
@@ -194,7 +200,8 @@ class Model:
                 raise ViolationError(f"queue {key}: highest is {found.highest[key]}")
             for message, accepted in zip(messages, found.accepted.get(key, []), strict=True):
                 expires = message.expires if message.flags & EXPIRES else 0
-                got = (message.body, message.flags, expires, accepted)
+                due = message.due if message.flags & SCHEDULED else 0
+                got = (message.body, message.flags, expires, accepted, due)
                 if got != expected[message.seq].seen():
                     raise ViolationError(
                         f"queue {key} seq {message.seq}: {got} instead of "

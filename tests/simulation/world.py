@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition, QueueDefinition, StreamDefinition
-from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY
+from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY, SCHEDULED
 from gateway.persistence import JournalStore, open_journal
 from storage import journal as journal_module
 from storage.journal import Journal
@@ -367,13 +367,18 @@ class World:
     def _add(self, targets: list[int], count: int) -> None:
         bodies = [self.body() for _ in range(count)]
         flags, expires = (DURABLE | EXPIRES, 77) if self.chance.random() < 0.2 else (DURABLE, 0)
+        due = 0
+        if self.chance.random() < 0.2:
+            flags, due = flags | SCHEDULED, self.chance.randint(1, 99)
         places = [(queue_id, self._seqs(queue_id, count)) for queue_id in targets]
         now_ms = self.serial
         size = sum(map(len, bodies))
-        ticket = self.store.append(places, bodies, flags, expires=expires, size=size, now_ms=now_ms)
+        ticket = self.store.append(
+            places, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
+        )
         for queue_id, first in places:
             for seq, body in enumerate(bodies, first):
-                kept = Kept(body, flags, expires, now_ms)
+                kept = Kept(body, flags, expires, now_ms, due=due)
                 self.model.did(ticket, "add", queue_id, seq, kept)
 
     def op_add_mixed(self) -> None:
@@ -440,6 +445,18 @@ class World:
         ticket = self.store.count(queue_id, entries)
         for seq, flags in entries:
             self.model.did(ticket, "count", queue_id, seq, flags)
+
+    def op_postpone(self) -> None:
+        held = self._held()
+        if held is None:
+            return
+        queue_id, seqs = held
+        seq = self.chance.choice(seqs)
+        flags = self.model.now.queues[queue_id][seq].flags | SCHEDULED
+        due = self.chance.randint(1, 99)
+        self.model.did(self.store.count(queue_id, [(seq, flags)]), "count", queue_id, seq, flags)
+        ticket = self.store.postpone(queue_id, [(seq, due)])
+        self.model.did(ticket, "postpone", queue_id, seq, due)
 
     def op_release(self) -> None:
         """The durable front of a stream's tail went to its log."""

@@ -89,7 +89,7 @@ def test_a_run_is_cut_around_what_is_gone(gone, left) -> None:
 
 
 def test_parts_keep_their_flags_and_expiry() -> None:
-    run = AddRun([(7, 1)], [b"a", None, b"c"], [1, 2, 3], [4, 5, 6], 9)
+    run = AddRun([(7, 1)], [b"a", None, b"c"], [1, 2, 3], [4, 5, 6], 9, 77)
     batch = batch_of(run)
     batch.remove(7, 1, 1, 1)
     assert batch.settle_cancelled() == 1
@@ -97,6 +97,7 @@ def test_parts_keep_their_flags_and_expiry() -> None:
     assert isinstance(left, AddRun)
     assert list(left.targets) == [(7, 2)]
     assert (list(left.flags), list(left.expires), left.accepted_ms) == ([2, 3], [5, 6], 9)
+    assert left.due == 77
     assert left.bodies == [None, b"c"]
 
 
@@ -207,7 +208,8 @@ def test_the_bound_is_never_too_small_and_cancelling_is_exact(seed: int) -> None
                 bodies = [b if chance.random() < 0.7 else None for b in bodies]
                 flags, expires = [4] * len(bodies), [7] * len(bodies)
             targets = [(queue, following[queue]) for queue in queues]
-            batch.add(AddRun(targets, bodies, flags, expires, 1), sum(len(b) for b in bodies if b))
+            run = AddRun(targets, bodies, flags, expires, 1, chance.choice([0, 99]))
+            batch.add(run, sum(len(b) for b in bodies if b))
             for queue, first in targets:
                 following[queue] += len(bodies)
                 expected[queue].update(
@@ -230,6 +232,7 @@ def test_the_bound_is_never_too_small_and_cancelling_is_exact(seed: int) -> None
             batch.add_note(chance.randbytes(5))
         else:
             batch.count(chance.choice([1, 2, 3]), [(1, 2)] * chance.randint(1, 3))
+            batch.postpone(chance.choice([1, 2, 3]), [(1, 2)] * chance.randint(0, 3))
     batch.settle_cancelled()
     batch.add_snapshot([b"snapshot"])
     assert BATCH_HEADER_BYTES + len(batch.encode()) <= batch.bytes_bound

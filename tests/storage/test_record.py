@@ -22,6 +22,7 @@ from storage.record import (
     Clean,
     Counted,
     Note,
+    Postponed,
     Remove,
     SegmentHead,
     Suspect,
@@ -32,6 +33,7 @@ from storage.record import (
     encode_batch,
     encode_count,
     encode_note,
+    encode_postponed,
     encode_remove,
     encode_segment_header,
     salt_of,
@@ -40,6 +42,7 @@ from storage.record import (
 UUID = bytes(range(16))
 U64 = st.integers(0, 2**64 - 1)
 U32 = st.integers(0, 2**32 - 1)
+DUE = st.one_of(st.just(0), U64)
 BODY = st.binary(max_size=40)
 
 
@@ -51,7 +54,7 @@ def runs(draw: st.DrawFn) -> AddRun:
     count = len(bodies)
     if draw(st.booleans()):
         expires = draw(st.one_of(U64, st.lists(U64, min_size=count, max_size=count)))
-        return AddRun(targets, bodies, draw(U32), expires, draw(U64))
+        return AddRun(targets, bodies, draw(U32), expires, draw(U64), draw(DUE))
     absent = draw(st.lists(st.booleans(), min_size=count, max_size=count))
     return AddRun(
         targets,
@@ -59,6 +62,7 @@ def runs(draw: st.DrawFn) -> AddRun:
         draw(st.lists(U32, min_size=count, max_size=count)),
         draw(st.lists(U64, min_size=count, max_size=count)),
         draw(U64),
+        draw(DUE),
     )
 
 
@@ -71,7 +75,8 @@ def encoded(run: AddRun) -> bytes:
 def plain(run: AddRun) -> tuple[object, ...]:
     flags = run.flags if isinstance(run.flags, int) else list(run.flags)
     expires = run.expires if isinstance(run.expires, int) else list(run.expires)
-    return [tuple(t) for t in run.targets], list(run.bodies), flags, expires, run.accepted_ms
+    targets = [tuple(t) for t in run.targets]
+    return targets, list(run.bodies), flags, expires, run.accepted_ms, run.due
 
 
 @given(st.lists(runs(), max_size=4))
@@ -80,22 +85,30 @@ def test_runs_come_back(given_runs: list[AddRun]) -> None:
     assert [plain(run) for run in decode_records(payload)] == [plain(run) for run in given_runs]
 
 
-@given(U64, st.lists(U64, max_size=8), st.binary(max_size=30), st.lists(st.tuples(U64, U32)))
-def test_other_records_come_back(queue, places, note, counted) -> None:
+@given(
+    U64,
+    st.lists(U64, max_size=8),
+    st.binary(max_size=30),
+    st.lists(st.tuples(U64, U32)),
+    st.lists(st.tuples(U64, U64)),
+)
+def test_other_records_come_back(queue, places, note, counted, postponed) -> None:
     ranges = places[: len(places) // 2 * 2]
     payload = (
         SUSPECT_RECORD
         + encode_remove(queue, ranges)
         + encode_note(note)
         + encode_count(queue, counted)
+        + encode_postponed(queue, postponed)
         + CLEAN_RECORD
     )
-    suspect, remove, noted, count, clean = decode_records(payload)
+    suspect, remove, noted, count, due, clean = decode_records(payload)
     assert isinstance(suspect, Suspect)
     assert isinstance(remove, Remove)
     assert (remove.queue_id, list(remove.ranges)) == (queue, ranges)
     assert noted == Note(note)
     assert count == Counted(queue, counted)
+    assert due == Postponed(queue, postponed)
     assert isinstance(clean, Clean)
 
 
@@ -108,7 +121,13 @@ def test_a_record_cut_anywhere_is_bad(run: AddRun, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(
-    "record", [encode_remove(1, [1, 2, 5, 6]), encode_note(b"note"), encode_count(1, [(1, 2)])]
+    "record",
+    [
+        encode_remove(1, [1, 2, 5, 6]),
+        encode_note(b"note"),
+        encode_count(1, [(1, 2)]),
+        encode_postponed(1, [(1, 2)]),
+    ],
 )
 def test_other_records_cut_anywhere_are_bad(record: bytes) -> None:
     for length in range(1, len(record)):
@@ -123,7 +142,7 @@ def test_garbage_is_bad_or_read_and_never_anything_else(garbage: bytes) -> None:
         list(decode_records(garbage))
 
 
-@pytest.mark.parametrize("kind", [0, 7, 255])
+@pytest.mark.parametrize("kind", [0, 8, 255])
 def test_an_unknown_kind_is_named(kind: int) -> None:
     with pytest.raises(BadRecordError, match=f"unknown record kind {kind} at 1"):
         list(decode_records(CLEAN_RECORD + bytes([kind])))
@@ -136,6 +155,28 @@ def test_a_count_of_four_billion_allocates_nothing() -> None:
         list(decode_records(bytes(record)))
     with pytest.raises(BadRecordError):
         list(decode_records(struct.pack("<BQI", 2, 1, 2**32 - 1)))
+
+
+@pytest.mark.parametrize("how", [16, 128, 255])
+def test_an_add_with_bits_of_a_newer_program_is_named(how: int) -> None:
+    record = bytearray(encoded(AddRun([(1, 1)], [b"x"], 0, 0, 0)))
+    record[1] = how
+    with pytest.raises(BadRecordError, match=f"unknown bits: {how:#x}"):
+        list(decode_records(bytes(record)))
+
+
+def test_the_layout_of_what_is_due_later() -> None:
+    run = AddRun([(7, 9)], [b"ab"], 0x214, 5, 3, 99)
+    assert encoded(run) == (
+        bytes([1, 10])
+        + struct.pack("<IIQ", 1, 1, 3)
+        + struct.pack("<QQ", 7, 9)
+        + struct.pack("<I", 0x214)
+        + struct.pack("<QQ", 5, 99)
+        + struct.pack("<I", 2)
+        + b"ab"
+    )
+    assert encode_postponed(7, [(9, 100)]) == struct.pack("<BQIQQ", 7, 7, 1, 9, 100)
 
 
 def test_the_layout_of_an_add_is_the_one_in_the_text() -> None:
