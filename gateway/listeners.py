@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 
 from gateway import __version__
 from gateway.config.endpoints import Endpoint
-from gateway.config.tree import ANYCAST_PREFIX, MULTICAST_PREFIX, Acceptor, Config
+from gateway.config.tree import ANYCAST_PREFIX, MULTICAST_PREFIX, Acceptor, Config, StompDiskFull
 from gateway.config.tree import Wire as Protocol
 from gateway.model.address import RoutingType
 from gateway.model.ports import Authenticator, Broker
@@ -234,6 +234,7 @@ def stomp_limits(config: Config, acceptor: Acceptor) -> StompLimits:
         ttl_modifier=acceptor.heart_beat_to_connection_ttl_modifier,
         window_bytes=acceptor.stomp_consumer_window_size,
         default_persistent=config.stomp_default_persistent,
+        disk_full_pause=acceptor.stomp_disk_full is StompDiskFull.PAUSE,
         server_name=None if acceptor.disable_stomp_server_header else f"Sluicegate/{__version__}",
         anycast_prefixes=(anycast,) if anycast else (),
         multicast_prefixes=(multicast,) if multicast else (),

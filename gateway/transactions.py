@@ -29,6 +29,9 @@ class Core(Protocol):
 
     def end_atomic(self) -> None: ...
 
+    def full_disk(self, producer: Producer, flags: int) -> Refusal | None:
+        """Return why a full disk takes no further message, or None."""
+
     def refusal(self, sends: Sequence[Send]) -> Refusal | None:
         """Return why not all of these would be taken now, or None."""
 
@@ -50,7 +53,13 @@ class Work:
         self._ended = False
 
     def send(self, producer: Producer, body: bytes, flags: int, expires: int = 0) -> Refusal | None:
-        """Remember a send; returns a refusal when the transaction is too large for one more."""
+        """Remember a send; returns a refusal when the transaction is too large for one more.
+
+        A full disk refuses it too, but not the commit of what was sent before.
+        """
+        refusal = self._core.full_disk(producer, flags)
+        if refusal is not None:
+            return refusal
         if len(self._sends) >= ITEMS_MAX or self._bytes + len(body) > BYTES_MAX:
             return Refusal(
                 code=Code.TOO_LARGE,

@@ -48,6 +48,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.transactions",
         "gateway.streams",
     ),
+    "gateway.disk": ("gateway.model",),
     "gateway.persistence": ("gateway.model", "gateway.streams", "storage"),
     "gateway.management": ("*",),
     "gateway.cli": ("*",),
@@ -76,7 +77,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
 #: Modules that hold no framework, clock, thread, chance or log.
 PURE = re.compile(
     r"^(gateway\.(model|addresses|queues|selectors)(\.\w+)?"
-    r"|gateway\.(broker|transactions)"
+    r"|gateway\.(broker|transactions|disk)"
     r"|gateway\.config\.(?!files?$|load(er)?$)\w+"
     r"|gateway\.streams\.(stream|streams|subscription|offsets?|plan)"
     r"|gateway\.management\.(router|metrics)"

@@ -33,6 +33,14 @@ class FullPolicy(Enum):
     DROP = "DROP"
 
 
+class DiskFullPolicy(Enum):
+    """What a send meets while the disk is full; STOMP senders are refused whatever it says."""
+
+    BLOCK = "BLOCK"
+    FAIL = "FAIL"
+    DROP = "DROP"
+
+
 class RingVictim(Enum):
     """Which message a full ring evicts for a new one."""
 
@@ -52,6 +60,7 @@ class AddressSettings:
         max_size_bytes: bytes that the address may hold; -1 no limit.
         max_size_messages: messages that the address may hold; -1 no limit.
         address_full_policy: what a send meets at either limit.
+        disk_full_policy: what a send meets while the disk is full.
         auto_create_queues: whether a send or an attach may make a queue.
         auto_create_addresses: whether a send or an attach may make an address.
         default_address_routing_type: of an address made on demand, when the client does not say.
@@ -73,6 +82,7 @@ class AddressSettings:
     max_size_bytes: int = NO_LIMIT
     max_size_messages: int = NO_LIMIT
     address_full_policy: FullPolicy = FullPolicy.PAGE
+    disk_full_policy: DiskFullPolicy = DiskFullPolicy.BLOCK
     auto_create_queues: bool = True
     auto_create_addresses: bool = True
     default_address_routing_type: RoutingType = RoutingType.ANYCAST

@@ -42,6 +42,17 @@ class Forecast:
         """End what `begin_atomic` began."""
         self._gateway.store.end_atomic()
 
+    def full_disk(self, producer: Producer, flags: int) -> Refusal | None:
+        """Return why a full disk takes no further message, or None; one refused is counted."""
+        disk = self._gateway.disk
+        if disk.refusal is None:
+            return None
+        assert isinstance(producer, Route), "a producer of another gateway"
+        refusal = disk.refuses(producer.target.settings, flags)
+        if refusal is not None:
+            self._gateway.refused(refusal, 1)
+        return refusal
+
     def refusal(self, sends: Sequence[Send]) -> Refusal | None:
         """Return why not all of these would be taken now, or None."""
         walk = _Walk(self._gateway)

@@ -15,6 +15,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because, room_again
 from gateway.broker.directory import Directory
+from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
@@ -89,6 +90,7 @@ class Gateway:
         self.received = 0
         self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
+        self.disk = DiskGate(self)
         self._clock_ms = now_ms
         self._now_ms = now_ms()
         self._make_name = make_name
@@ -319,6 +321,10 @@ class Gateway:
         if not address.guarded or address.blocked is None:
             self.watch_block(address)
         return route
+
+    def open_relay(self, owner: ProducerOwner) -> Relay:
+        """See the Broker port."""
+        return self.disk.open_relay(owner)
 
     def find_again(
         self, destination: Destination, routing: RoutingType | None

@@ -12,6 +12,7 @@ from typing import Protocol
 from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, Usage, admit, admit_always, full_because
+from gateway.broker.disk_gate import DiskGate
 from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
@@ -33,6 +34,7 @@ class Core(Protocol):
     messages: int
     messages_max: int
     received: int
+    disk: DiskGate
 
     def touch(self, queue: Queue) -> None: ...
 
@@ -113,7 +115,10 @@ class Route:
             self._owner.producer_unblocked()
 
     def blocked(self) -> Refusal | None:
-        return self._address.blocked
+        disk = self._core.disk
+        if disk.refusal is None:
+            return self._address.blocked
+        return disk.holds(self._address.settings) or self._address.blocked
 
     # ---- where it leads
 
@@ -206,6 +211,8 @@ class Route:
             if refusal is not None:
                 return self._refuse(refusal, count)
             address = self._address
+        if core.disk.refusal is not None and self._owner is not None:
+            return self._meet_full_disk(flags, count)
         size = sum(map(len, bodies))
         charge = size + OVERHEAD_BYTES * count * self._copies
         if (
@@ -248,6 +255,8 @@ class Route:
         refusal = self.resolve()
         if refusal is not None:
             return self._refuse(refusal, count)
+        if core.disk.refusal is not None and self._owner is not None:
+            return self._meet_full_disk(flags[0], count)
         address = self._address
         size = sum(map(len, bodies))
         charge = size + OVERHEAD_BYTES * count * self._copies
@@ -285,6 +294,20 @@ class Route:
         return -1
 
     # ---- limits near
+
+    def _meet_full_disk(self, flags: int, count: int) -> int:
+        """Refuse or drop what comes while the disk is full."""
+        refusal = self._core.disk.refuses(self._address.settings, flags)
+        if refusal is None:
+            self._drop(count)
+            return 0
+        return self._refuse(refusal, count)
+
+    def _drop(self, count: int) -> None:
+        refusal = self._core.disk.refusal
+        assert refusal is not None, "dropped though the disk has room"
+        self._address.dropped += count
+        self._core.refused(refusal, count)
 
     def _fits(self, charge: int, count: int) -> bool:
         """Whether a run leaves every limit unreached, so that none of it need be asked for."""
@@ -333,8 +356,14 @@ class Route:
         """As `send` for what was admitted as a whole before: nothing is refused any more."""
         refusal = self.resolve()
         assert refusal is None, "admitted to an address that is not there"
-        if self._address.settings.address_full_policy is FullPolicy.DROP:
-            return self.send(bodies, flags, expires)
+        settings = self._address.settings
+        disk = self._core.disk
+        if disk.refusal is not None and disk.refuses(settings, flags) is None:
+            self._drop(len(bodies))
+            return 0
+        if settings.address_full_policy is FullPolicy.DROP:
+            count = len(bodies)
+            return self._send_guarded(bodies, [flags] * count, [expires] * count)
         ticket = self._send_many(bodies, flags, expires)
         self._look_for_block()
         return ticket

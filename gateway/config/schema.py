@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses.settings import (
+    DiskFullPolicy,
     FullPolicy,
     RingVictim,
     max_consumers_problem,
@@ -19,7 +20,7 @@ from gateway.addresses.settings import (
 )
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
-from gateway.config.tree import LogFormat, LogLevel, Wire
+from gateway.config.tree import LogFormat, LogLevel, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name
 from gateway.model.errors import RefusedError
 
@@ -95,6 +96,10 @@ TOP: Final = Table(
         "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
         "store-task-limit": v.at_least(1, v.count),
         "concurrent-store-and-dispatch-queues": v.boolean,
+        "max-disk-usage": v.within(-1, 100, v.count),
+        "min-disk-free": v.limit(v.size_bytes),
+        "disk-scan-period": v.at_least(1, v.duration_ms),
+        "ballast-size": v.at_least(0, v.size_bytes),
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
         "stomp-default-persistent": v.boolean,
         "allow-insecure": v.boolean,
@@ -104,8 +109,8 @@ TOP: Final = Table(
     ),
     later=_words(
         "paging-directory large-messages-directory bindings-directory page-sync-timeout"
-        " ballast-size sync-interval on-corruption amqp-use-core-subscription-naming"
-        " max-disk-usage min-disk-free disk-scan-period address-queue-scan-period"
+        " sync-interval on-corruption amqp-use-core-subscription-naming"
+        " address-queue-scan-period"
         " journal-datasync journal-min-files journal-pool-files journal-type"
         " journal-buffer-timeout journal-buffer-size journal-compact-min-files"
         " journal-compact-percentage journal-sync-transactional journal-sync-non-transactional"
@@ -131,6 +136,7 @@ ACCEPTOR: Final = Table(
         "connection-ttl": v.limit(v.duration_ms),
         "connection-ttl-min": v.at_least(1, v.duration_ms),
         "connection-ttl-max": v.limit(v.duration_ms),
+        "stomp-disk-full": v.choice(StompDiskFull),
         "stomp-consumer-window-size": v.at_least(-1, v.size_bytes),
         "anycast-prefix": v.text,
         "multicast-prefix": v.text,
@@ -141,7 +147,7 @@ ACCEPTOR: Final = Table(
         "amqp-link-quiesce-timeout amqp-use-modified-for-transient-delivery-errors"
         " amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
         " amqp-duplicate-detection amqp-drain-on-transient-delivery-errors"
-        " stomp-max-frame-payload-length stomp-enable-message-id stomp-disk-full"
+        " stomp-max-frame-payload-length stomp-enable-message-id"
         " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
         " connections-allowed"
     ),
@@ -155,6 +161,7 @@ ADDRESS_SETTINGS: Final = Table(
         "max-size-bytes": v.size_bytes,
         "max-size-messages": v.count,
         "address-full-policy": v.choice(FullPolicy),
+        "disk-full-policy": v.choice(DiskFullPolicy),
         "auto-create-queues": v.boolean,
         "auto-create-addresses": v.boolean,
         "default-address-routing-type": v.choice(RoutingType),
@@ -174,7 +181,7 @@ ADDRESS_SETTINGS: Final = Table(
         " redelivery-delay-multiplier redelivery-collision-avoidance-factor max-redelivery-delay"
         " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
         " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
-        " prefetch-page-messages disk-full-policy default-last-value-queue default-last-value-key"
+        " prefetch-page-messages default-last-value-queue default-last-value-key"
         " default-non-destructive default-exclusive-queue default-purge-on-no-consumers"
         " default-consumers-before-dispatch default-delay-before-dispatch default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"

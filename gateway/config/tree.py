@@ -24,6 +24,13 @@ class Wire(Enum):
     STOMP = "STOMP"
 
 
+class StompDiskFull(Enum):
+    """What a STOMP sender meets while the disk is full: an ERROR and the end, or no reading."""
+
+    ERROR = "error"
+    PAUSE = "pause"
+
+
 class LogFormat(Enum):
     """How log events are written: AUTO is HUMAN on a terminal and JSON elsewhere."""
 
@@ -64,6 +71,7 @@ class Acceptor:
     connection_ttl_min: int = 1_000
     connection_ttl_max: int = -1
     stomp_consumer_window_size: int = 10 * 1024
+    stomp_disk_full: StompDiskFull = StompDiskFull.ERROR
     anycast_prefix: str | None = None
     multicast_prefix: str | None = None
     disable_stomp_server_header: bool = False
@@ -144,6 +152,10 @@ class Config:
         global_max_messages: messages that all addresses together may hold; -1 no limit.
         journal_file_size: bytes of one journal file.
         store_task_limit: messages that may wait for the journal before senders wait.
+        max_disk_usage: percent of a file system that may be used, -1 no limit; None not written.
+        min_disk_free: bytes that stay free, -1 no limit; None not written.
+        disk_scan_period: ms between two looks at the disk.
+        ballast_size: bytes kept back for what goes on while the disk is full; 0 none.
         message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
             delivery.
         users_file: absolute path of the users file; it need not exist.
@@ -162,6 +174,10 @@ class Config:
     journal_file_size: int = 32 * MIB
     store_task_limit: int = 10_000
     concurrent_store_and_dispatch_queues: bool = True
+    max_disk_usage: int | None = None
+    min_disk_free: int | None = None
+    disk_scan_period: int = 5_000
+    ballast_size: int = 64 * MIB
     message_expiry_scan_period: int = 30_000
     stomp_default_persistent: bool = True
     allow_insecure: bool = False

@@ -66,6 +66,21 @@ class Producer(Protocol):
     def close(self) -> None: ...
 
 
+class Relay(Protocol):
+    """A sender that chooses an address for each message: what holds all of them back, if it does.
+
+    Its owner is told as that of a producer is.
+    """
+
+    def blocked(self) -> Refusal | None:
+        """Return why nothing can be sent anywhere now (a full disk), or None."""
+
+    def refuse(self, count: int) -> Refusal | None:
+        """As `blocked`, for so many messages that are refused for it, and counted."""
+
+    def close(self) -> None: ...
+
+
 class Consumer(Protocol):
     """The protocol's side of a subscription; the queue core calls it while it dispatches."""
 
@@ -159,6 +174,9 @@ class Broker(Protocol):
         self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
     ) -> Producer:
         """Resolve (and, where allowed, make) the address. Raises RefusedError."""
+
+    def open_relay(self, owner: ProducerOwner) -> Relay:
+        """Look after a sender that chooses an address for each message."""
 
     def subscribe(
         self,

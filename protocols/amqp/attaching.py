@@ -71,6 +71,9 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             _forget(session, link.temporary)
             raise
         link.blocked = link.producer.blocked() is not None
+    else:
+        link.relay = session.broker.open_relay(link)
+        link.blocked = link.relay.blocked() is not None
     session.write_frame(
         Attach(
             name=attach.name,

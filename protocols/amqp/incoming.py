@@ -14,7 +14,7 @@ from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
-from gateway.model.ports import Producer
+from gateway.model.ports import Producer, Relay
 from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
@@ -66,6 +66,7 @@ class IncomingLink:
         "message_max",
         "name",
         "producer",
+        "relay",
         "temporary",
         "unsettled",
     )
@@ -77,6 +78,7 @@ class IncomingLink:
         self.name = name
         self.handle = handle
         self.producer: Producer | None = None
+        self.relay: Relay | None = None  # of an anonymous target
         self.temporary: str | None = None
         self.credit = 0
         self.delivery_count = delivery_count
@@ -124,12 +126,15 @@ class IncomingLink:
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: what is granted may still be used, no more is given."""
-        # A sender to many addresses keeps its credit: only what goes to this one is refused.
-        self.blocked = self.producer is not None
+        # A sender to many addresses keeps its credit when one of them is full: only what goes there
+        # is refused. A full disk holds all of them back.
+        if self.producer is not None or refusal.code is Code.DISK_FULL:
+            self.blocked = True
 
     def producer_unblocked(self) -> None:
-        """See the ProducerOwner port."""
-        self.blocked = False
+        """See the ProducerOwner port: one reason is gone, another one may hold."""
+        waits = self.producer or self.relay
+        self.blocked = waits is not None and waits.blocked() is not None
         self.grant()
         self._session.wake()
 
@@ -393,6 +398,8 @@ class IncomingLink:
         self._forget_partial()
         if self.producer is not None:
             self.producer.close()
+        if self.relay is not None:
+            self.relay.close()
         for route in self._routes.values():
             route.close()
         self._routes.clear()

@@ -14,7 +14,7 @@ from typing import Final
 from gateway.model import stomp_form
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DEFAULT_PRIORITY, DURABLE, EXPIRES, STOMP, TEXT
-from gateway.model.ports import Broker, Producer
+from gateway.model.ports import Broker, Producer, Relay
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
 from protocols.stomp.heads import shown
@@ -45,6 +45,33 @@ class Sender:
         self.full = False
         self.routes: dict[int, Route] = {}
         self.routing_header: str | None = None
+
+    def producer_blocked(self, refusal: Refusal) -> None:
+        """Remember it for the next send [gateway.model.ports.ProducerOwner]."""
+        self.full = True
+
+    def producer_unblocked(self) -> None:
+        """Go on, if nothing else holds [gateway.model.ports.ProducerOwner]."""
+        self.full = self.producer.blocked() is not None
+        self._unblocked(self)
+
+
+class DiskWait:
+    """What a full disk tells a connection that sends. Implements ProducerOwner.
+
+    Attributes:
+        producer: the broker's side.
+        full: the disk is full.
+    """
+
+    __slots__ = ("_unblocked", "full", "producer")
+
+    producer: Relay
+
+    def __init__(self, broker: Broker, unblocked: Callable[[DiskWait], None]) -> None:
+        self._unblocked = unblocked
+        self.producer = broker.open_relay(self)
+        self.full = self.producer.blocked() is not None
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """Remember it for the next send [gateway.model.ports.ProducerOwner]."""

@@ -1,7 +1,8 @@
 """The traffic of an open connection: runs of SENDs, single commands, and waiting for room.
 
     flowing    SENDs go to their producers as they come
-    stalled    an address is full (BLOCK, PAGE): nothing is read, or, while the peer holds
+    stalled    an address is full (BLOCK, PAGE), or the disk is and `disk_full_pause` is set:
+               nothing is read, or, while the peer holds
                deliveries whose ACKs could make room, all but ACK and NACK waits here in order
 
 A producer says that it is full, not what its address does about it. Under BLOCK a message that
@@ -22,7 +23,7 @@ from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
 from protocols.stomp.outbox import Outbox
 from protocols.stomp.parser import ACKS, Parser
-from protocols.stomp.sending import Route, Sender, Sending
+from protocols.stomp.sending import DiskWait, Route, Sender, Sending
 
 #: What a waiting frame costs beside its body and header values.
 _FRAME_BYTES: Final = 256
@@ -74,8 +75,10 @@ class Traffic:
     """
 
     __slots__ = (
+        "_broker",
         "_commands",
         "_connection",
+        "_disk",
         "_limits",
         "_parser",
         "_sending",
@@ -89,12 +92,14 @@ class Traffic:
         self, broker: Broker, connection: Connection, parser: Parser, commands: Commands
     ) -> None:
         self.connected = b""
+        self._broker = broker
+        self._disk: DiskWait | None = None  # from the first SEND on
         self._connection = connection
         self._parser = parser
         self._commands = commands
         self._limits = parser.limits
         self._sending = Sending(broker, self._limits, self._unblocked, parser.forget)
-        self._stalled: Sender | None = None
+        self._stalled: Sender | DiskWait | None = None
         self._spool: deque[_Run | tuple[Head, bytes]] = deque()
         self._spool_bytes = 0
 
@@ -133,7 +138,11 @@ class Traffic:
         What is to be refused is left alone: it is refused in its turn, as a frame. So is what would
         close senders, since the parser may hold a run for one of them.
         """
-        if "transaction" in head.headers or self._sending.crowded(head.headers):
+        if (
+            "transaction" in head.headers
+            or self._wait_for_disk().full
+            or self._sending.crowded(head.headers)
+        ):
             return
         try:
             self._sending.prepare(head)
@@ -168,7 +177,15 @@ class Traffic:
         except RefusedError as error:
             self._connection.refuse(error.refusal, head.receipt)
 
+    def _wait_for_disk(self) -> DiskWait:
+        if self._disk is None:
+            self._disk = DiskWait(self._broker, self._unblocked)
+        return self._disk
+
     def _send(self, head: Head, body: bytes) -> None:
+        disk = self._wait_for_disk()
+        if disk.full and self._disk_stops(disk, head, body):
+            return
         route = self._sending.prepare(head)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
         transaction = head.headers.get("transaction")
@@ -179,6 +196,22 @@ class Traffic:
         head.route = None
         self._commands.send_in(transaction, route, stored)
         self._commands.confirm(0, head.receipt)
+
+    def _disk_stops(self, disk: DiskWait, head: Head, body: bytes) -> bool:
+        """Keep a SEND until there is room, or raise RefusedError: before anything is made for it.
+
+        Returns False when there is room after all.
+        """
+        if self._limits.disk_full_pause:
+            self._spool.appendleft((head, body))
+            self._spool_bytes += _cost(head, body)
+            self._stalled = disk
+            self.pause_if_idle()
+            return True
+        refusal = disk.producer.refuse(1)
+        if refusal is not None:
+            raise RefusedError(refusal)
+        return False
 
     def _confirm(self, run: _Run, ticket: int) -> None:
         outbox = self._connection.outbox
@@ -198,7 +231,8 @@ class Traffic:
             if taken.bodies:
                 self._confirm(taken, producer.ticket)
             if refusal.code is Code.DISK_FULL and self._limits.disk_full_pause:
-                self._stall(sender, run)
+                # Not the sender: an address that drops is not told of a full disk.
+                self._stall(self._wait_for_disk(), run)
                 return
             refused = run.cut(1)
             self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
@@ -230,9 +264,9 @@ class Traffic:
         if waits:
             self._stall(sender, run)
 
-    def _stall(self, sender: Sender, run: _Run) -> None:
+    def _stall(self, wait: Sender | DiskWait, run: _Run) -> None:
         """Wait for room; `run` is what comes first then."""
-        self._stalled = sender
+        self._stalled = wait
         if run.bodies:
             self._spool.appendleft(run)
             self._spool_bytes += sum(map(len, run.bodies))
@@ -248,8 +282,8 @@ class Traffic:
         if self._stalled is not None and self._parser.halted:
             self._connection.look_again()
 
-    def _unblocked(self, sender: Sender) -> None:
-        if self._stalled is sender:
+    def _unblocked(self, wait: Sender | DiskWait) -> None:
+        if self._stalled is wait:
             self._connection.look_again()
 
     def go_on(self) -> None:
@@ -323,6 +357,9 @@ class Traffic:
         self._stalled = None
         self._spool.clear()
         self._sending.close_all()
+        if self._disk is not None:
+            self._disk.producer.close()
+            self._disk = None
 
 
 def _cost(head: Head, body: bytes) -> int:

@@ -154,11 +154,15 @@ def test_every_table_is_read(tmp_path: Path) -> None:
             "globalMaxSize = 5",
             "f.toml:1: globalMaxSize: unknown key; did you mean global-max-size?",
         ),
-        ("max_disk_usage = 5", "f.toml:1: max_disk_usage: unknown key; max-disk-usage is known,"),
+        ("journal_type = 5", "f.toml:1: journal_type: unknown key; journal-type is known,"),
         (
-            "max-disk-usage = 5",
-            "f.toml:1: max-disk-usage: known, not supported yet by this version",
+            "journal-type = 5",
+            "f.toml:1: journal-type: known, not supported yet by this version",
         ),
+        ("max-disk-usage = 101", "max-disk-usage: 101 is out of range; it lies between -1 and 100"),
+        ("min-disk-free = 0", "min-disk-free: 0 is too small; the least is 1, and -1 means no"),
+        ("disk-scan-period = 0", "disk-scan-period: 0 is too small; the least is 1"),
+        ("ballast-size = -1", "ballast-size: -1 is too small; the least is 0"),
         ("zzz = 1", "f.toml:1: zzz: unknown key; the keys here are acceptors"),
         ("name = 5", "f.toml:1: name: needs a text, not 5"),
         ("logging = 5", "f.toml:1: logging: needs a table, not 5"),
@@ -277,9 +281,7 @@ def test_mistakes_name_place_path_and_way_out(tmp_path: Path, text: str, expecte
 
 
 def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
-    text = (
-        "nam = 1\nmax-disk-usage = 90\n[acceptors.a]\nprotocols = ['X']\n[logging]\nlevel = 'x'\n"
-    )
+    text = "nam = 1\njournal-type = 90\n[acceptors.a]\nprotocols = ['X']\n[logging]\nlevel = 'x'\n"
     found = problems(tmp_path, text, ["global-max-size=x", "oops"])
     assert len(found) == 7
     assert any(f.startswith("--set oops") for f in found)

@@ -76,6 +76,25 @@ class FakeProducer:
         self.broker.note("close producer", self.address)
 
 
+class FakeRelay:
+    """Told when the disk is full."""
+
+    def __init__(self, broker: FakeBroker, owner: ProducerOwner) -> None:
+        self.broker = broker
+        self.owner = owner
+        self.closed = False
+
+    def blocked(self) -> Refusal | None:
+        return self.broker.disk
+
+    def refuse(self, count: int) -> Refusal | None:
+        raise AssertionError("AMQP asks each message's own producer")
+
+    def close(self) -> None:
+        assert not self.closed, "closed twice"
+        self.closed = True
+
+
 class FakeSubscription:
     """Hands out what the test offers, as far as there is room; `queue` is shared by its address."""
 
@@ -160,6 +179,8 @@ class FakeBroker:
         self.refuse_subscribe: Refusal | None = None
         self.refuse_delete: Refusal | None = None
         self.blocked_addresses: set[str] = set()
+        self.disk: Refusal | None = None
+        self.relays: list[FakeRelay] = []
         self.producers: list[FakeProducer] = []
         self.subscriptions: list[FakeSubscription] = []
         self.queues: dict[str, list[Message]] = {}
@@ -234,6 +255,17 @@ class FakeBroker:
             subscription.consumer.removed(refusal)
         self.queues.pop(name, None)
 
+    def fill_disk(self) -> None:
+        """Tell the relays; producers are blocked by the test."""
+        self.disk = Refusal(code=Code.DISK_FULL, text="The disk is full.", transient=True)
+        for relay in self.relays:
+            relay.owner.producer_blocked(self.disk)
+
+    def free_disk(self) -> None:
+        self.disk = None
+        for relay in self.relays:
+            relay.owner.producer_unblocked()
+
     # ---- the port
 
     def now_ms(self) -> int:
@@ -250,6 +282,11 @@ class FakeBroker:
             producer.full = self.refusal
         self.producers.append(producer)
         return producer
+
+    def open_relay(self, owner: ProducerOwner) -> FakeRelay:
+        relay = FakeRelay(self, owner)
+        self.relays.append(relay)
+        return relay
 
     def subscribe(
         self,

@@ -62,6 +62,27 @@ class ScriptedProducer:
         self.broker.note("close producer", self.address)
 
 
+class ScriptedRelay:
+    """Told when the disk is full."""
+
+    def __init__(self, broker: ScriptedBroker, owner: ProducerOwner) -> None:
+        self.broker = broker
+        self.owner = owner
+        self.closed = False
+
+    def blocked(self) -> Refusal | None:
+        return self.broker.disk
+
+    def refuse(self, count: int) -> Refusal | None:
+        if self.broker.disk is not None:
+            self.broker.note("refuse", count)
+        return self.broker.disk
+
+    def close(self) -> None:
+        assert not self.closed
+        self.closed = True
+
+
 class ScriptedSubscription:
     """Hands out what the test offers, as far as there is room."""
 
@@ -172,6 +193,8 @@ class ScriptedBroker:
         self.refuse_in_transaction = False
         self.refuse_commit = False
         self.full_addresses: set[str] = set()
+        self.relays: list[ScriptedRelay] = []
+        self.disk: Refusal | None = None
         self.producers: dict[str, ScriptedProducer] = {}
         self.subscriptions: dict[str, ScriptedSubscription] = {}
         self.listeners: list[DurableListener] = []
@@ -220,6 +243,21 @@ class ScriptedBroker:
             producer.full = self.refusal
         self.producers[destination.address] = producer
         return producer
+
+    def open_relay(self, owner: ProducerOwner) -> ScriptedRelay:
+        relay = ScriptedRelay(self, owner)
+        self.relays.append(relay)
+        return relay
+
+    def fill_disk(self) -> None:
+        self.disk = Refusal(code=Code.DISK_FULL, text="The disk is full.", transient=True)
+        for relay in self.relays:
+            relay.owner.producer_blocked(self.disk)
+
+    def free_disk(self) -> None:
+        self.disk = None
+        for relay in self.relays:
+            relay.owner.producer_unblocked()
 
     def subscribe(
         self,

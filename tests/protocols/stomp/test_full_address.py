@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.errors import Code, Refusal
 from protocols.stomp.limits import StompLimits
 from tests.protocols.stomp.scripted import Peer, ScriptedProducer, frames, message
 
@@ -322,7 +321,8 @@ def test_a_full_disk_can_pause_instead() -> None:
     peer = Peer(limits=StompLimits(disk_full_pause=True))
     peer.say(send("0"))
     producer = peer.broker.producers["q"]
-    peer.broker.refusal = Refusal(code=Code.DISK_FULL, text="The disk is full.", transient=True)
+    peer.broker.fill_disk()
+    peer.broker.refusal = peer.broker.disk  # type: ignore[assignment]
     producer.capacity = 0
     producer.block()
     assert peer.say(send("1", "a") + send("2", "b")) == b""
@@ -330,6 +330,8 @@ def test_a_full_disk_can_pause_instead() -> None:
     assert peer.broker.bodies() == [b"0"]
     producer.capacity = None
     producer.unblock()
+    assert peer.session.paused_reading
+    peer.broker.free_disk()
     peer.hear()
     assert receipts(peer.sync()) == ["a", "b"]
     assert peer.broker.bodies() == [b"0", b"1", b"2"]
