@@ -4,8 +4,8 @@ Until a batch is closed, a removal of a message that it adds cancels both. What 
 for good: later removals of it become REMOVE records of a later batch. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
-first, then adds, removals, counts, new due times; the mark of a suspect start comes before all of
-them.
+first, then adds, removals, counts, new due times, pages; the mark of a suspect start comes before
+all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
+from storage.pages import PageBlock
 from storage.record import (
     BATCH_HEADER_BYTES,
     CLEAN_RECORD,
@@ -22,6 +23,7 @@ from storage.record import (
     encode_add,
     encode_count,
     encode_note,
+    encode_paged,
     encode_postponed,
     encode_remove,
 )
@@ -52,6 +54,8 @@ class Batch:
         "forgotten",
         "notes",
         "number",
+        "page_bytes",
+        "pages",
         "postponed",
         "removed_live",
         "removes",
@@ -78,6 +82,8 @@ class Batch:
         self.removed_live: list[tuple[int, int, int, int]] = []
         self.forgotten: list[int] = []  # queues that are gone with all they held
         self.bytes_bound = BATCH_HEADER_BYTES + _MARK_BYTES
+        self.pages: list[PageBlock] = []  # written to page files before this batch is
+        self.page_bytes = 0
         self.atomic = False
         self.suspect = False
         self.clean = False
@@ -91,6 +97,7 @@ class Batch:
             or self.notes
             or self.counts
             or self.postponed
+            or self.pages
             or self.clean
             or self.covers
         )
@@ -146,6 +153,16 @@ class Batch:
         """Append new due times of stored messages."""
         self.postponed.setdefault(queue_id, []).extend(entries)
         self.bytes_bound += _RUN_BYTES + 16 * len(entries)
+
+    def add_page_block(self, block: PageBlock) -> None:
+        """Append a block of a page: it exists once this batch is durable."""
+        self.pages.append(block)
+        self.bytes_bound += _RUN_BYTES
+
+    def remove_paged(self, queue_id: int, first: int, last: int) -> None:
+        """Record that messages on pages are gone: no segment holds them, nothing is cancelled."""
+        _extend(self.removes, queue_id, first, last)
+        self.bytes_bound += _RANGE_BYTES + _RUN_BYTES
 
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
@@ -228,6 +245,8 @@ class Batch:
         parts += [encode_remove(queue_id, ranges) for queue_id, ranges in self.removes.items()]
         parts += [encode_count(queue_id, entries) for queue_id, entries in self.counts.items()]
         parts += [encode_postponed(queue_id, due) for queue_id, due in self.postponed.items()]
+        held = {(block.store, block.page): block.number + 1 for block in self.pages}
+        parts += [encode_paged(store, page, blocks) for (store, page), blocks in held.items()]
         if self.clean:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)

@@ -23,6 +23,15 @@ class DamageError(StorageError):
         self.batches = batches
 
 
+class PageDamageError(StorageError):
+    """A page file is not what was written: messages of one address are lost, others are not."""
+
+    def __init__(self, path: str, offset: int, what: str) -> None:
+        super().__init__(f"{path} is damaged at offset {offset}: {what}.")
+        self.path = path
+        self.offset = offset
+
+
 class FormatError(StorageError):
     """A file of a format version that this program does not know."""
 

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from storage.batch import Batch
 from storage.live import LiveIndex
+from storage.pages import PageBlock
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
 
 #: A batch larger than this is closed and the next one filled: bounds what one sync writes and what
@@ -39,6 +40,9 @@ class Writer(Protocol):
 
     def delete(self, segments: Sequence[int]) -> None:
         """Delete the files of these segments; later than all writes asked for before."""
+
+    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
+        """Delete these page files; later than all writes asked for before."""
 
     def stop(self, done: Callable[[], None]) -> None:
         """Finish what was asked for, then call `done`."""
@@ -125,7 +129,8 @@ class Journal:
     @property
     def congested(self) -> bool:
         """Whether more than BACKLOG_BYTES_MAX wait for the disk: senders that can wait should."""
-        return self._backlog + self._open.bytes_bound > BACKLOG_BYTES_MAX
+        batch = self._open
+        return self._backlog + batch.bytes_bound + batch.page_bytes > BACKLOG_BYTES_MAX
 
     @property
     def writing(self) -> bool:
@@ -151,6 +156,35 @@ class Journal:
             batch = self._close_open()
         batch.add(run, size)
         return batch.number
+
+    def make_room(self) -> int:
+        """Begin the next batch when this one is full of pages; returns the ticket."""
+        batch = self._open
+        if (
+            batch.bytes_bound + batch.page_bytes > BATCH_BYTES_MAX
+            or len(batch.pages) >= BATCH_RECORDS_MAX
+        ) and not batch.atomic:
+            batch = self._close_open()
+        return batch.number
+
+    def append_block(self, block: PageBlock) -> None:
+        """Add a block of a page; it may grow until the batch is closed."""
+        block.ticket = self._open.number
+        self._open.add_page_block(block)
+
+    def grow_pages(self, size: int) -> None:
+        """Count bytes that were added to blocks of the open batch."""
+        self._open.page_bytes += size
+
+    def remove_paged(self, queue_id: int, first: int, last: int) -> int:
+        """Record that messages on pages are gone; returns the ticket."""
+        self._open.remove_paged(queue_id, first, last)
+        return self._open.number
+
+    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
+        """Delete pages; the record that says that they are gone is durable."""
+        if self._writer is not None and self._failure is None and not self._stopping:
+            self._writer.drop_pages(store, pages)
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """Record that the `count` stored messages between two seqs are gone; returns the ticket."""
@@ -189,7 +223,7 @@ class Journal:
         batch = self._open
         self._place(batch)
         self._pending.append(batch)
-        self._backlog += batch.bytes_bound
+        self._backlog += batch.bytes_bound + batch.page_bytes
         self._number += 1
         self._open = Batch(self._number)
         return self._open
@@ -233,9 +267,10 @@ class Journal:
                 return
             self._close_open()
         batch = self._pending.popleft()
-        self._backlog -= batch.bytes_bound
+        self._backlog -= batch.bytes_bound + batch.page_bytes
         batch.synced = self.synced
-        if not (batch.adds or batch.removes or batch.counts or batch.postponed or batch.notes):
+        stores = batch.adds or batch.removes or batch.counts or batch.postponed or batch.pages
+        if not (stores or batch.notes):
             self._covered = batch.number  # nothing would be missed
         self._busy = batch
         self._writer.write(batch)

@@ -30,6 +30,7 @@ Records (first byte is the kind):
     5 CLEAN   (the process stopped in order after this)
     6 SUSPECT (what was stored before may have been seen: the stop before was not in order)
     7 DUE     queue u64, n u32 | n x (seq u64, due u64)
+    8 PAGED   page store u64, page u32, blocks u32 (so many blocks of that page exist)
 
 A `how` with other bits is of a newer program; the bits of older ones keep their meaning.
 """
@@ -63,6 +64,7 @@ _NOTE = struct.Struct("<BI")
 _COUNT = struct.Struct("<BQI")
 _COUNTED = struct.Struct("<QI")
 _POSTPONED = struct.Struct("<QQ")
+_PAGED = struct.Struct("<BQII")
 
 ADD: Final = 1
 REMOVE: Final = 2
@@ -71,6 +73,7 @@ COUNT: Final = 4
 CLEAN: Final = 5
 SUSPECT: Final = 6
 DUE: Final = 7
+PAGED: Final = 8
 _MIXED_FLAGS: Final = 1
 _ONE_EXPIRY: Final = 2
 _MIXED_EXPIRY: Final = 4
@@ -233,6 +236,11 @@ def encode_postponed(queue_id: int, postponed: Sequence[tuple[int, int]]) -> byt
     )
 
 
+def encode_paged(store: int, page: int, blocks: int) -> bytes:
+    """Return a PAGED record."""
+    return _PAGED.pack(PAGED, store, page, blocks)
+
+
 CLEAN_RECORD: Final = bytes([CLEAN])
 SUSPECT_RECORD: Final = bytes([SUSPECT])
 
@@ -269,6 +277,15 @@ class Postponed:
 
 
 @dataclass(frozen=True, slots=True)
+class Paged:
+    """Decoded PAGED: that page holds so many blocks."""
+
+    store: int
+    page: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Clean:
     """Decoded CLEAN."""
 
@@ -278,7 +295,7 @@ class Suspect:
     """Decoded SUSPECT."""
 
 
-Record = AddRun | Remove | Note | Counted | Postponed | Clean | Suspect
+Record = AddRun | Remove | Note | Counted | Postponed | Paged | Clean | Suspect
 
 
 def decode_records(payload: bytes) -> Iterator[Record]:
@@ -312,6 +329,10 @@ def decode_records(payload: bytes) -> Iterator[Record]:
                 entries = list(_POSTPONED.iter_unpack(_slice(payload, offset, n * _POSTPONED.size)))
                 offset += n * _POSTPONED.size
                 yield Postponed(queue_id, entries)
+            elif kind == PAGED:
+                _, store, page, blocks = _PAGED.unpack_from(payload, offset)
+                offset += _PAGED.size
+                yield Paged(store, page, blocks)
             elif kind == CLEAN:
                 offset += 1
                 yield Clean()
@@ -338,7 +359,30 @@ def _array(code: str, payload: bytes, offset: int, count: int) -> tuple[array[in
     return values, offset + length
 
 
-def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
+@dataclass(frozen=True, slots=True)
+class AddHead:
+    """An ADD record without its bodies: `sizes` are theirs."""
+
+    targets: Sequence[tuple[int, int]]
+    flags: int | Sequence[int]
+    expires: int | Sequence[int]
+    accepted_ms: int
+    due: int
+    sizes: array[int]
+
+
+def peek_add(payload: bytes, offset: int = 0) -> AddHead:
+    """Return the head of the ADD record at `offset`. Raises BadRecordError."""
+    try:
+        if payload[offset : offset + 1] != bytes([ADD]):
+            raise BadRecordError(f"no ADD record at {offset} of a block")
+        return _add_head(payload, offset)[0]
+    except struct.error as error:
+        raise BadRecordError(f"a record is cut short at {offset} of a block") from error
+
+
+def _add_head(payload: bytes, offset: int) -> tuple[AddHead, int]:
+    """Return the head of an ADD record and where its bodies begin."""
     _, how, n_targets, count, accepted = _ADD.unpack_from(payload, offset)
     if how > _HOW_KNOWN:
         raise BadRecordError(f"an ADD record at {offset} of a batch has unknown bits: {how:#x}")
@@ -364,9 +408,14 @@ def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
     if how & _DUE:
         one, offset = _array("Q", payload, offset, 1)
         due = one[0]
-    lengths, offset = _array("I", payload, offset, count)
+    sizes, offset = _array("I", payload, offset, count)
+    return AddHead(targets, flags, expires, accepted, due, sizes), offset
+
+
+def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
+    head, offset = _add_head(payload, offset)
     bodies: list[bytes | None] = []
-    for length in lengths:
+    for length in head.sizes:
         if length == ABSENT:
             bodies.append(None)
             continue
@@ -374,4 +423,5 @@ def _decode_add(payload: bytes, offset: int) -> tuple[AddRun, int]:
         offset += length
     if offset > len(payload):
         raise BadRecordError("an ADD record is cut short")
-    return AddRun(targets, bodies, flags, expires, accepted, due), offset
+    run = AddRun(head.targets, bodies, head.flags, head.expires, head.accepted_ms, head.due)
+    return run, offset

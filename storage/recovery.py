@@ -21,6 +21,7 @@ Nothing is ever appended to a segment that was read here; the caller opens a new
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -36,6 +37,7 @@ from storage.record import (
     Clean,
     Counted,
     Note,
+    Paged,
     Postponed,
     Remove,
     SegmentHead,
@@ -79,6 +81,11 @@ class Recovered:
         torn_bytes: how much of a torn tail was cut (0: none).
         highest: per queue id the largest seq ever stored.
         end: where reading the last segment stopped.
+        pages: (page store, page) -> how many of its blocks exist.
+        removed: per queue id ticket, first, last of removals of what was not in the journal: of
+            messages on pages, whose blocks have a ticket of their own.
+        counted: per queue id seq -> (ticket, flags) of such messages.
+        suspect: the ticket before which all that was stored may have been seen.
     """
 
     queues: dict[int, dict[int, Stored]] = field(default_factory=dict)
@@ -91,6 +98,10 @@ class Recovered:
     highest: dict[int, int] = field(default_factory=dict)
     records: int = 0
     end: tuple[str, int] | None = None
+    pages: dict[tuple[int, int], int] = field(default_factory=dict)
+    removed: dict[int, array[int]] = field(default_factory=dict)
+    counted: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    suspect: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,14 +251,21 @@ def _apply(found: Recovered, payload: bytes, segment: int) -> None:
                 for seq, flags in record.entries:
                     if seq in held:
                         held[seq].flags = flags
+                    else:
+                        paged = found.counted.setdefault(record.queue_id, {})
+                        paged[seq] = found.ticket + 1, flags
             case Postponed():
                 held = found.queues.get(record.queue_id, {})
                 for seq, due in record.entries:
                     if seq in held:
                         held[seq].due = due
+            case Paged():
+                page = record.store, record.page
+                found.pages[page] = max(found.pages.get(page, 0), record.blocks)
             case Clean():
                 found.clean = True
             case Suspect():
+                found.suspect = found.ticket + 1
                 for held in found.queues.values():
                     for stored in held.values():
                         stored.suspect = True
@@ -269,11 +287,10 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
 
 
 def _apply_remove(found: Recovered, record: Remove) -> None:
-    held = found.queues.get(record.queue_id)
-    if held is None:
-        return
+    held = found.queues.get(record.queue_id, {})
     pop = held.pop
     for low, high in zip(record.ranges[::2], record.ranges[1::2], strict=True):
+        before = len(held)
         if high - low < len(held):
             for seq in range(low, high + 1):
                 pop(seq, None)
@@ -281,3 +298,6 @@ def _apply_remove(found: Recovered, record: Remove) -> None:
             # A stream that was deleted is removed from 0 on, most of which went long before.
             for seq in [seq for seq in held if low <= seq <= high]:
                 del held[seq]
+        if before - len(held) != high - low + 1:
+            paged = found.removed.setdefault(record.queue_id, array("Q"))
+            paged.extend((found.ticket + 1, low, high))

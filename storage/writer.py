@@ -15,6 +15,7 @@ from typing import Final
 
 from storage.batch import Batch
 from storage.journal import Journal
+from storage.pages import PageWriter
 from storage.segments import Segments
 
 _WRITER: Final = "journal-writer"
@@ -30,7 +31,7 @@ class DiskWork:
     since what replaces it may not have been written.
     """
 
-    __slots__ = ("_journal", "_post", "_segment_bytes", "_segments", "failed")
+    __slots__ = ("_journal", "_pages", "_post", "_segment_bytes", "_segments", "failed")
 
     def __init__(
         self,
@@ -38,9 +39,12 @@ class DiskWork:
         segments: Segments,
         post: Callable[[Callable[[], None]], None],
         segment_bytes: int,
+        *,
+        pages: PageWriter | None = None,
     ) -> None:
         self._journal = journal
         self._segments = segments
+        self._pages = pages
         self._post = post
         self._segment_bytes = segment_bytes
         self.failed = False
@@ -50,7 +54,12 @@ class DiskWork:
         if self.failed:
             return
         try:
-            written = self._segments.write(
+            paged = 0
+            if batch.pages:
+                assert self._pages is not None, "no place for pages"
+                # First: the batch says that they exist.
+                paged = self._pages.write(batch.pages)
+            written = paged + self._segments.write(
                 batch.encode(),
                 number=batch.number,
                 synced=batch.synced,
@@ -68,6 +77,15 @@ class DiskWork:
             return
         try:
             self._segments.delete(segments, self._segment_bytes)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+
+    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
+        """Delete page files."""
+        if self.failed or self._pages is None:
+            return
+        try:
+            self._pages.delete(store, pages)
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(error)
 
@@ -89,6 +107,8 @@ class DiskWork:
     def close(self, done: Callable[[], None]) -> None:
         """Close the file and tell `done`, whatever happens: all that counts was synced before."""
         try:
+            if self._pages is not None:
+                self._pages.close()
             self._segments.close()
         except OSError as error:
             self._fail(error)
@@ -108,9 +128,11 @@ class ThreadWriter:
         segments: Segments,
         post: Callable[[Callable[[], None]], None],
         segment_bytes: int,
+        *,
+        pages: PageWriter | None = None,
     ) -> None:
         self._journal = journal
-        self._work = DiskWork(journal, segments, post, segment_bytes)
+        self._work = DiskWork(journal, segments, post, segment_bytes, pages=pages)
         # At most one write, one delete and one stop wait at a time: the journal hands over one
         # batch after the other.
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -129,6 +151,10 @@ class ThreadWriter:
     def delete(self, segments: Sequence[int]) -> None:
         doomed = list(segments)
         self._jobs.put(lambda: self._work.delete(doomed))
+
+    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
+        doomed = list(pages)
+        self._jobs.put(lambda: self._work.drop_pages(store, doomed))
 
     def stop(self, done: Callable[[], None]) -> None:
         self._jobs.put(lambda: self._stop(done))
