@@ -29,7 +29,7 @@ from gateway.model.ports import Authenticator, Broker
 from gateway.model.turn import Turn
 from gateway.security.gate import PasswordGate
 from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.limits import AmqpLimits, Budget
 from protocols.convert import amqp_to_stomp
 from protocols.shell import PeerFacts, Speaker, Timers, Wire
 from protocols.sniff import Guess
@@ -213,6 +213,7 @@ def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpL
     return AmqpLimits(
         max_frame_size=acceptor.max_frame_size,
         max_message_size=acceptor.max_message_size,
+        unfinished=Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size)),
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         idle_ms=acceptor.amqp_idle_timeout,

@@ -416,6 +416,14 @@ class AmqpConnection:
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
         self._unfinished += size
+        shared = self.limits.unfinished
+        shared.held += size
+        if size > 0 and shared.held > shared.maximum:
+            raise SessionFaultError(
+                RESOURCE_LIMIT,
+                f"Unfinished deliveries of all connections hold more than {shared.maximum} bytes, "
+                "a quarter of global-max-size; finish or abort some, or try again later.",
+            )
         if self._unfinished > self.limits.unfinished_max + self.limits.max_message_size:
             raise SessionFaultError(
                 RESOURCE_LIMIT,
@@ -570,6 +578,8 @@ class AmqpConnection:
             self._release(lost=True)
             self._closed()
         self.sessions.clear()
+        self.limits.unfinished.held -= self._unfinished
+        self._unfinished = 0
 
     def stop(self, now: float) -> None:
         """See the shell's Session."""

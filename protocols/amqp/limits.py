@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
+
+
+class Budget:
+    """Bytes that all connections of an acceptor may hold together: `held` of `maximum`."""
+
+    __slots__ = ("held", "maximum")
+
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
+        self.held = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +25,7 @@ class AmqpLimits:
         max_frame_size: what the peer may send in one frame; bytes (Artemis' default).
         max_message_size: of one message, over all its frames; bytes.
         unfinished_max: bytes of incomplete messages of a connection, beyond one message.
+        unfinished: bytes of incomplete messages of all connections.
         channel_max: the largest channel number, so sessions less one.
         links_max: links over all sessions.
         amqp_credits: credit that a sender gets.
@@ -31,6 +42,7 @@ class AmqpLimits:
     max_frame_size: int = 131072
     max_message_size: int = 16 << 20
     unfinished_max: int = 8 << 20
+    unfinished: Budget = field(default_factory=lambda: Budget(128 << 20))
     channel_max: int = 255
     links_max: int = 1024
     amqp_credits: int = 1000

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.limits import AmqpLimits, Budget
 from protocols.amqp.performatives import (
     ACCEPTED,
     Attach,
@@ -272,6 +272,29 @@ def test_unfinished_deliveries_of_a_connection_are_bounded(size):
     assert peer.engine._unfinished <= 2 * most
     peer.engine.connection_lost(peer.now)
     assert peer.engine._unfinished == 0
+
+
+def test_unfinished_deliveries_of_all_connections_are_bounded():
+    limits = AmqpLimits(unfinished=Budget(5 * MIB))
+    peers = [Peer.begun(limits=limits) for _ in range(20)]
+    ended = 0
+    for peer in peers:
+        peer.sender(0)
+        came = peer.say(peer.transfer(bytes(100_000), more=True))
+        for _ in range(9):
+            came += peer.say(frame(Transfer(handle=0, more=True), 0, bytes(100_000)))
+        if came:
+            assert condition(came) == "end amqp:resource-limit-exceeded"
+            ended += 1
+        assert limits.unfinished.held <= limits.unfinished.maximum
+    assert ended == 15
+    bystander = Peer.begun(limits=limits)
+    bystander.sender(0)
+    bystander.send(b"whole in one frame")
+    assert len(bystander.broker.bodies()) == 1
+    for peer in peers:
+        peer.engine.connection_lost(peer.now)
+    assert limits.unfinished.held == 0
 
 
 def test_one_byte_at_a_time_costs_no_square():
