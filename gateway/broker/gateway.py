@@ -21,12 +21,14 @@ from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.subscription import Hold
+from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, SHARED, Message, Share
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
+from gateway.queues.scheduled import NEVER
 from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
@@ -98,6 +100,7 @@ class Gateway:
         self._listeners: dict[int, DurableListener] = {}
         self._blocked: dict[str, Address] = {}
         self._mover = Mover(self)
+        self.timetable = Timetable()
         self._recovering: dict[int, tuple[Queue, Message]] = {}  # by identity of the body
         self.failure: Refusal | None = None
         turn.dispatch = self.dispatch
@@ -149,6 +152,18 @@ class Gateway:
 
     def _touch_again(self, queues: list[Queue]) -> None:
         for queue in queues:
+            self.touch(queue)
+
+    def wake(self, queue: Queue, at_ms: int) -> None:
+        """See queues.Effects."""
+        self.timetable.wake(queue, at_ms)
+
+    def on_time(self) -> None:
+        """Dispatch the queues whose time has come; the timetable's alarm calls it."""
+        self._now_ms = max(self._now_ms, self._clock_ms())
+        for queue in self.timetable.take(self._now_ms):
+            if self._now_ms < queue.next_time < NEVER:
+                self.wake(queue, queue.next_time)  # its plan was for what is gone
             self.touch(queue)
 
     def dispatch_queue(self, queue: Queue) -> None:
@@ -229,6 +244,13 @@ class Gateway:
         if queue.durable and messages:
             entries = [(m.seq, m.flags & ~SHARED) for m in messages]
             self.recorded = self.store.count(queue.queue_id, entries)
+
+    def postponed(self, queue: Queue, messages: list[Message]) -> None:
+        """See queues.Effects."""
+        if queue.durable and messages:
+            self.counted(queue, messages)
+            entries = [(m.seq, m.due) for m in messages]
+            self.recorded = self.store.postpone(queue.queue_id, entries)
 
     def overflow(self, queue: Queue, added: int) -> None:
         """A ring has too much after an add: what consumers take at once is not evicted."""
@@ -431,11 +453,13 @@ class Gateway:
         self._recovering = {}
         for queue in self.queues.values():
             queue.trim()
+            if queue.scheduled_count:
+                self.wake(queue, queue.next_time)
 
     def _join_copies(self, queue: Queue) -> list[Message]:
         """Find copies of messages that queues before hold; recovery gives them the same bytes."""
         copies = []
-        for message in queue.browse(0, queue.ready_count):
+        for message in queue.holdings():
             holder, first = self._recovering.setdefault(id(message.body), (queue, message))
             if first is message or len(message.body) < _OWN_BYTES:
                 continue

@@ -17,7 +17,7 @@ body
     bit  6     TEXT        a STOMP SEND without content-length: a text, not bytes
     bit  7     MAYBE_SEEN  recovered after an unclean stop: a consumer may have seen it
     bit  8     EXPIRES     `expires` is set
-    bit  9     SCHEDULED   `due` is set
+    bit  9     SCHEDULED   `due` is set; it stays so when the message has come due
     bit 10     SHARED      `share` is set: other queues of the address hold copies; never stored
     bits 16+   delivery count: failed deliveries so far
 """
@@ -37,7 +37,7 @@ SHARED: Final = 0x400
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.
-SPECIAL: Final = MAYBE_SEEN | EXPIRES | SCHEDULED | (0xFFFF << COUNT_SHIFT)
+SPECIAL: Final = MAYBE_SEEN | EXPIRES | (0xFFFF << COUNT_SHIFT)
 DEFAULT_PRIORITY: Final = 4
 
 

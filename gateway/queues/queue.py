@@ -7,10 +7,12 @@ What each message is, and the way between:
               └────release───────┘ └─────ring full on return────────> gone (replaced)
     ready ──ring──> gone (replaced)      ready ──time──> gone (expired)
     ready ──purge─> gone (killed, no dead letter)
+    add, release ──with a time──> scheduled ──time──> ready
+                                            └─ring full when due──> gone (replaced)
 
 The conservation law holds after every call:
-    added = ready + delivering + acknowledged + expired + killed + replaced
-(scheduled and paged messages join the right side when those parts are there).
+    added = ready + scheduled + delivering + acknowledged + expired + killed + replaced
+(paged messages join the right side when that part is there).
 
 A deleted queue is empty but for what is in delivery, which is settled as it comes back, and takes
 nothing in.
@@ -21,10 +23,8 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from enum import Enum
-from itertools import repeat
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat
 
 from gateway.model.address import RoutingType
 from gateway.model.message import (
@@ -33,44 +33,20 @@ from gateway.model.message import (
     EXPIRES,
     ONE_DELIVERY,
     PRIORITY_MASK,
+    SCHEDULED,
     SHARED,
     Message,
     Share,
 )
 from gateway.model.ports import Consumer
+from gateway.queues.ports import Account, Effects, Gone
 from gateway.queues.ready import Ready
+from gateway.queues.scheduled import Scheduled
 
 _COUNT_MAX = 0xFFFF
 
 
-class Gone(Enum):
-    """Why a message left the queue for good."""
-
-    ACKNOWLEDGED = "acknowledged"
-    EXPIRED = "expired"
-    KILLED = "killed"
-    REPLACED = "replaced"
-    REMOVED = "removed"  # by an operator, or with its queue; counts as killed, goes nowhere
-
-
-class Account(Protocol):
-    """Who pays for what the queue holds: its address, as the queue sees it."""
-
-    size_bytes: int
-    messages: int
-
-
-class Effects(Protocol):
-    """What follows from a queue's change, done by the broker."""
-
-    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
-        """Forget the records of these and give their memory back: `size` bytes of bodies.
-
-        EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
-        """
-
-    def counted(self, queue: Queue, messages: list[Message]) -> None:
-        """The delivery counts of these durable messages changed."""
+__all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
 class Held:
@@ -94,6 +70,7 @@ class Queue:
         "_effects",
         "_next",
         "_ready",
+        "_scheduled",
         "account",
         "acknowledged",
         "added",
@@ -156,6 +133,7 @@ class Queue:
         self.all_flags = -1
         self._effects = effects
         self._ready = Ready()
+        self._scheduled = Scheduled()
         self._consumers: list[Held] = []
         self._next = 0
 
@@ -168,8 +146,18 @@ class Queue:
 
     @property
     def message_count(self) -> int:
-        """All that the queue holds: ready and delivering."""
-        return len(self._ready) + self.delivering
+        """All that the queue holds: ready, scheduled and delivering."""
+        return len(self._ready) + len(self._scheduled) + self.delivering
+
+    @property
+    def scheduled_count(self) -> int:
+        """Messages that wait for their time."""
+        return len(self._scheduled)
+
+    @property
+    def next_time(self) -> int:
+        """When the queue has something to do without being asked; NEVER if it has not."""
+        return self._scheduled.next_due
 
     @property
     def consumer_count(self) -> int:
@@ -188,8 +176,12 @@ class Queue:
         expires: int,
         size: int,
         shares: Sequence[Share] = (),
+        *,
+        due: int = 0,
     ) -> int:
         """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
+
+        With flag SCHEDULED it is delivered from `due` on.
 
         Returns the seq of the first; the others follow without a gap. The caller, once it has
         recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
@@ -209,7 +201,12 @@ class Queue:
                 message.share = share
         self.any_flags |= flags
         self.all_flags &= flags
-        self._ready.add_run(messages, flags & PRIORITY_MASK)
+        if flags & SCHEDULED:
+            for message in messages:
+                message.due = due
+            self._schedule(messages)
+        else:
+            self._ready.add_run(messages, flags & PRIORITY_MASK)
         self.added += count
         self.size_bytes += size
         return first
@@ -238,7 +235,8 @@ class Queue:
         Whoever has charged for them then calls `trim`: a ring that was lowered is applied at start.
         """
         for message in messages:
-            self._ready.add(message)
+            # What has come due meanwhile passes the ring's check as if it had come due now.
+            (self._scheduled if message.flags & SCHEDULED else self._ready).add(message)
             self.any_flags |= message.flags
             self.all_flags &= message.flags
             self.size_bytes += len(message.body)
@@ -269,9 +267,39 @@ class Queue:
         size = sum([len(m.body) for m in messages])
         self.size_bytes -= size
         self._effects.gone(self, messages, why, size)
-        if not self._ready and not self.delivering:
+        if not self._ready and not self.delivering and not self._scheduled:
             self.any_flags = 0
             self.all_flags = -1
+
+    # ---- time
+
+    def _schedule(self, messages: list[Message]) -> None:
+        """Keep messages until they are due."""
+        scheduled = self._scheduled
+        before = scheduled.next_due
+        for message in messages:
+            scheduled.add(message)
+        if scheduled.next_due < before:
+            self._effects.wake(self, scheduled.next_due)
+
+    def _come_due(self, now_ms: int) -> None:
+        """Put what is due in front of what waits; a full ring keeps what was due last."""
+        due = self._scheduled.take_due(now_ms)
+        late = [m for m in due if m.flags & EXPIRES and m.expires <= now_ms]
+        if late:
+            due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
+            self.expired += len(late)
+            self._leave(late, Gone.EXPIRED)
+        count = len(due)
+        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
+        replaced = due[: count - room] if room < count else []
+        for message in due[len(replaced) :]:
+            self._ready.put_back(message)
+        if replaced:
+            self.replaced += len(replaced)
+            self._leave(replaced, Gone.REPLACED)
+        if self._scheduled:
+            self._effects.wake(self, self._scheduled.next_due)
 
     # ---- consumers
 
@@ -295,6 +323,8 @@ class Queue:
 
     def dispatch(self, now_ms: int, limit: int) -> int:
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
+        if self._scheduled.next_due <= now_ms:
+            self._come_due(now_ms)
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
@@ -390,9 +420,10 @@ class Queue:
         if not self.any_flags & EXPIRES:
             return 0
         doomed = {m.seq for m in self._ready if m.flags & EXPIRES and m.expires <= now_ms}
-        if not doomed:
+        late = self._ready.remove_if(doomed) if doomed else []
+        late += self._scheduled.take_expired(now_ms)
+        if not late:
             return 0
-        late = self._ready.remove_if(doomed)
         self.expired += len(late)
         self._leave(late, Gone.EXPIRED)
         return len(late)
@@ -415,11 +446,19 @@ class Queue:
         self.killed += count
         self._leave(messages, Gone.KILLED)
 
-    def release(self, held: Held, messages: list[Message], *, failed: bool = False) -> None:
+    def release(
+        self,
+        held: Held,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        due: Callable[[Message], int] | None = None,
+    ) -> None:
         """Put messages in delivery back to their old places.
 
         `failed` counts an attempt; one that has used up `max_attempts` is killed instead. Returned
-        newest first, so that a full ring keeps the newest and replaces the others.
+        newest first, so that a full ring keeps the newest and replaces the others. `due` says until
+        when each waits, with the attempt counted; a ring that is full now replaces it all the same.
         """
         dead: list[Message] = []
         if failed:
@@ -434,16 +473,29 @@ class Queue:
         elif count > 1:
             messages = sorted(messages, key=lambda m: m.seq, reverse=True)
         room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
+        if due is not None and room:
+            room = count  # what waits for its time takes no room of the ring
         kept, replaced = messages[:room], messages[room:]
-        for message in kept:
-            self._ready.put_back(message)
-        if failed and kept:
-            self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
+        if due is not None:
+            self._postpone(kept, due)
+        else:
+            for message in kept:
+                self._ready.put_back(message)
+            if failed and kept:
+                self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
         if dead:
             self.kill(held, dead)
+
+    def _postpone(self, messages: list[Message], due: Callable[[Message], int]) -> None:
+        for message in messages:
+            message.flags |= SCHEDULED
+            message.due = due(message)
+            self.any_flags |= message.flags
+        self._schedule(messages)
+        self._effects.postponed(self, [m for m in messages if m.flags & DURABLE])
 
     def _count_attempt(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
         """Count one delivery more for each; returns those that stay and those that are dead."""
@@ -469,9 +521,13 @@ class Queue:
         """Return ready messages without touching them."""
         return self._ready.window(offset, limit)
 
+    def holdings(self) -> Iterator[Message]:
+        """Go through all that waits: ready in delivery order, then scheduled in due order."""
+        return chain(self._ready, self._scheduled)
+
     def purge(self) -> int:
-        """Remove all ready messages; they count as killed but go nowhere. Returns how many."""
-        messages = self._ready.clear()
+        """Remove all that waits; it counts as killed but goes nowhere. Returns how many."""
+        messages = self._ready.clear() + self._scheduled.clear()
         if messages:
             self.killed += len(messages)
             self._leave(messages, Gone.REMOVED)
@@ -491,8 +547,6 @@ class Queue:
     def check_invariants(self) -> None:
         """Assert the conservation law; tests call it after each command."""
         gone = self.acknowledged + self.expired + self.killed + self.replaced
-        assert self.added == len(self._ready) + self.delivering + gone, (
-            "messages were lost or made up"
-        )
+        assert self.added == self.message_count + gone, "messages were lost or made up"
         assert self.delivering == sum(h.count for h in self._consumers), "delivering is miscounted"
         assert self.size_bytes >= 0, "size went below zero"

@@ -1,10 +1,12 @@
 """The messages of one queue that wait for a consumer, in delivery order.
 
-Order: higher priority first, then arrival (`seq`). Two parts make it cheap:
+Order: higher priority first, then what was scheduled and has come due, in due order, then arrival
+(`seq`). Two parts make it cheap:
 
 * ten levels, one a priority, each a deque in arrival order, for what was added at the tail and
   what came back in front of (or behind) all that waits there;
-* a heap for what came back to a place between others, normally empty. A returned message is found
+* a heap for what has come due, and what came back to a place between others, normally empty. A
+  returned message is found
   in O(log n), and the levels never need an insertion in the middle.
 
 It knows no consumer, clock or store.
@@ -17,13 +19,22 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from gateway.model.message import PRIORITY_MASK, Message
+from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
 
 _LEVELS = 10
+#: More than any seq has bits; a due time in front of it takes 64.
+_SEQ_BITS = 48
+_EARLY = 1 << (64 + _SEQ_BITS)
 
 
 def _key(message: Message) -> tuple[int, int]:
     """Return the sorting key: what is delivered sooner is smaller."""
+    if message.flags & SCHEDULED:
+        # Negative: before all that was never scheduled; by due time, then by seq.
+        return (
+            _LEVELS - (message.flags & PRIORITY_MASK),
+            (message.due << _SEQ_BITS) + message.seq - _EARLY,
+        )
     return (_LEVELS - (message.flags & PRIORITY_MASK), message.seq)
 
 
@@ -55,7 +66,11 @@ class Ready:
         self._count += 1
 
     def put_back(self, message: Message) -> None:
-        """Put a message back to its old place."""
+        """Put a message back to its old place, or one that has come due to its first one."""
+        if message.flags & SCHEDULED:
+            heapq.heappush(self._returned, (*_key(message), message))
+            self._count += 1
+            return
         priority = message.flags & PRIORITY_MASK
         level = self._levels[priority]
         if not level or message.seq < level[0].seq:
@@ -71,8 +86,8 @@ class Ready:
     def take(self, count: int) -> list[Message]:
         """Remove and return up to `count` messages: those next in order that share a priority.
 
-        The list ascends in `seq`; fewer than `count` come when the level ends or returned ones come
-        first.
+        The list ascends in `seq` but for what was scheduled; fewer than `count` come when the level
+        ends or returned ones come first.
         """
         if self._returned:
             return self._take_mixed(count)
@@ -144,8 +159,8 @@ class Ready:
                 if best is None or head.seq < best.seq:
                     best = head
         if self._returned:
-            oldest = min(self._returned, key=lambda entry: entry[1])
-            if best is None or oldest[1] < best.seq:
+            oldest = min(self._returned, key=lambda entry: entry[2].seq)
+            if best is None or oldest[2].seq < best.seq:
                 self._returned.remove(oldest)
                 heapq.heapify(self._returned)
                 self._count -= 1
@@ -177,8 +192,8 @@ class Ready:
                 self._levels[priority] = kept = deque(m for m in level if m.seq not in doomed)
                 if not kept:
                     self._bits &= ~(1 << priority)
-        removed += [e[2] for e in self._returned if e[1] in doomed]
-        self._returned = [e for e in self._returned if e[1] not in doomed]
+        removed += [e[2] for e in self._returned if e[2].seq in doomed]
+        self._returned = [e for e in self._returned if e[2].seq not in doomed]
         heapq.heapify(self._returned)
         self._count -= len(removed)
         return removed

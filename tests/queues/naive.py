@@ -18,11 +18,14 @@ class Item:
     priority: int
     durable: bool
     expires: int | None
+    due: int | None = None
     attempts: int = 0
 
     @property
-    def place(self) -> tuple[int, int]:
-        return (-self.priority, self.seq)
+    def place(self) -> tuple[int, int, int, int]:
+        if self.due is not None:
+            return (-self.priority, 0, self.due, self.seq)
+        return (-self.priority, 1, 0, self.seq)
 
 
 @dataclass(eq=False)
@@ -41,6 +44,7 @@ class NaiveQueue:
     def __init__(self, *, evicts_next: bool) -> None:
         self.evicts_next = evicts_next
         self.waiting: list[Item] = []
+        self.scheduled: list[Item] = []
         self.seats: list[Seat] = []
         self.ring = -1
         self.attempts_max = 10
@@ -60,13 +64,38 @@ class NaiveQueue:
     def _late(self, item: Item, now: int) -> bool:
         return item.expires is not None and item.expires <= now
 
-    def add(self, body: bytes, priority: int, *, durable: bool, expires: int | None) -> None:
-        self.waiting.append(Item(self.next_seq, body, priority, durable, expires))
-        self._sort()
+    def add(
+        self,
+        body: bytes,
+        priority: int,
+        *,
+        durable: bool,
+        expires: int | None,
+        due: int | None = None,
+    ) -> None:
+        item = Item(self.next_seq, body, priority, durable, expires, due)
         self.next_seq += 1
         self.counts["added"] += 1
+        if due is not None:
+            self.scheduled.append(item)
+            return
+        self.waiting.append(item)
+        self._sort()
         if 0 <= self.ring < len(self.waiting):
             self._evict()
+
+    def come_due(self, now: int) -> None:
+        """What is due waits in front, or goes when the ring is full: the last ones stay."""
+        ripe = [i for i in self.scheduled if i.due is not None and i.due <= now]
+        for item in sorted(ripe, key=lambda i: (i.due, i.seq), reverse=True):
+            self.scheduled.remove(item)
+            if self._late(item, now):
+                self._leave("expired", item)
+            elif 0 <= self.ring <= len(self.waiting):
+                self._leave("replaced", item)
+            else:
+                self.waiting.append(item)
+                self._sort()
 
     def _evict(self) -> None:
         key = (lambda item: item.place) if self.evicts_next else (lambda item: item.seq)
@@ -113,9 +142,10 @@ class NaiveQueue:
 
     def drop_late(self, now: int) -> None:
         """What has expired leaves, wherever it waits."""
-        for item in [i for i in self.waiting if self._late(i, now)]:
-            self.waiting.remove(item)
-            self._leave("expired", item)
+        for items in (self.waiting, self.scheduled):
+            for item in [i for i in items if self._late(i, now)]:
+                items.remove(item)
+                self._leave("expired", item)
 
     def acknowledge(self, seat: Seat, items: list[Item]) -> None:
         for item in items:
@@ -127,7 +157,9 @@ class NaiveQueue:
             seat.held.remove(item)
             self._leave("killed", item)
 
-    def release(self, seat: Seat, items: list[Item], *, failed: bool) -> None:
+    def release(
+        self, seat: Seat, items: list[Item], *, failed: bool, due: dict[int, int] | None = None
+    ) -> None:
         for item in sorted(items, key=lambda i: i.seq, reverse=True):
             seat.held.remove(item)
             item.attempts += failed
@@ -137,12 +169,16 @@ class NaiveQueue:
                 self._leave("removed", item)
             elif 0 <= self.ring <= len(self.waiting):
                 self._leave("replaced", item)
+            elif due is not None:
+                item.due = due[item.seq]
+                self.scheduled.append(item)
             else:
                 self.waiting.append(item)
         self._sort()
 
     def purge(self) -> int:
-        items, self.waiting = self.waiting, []
+        items = self.waiting + self.scheduled
+        self.waiting, self.scheduled = [], []
         for item in items:
             self._leave("removed", item)
         return len(items)

@@ -16,8 +16,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK
+from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED
 from gateway.queues.queue import Queue
+from gateway.queues.scheduled import NEVER
 from tests.queues.naive import NaiveQueue, Seat
 
 PRIORITIES = st.sampled_from([0, 4, 4, 4, 9])
@@ -55,6 +56,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.now = 1000
         self.gone_now = []
         self.counted_now = {}
+        self.dues_now = {}
+        self.planned = NEVER
         self.queue = Queue("q", "a", 7, self)
         self.queue.evicts_next = evicts_next
         self.naive = NaiveQueue(evicts_next=evicts_next)
@@ -78,19 +81,37 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(m.flags & DURABLE for m in messages)
         self.counted_now.update({m.seq: m.flags >> COUNT_SHIFT for m in messages})
 
+    def postponed(self, queue, messages) -> None:
+        self.counted(queue, messages)
+        self.dues_now.update({m.seq: m.due for m in messages})
+
+    def wake(self, queue, at_ms) -> None:
+        assert queue is self.queue
+        self.planned = min(self.planned, at_ms)
+
     # ---- in
 
     @precondition(lambda self: not self.queue.deleted)
-    @rule(count=BODIES, priority=PRIORITIES, durable=st.booleans(), ttl=st.integers(-1, 40))
-    def send_run(self, count, priority, durable, ttl) -> None:
+    @rule(
+        count=BODIES,
+        priority=PRIORITIES,
+        durable=st.booleans(),
+        ttl=st.integers(-1, 40),
+        delay=st.sampled_from([None, None, 0, 3, 20, 50]),
+    )
+    def send_run(self, count, priority, durable, ttl, delay) -> None:
         bodies = [b"x" * (i + 1) for i in range(count)]
         expires = 0 if ttl < 0 else self.now + ttl
         flags = priority | (DURABLE if durable else 0) | (EXPIRES if expires else 0)
-        first = self.queue.add_run(bodies, flags, expires, sum(map(len, bodies)))
+        due = None if delay is None else self.now + delay
+        flags |= 0 if due is None else SCHEDULED
+        size = sum(map(len, bodies))
+        first = self.queue.add_run(bodies, flags, expires, size, due=due or 0)
         assert first == self.naive.next_seq
-        self.queue.trim_ring(count)
+        if due is None:
+            self.queue.trim_ring(count)
         for body in bodies:
-            self.naive.add(body, priority, durable=durable, expires=expires or None)
+            self.naive.add(body, priority, durable=durable, expires=expires or None, due=due)
         if count & 1:
             self.dispatch(1000)
 
@@ -132,6 +153,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.sampled_from([1, 2, 5, 1000]))
     def dispatch(self, limit) -> None:
         before = sum(len(t.seat.held) for t in self.takers)
+        self.naive.come_due(self.now)
         went = self.queue.dispatch(self.now, limit)
         assert went == sum(len(t.seat.held) for t in self.takers) - before
         self.take_expiries()
@@ -168,21 +190,42 @@ class QueueMachine(RuleBasedStateMachine):
             self.naive.acknowledge(taker.seat, items)
 
     @precondition(holding)
-    @rule(which=st.integers(0, 3), subset=SUBSET, failed=st.booleans(), bar=st.booleans())
-    def release(self, which, subset, failed, bar) -> None:
+    @rule(
+        which=st.integers(0, 3),
+        subset=SUBSET,
+        failed=st.booleans(),
+        bar=st.booleans(),
+        delay=st.sampled_from([None, None, 1, 5, 30]),
+    )
+    def release(self, which, subset, failed, bar, delay) -> None:
         taker, items, messages = self.pick(which, subset)
         if not items:
             return
         if bar:
             self.queue.bar(taker.held, messages)
             taker.seat.barred.update(item.seq for item in items)
-        self.queue.release(taker.held, messages, failed=failed)
-        self.naive.release(taker.seat, items, failed=failed)
-        if failed and not self.queue.deleted:
-            kept = {item.seq for item in self.naive.waiting}
+        if delay is None:
+            self.queue.release(taker.held, messages, failed=failed)
+            self.naive.release(taker.seat, items, failed=failed)
+        else:
+            self.release_later(taker, items, messages, failed, delay)
+        if (failed or delay) and not self.queue.deleted:
+            kept = {item.seq for item in self.naive.waiting + self.naive.scheduled}
             for item in items:
                 if item.durable and item.seq in kept:
                     assert self.counted_now[item.seq] == item.attempts, "a count is not recorded"
+                    assert not delay or self.dues_now[item.seq] == item.due, "a time is not"
+
+    def release_later(self, taker, items, messages, failed, delay) -> None:
+        """Each waits longer the more attempts it has seen."""
+        dues = {i.seq: self.now + delay * (1 + i.attempts + failed) for i in items}
+
+        def due(message) -> int:
+            assert dues[message.seq] == self.now + delay * (1 + message.delivery_count)
+            return dues[message.seq]
+
+        self.queue.release(taker.held, messages, failed=failed, due=due)
+        self.naive.release(taker.seat, items, failed=failed, due=dues)
 
     @precondition(holding)
     @rule(which=st.integers(0, 3), subset=SUBSET)
@@ -208,6 +251,11 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(by=st.integers(1, 25))
     def time_passes(self, by) -> None:
         self.now += by
+        if self.planned <= self.now:
+            self.planned = NEVER
+            if self.now < self.queue.next_time < NEVER:
+                self.planned = self.queue.next_time
+            self.dispatch(1000)
 
     @rule()
     def scan(self) -> None:
@@ -249,15 +297,26 @@ class QueueMachine(RuleBasedStateMachine):
             assert getattr(queue, name) == count, name
         held = [item for seat in naive.seats for item in seat.held]
         assert queue.delivering == len(held)
-        assert queue.message_count == len(held) + len(naive.waiting)
-        assert queue.size_bytes == sum(len(i.body) for i in held + naive.waiting)
-        attempts = {i.seq: i.attempts for i in naive.waiting}
-        assert {m.seq: m.delivery_count for m in queue.browse(0, 10_000)} == attempts
+        later = sorted(naive.scheduled, key=lambda i: (i.due, i.seq))
+        assert queue.scheduled_count == len(later)
+        assert queue.message_count == len(held) + len(naive.waiting) + len(later)
+        assert queue.size_bytes == sum(len(i.body) for i in held + naive.waiting + later)
+        attempts = [(i.seq, i.attempts) for i in naive.waiting + later]
+        assert [(m.seq, m.delivery_count) for m in queue.holdings()] == attempts
+
+    @invariant()
+    def woken_in_time(self) -> None:
+        if self.naive.scheduled:
+            first = min(i.due for i in self.naive.scheduled)
+            assert self.queue.next_time == first
+            assert self.planned <= first, "nobody wakes the queue when the first is due"
+        else:
+            assert self.queue.next_time == NEVER
 
     @invariant()
     def flags_cover_all(self) -> None:
         held = [t.messages[i.seq] for t in self.takers for i in t.seat.held]
-        for message in held + self.queue.browse(0, 10_000):
+        for message in held + list(self.queue.holdings()):
             assert message.flags & ~self.queue.any_flags == 0
             if self.queue.all_flags & DURABLE:
                 assert message.flags & DURABLE

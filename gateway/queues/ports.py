@@ -1,0 +1,47 @@
+"""What a queue tells others, and who pays for what it holds."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.model.message import Message
+
+if TYPE_CHECKING:
+    from gateway.queues.queue import Queue
+
+
+class Gone(Enum):
+    """Why a message left the queue for good."""
+
+    ACKNOWLEDGED = "acknowledged"
+    EXPIRED = "expired"
+    KILLED = "killed"
+    REPLACED = "replaced"
+    REMOVED = "removed"  # by an operator, or with its queue; counts as killed, goes nowhere
+
+
+class Account(Protocol):
+    """Who pays for what the queue holds: its address, as the queue sees it."""
+
+    size_bytes: int
+    messages: int
+
+
+class Effects(Protocol):
+    """What follows from a queue's change, done by the broker."""
+
+    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+        """Forget the records of these and give their memory back: `size` bytes of bodies.
+
+        EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
+        """
+
+    def counted(self, queue: Queue, messages: list[Message]) -> None:
+        """The delivery counts of these durable messages changed."""
+
+    def postponed(self, queue: Queue, messages: list[Message]) -> None:
+        """These durable messages wait for another time; their delivery counts may have changed."""
+
+    def wake(self, queue: Queue, at_ms: int) -> None:
+        """Have the queue dispatched when broker time is `at_ms`, or soon after."""
