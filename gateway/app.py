@@ -35,6 +35,8 @@ from gateway.broker.ports import Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import AddressConfig, Config, QueueConfig
+from gateway.disk import DiskLimit
+from gateway.disk_watch import DiskWatch, ballast_for, make_room, watch_disk
 from gateway.listeners import Connections, Listener, drain, make_speakers
 from gateway.management.api import add_routes
 from gateway.management.router import Router
@@ -54,6 +56,7 @@ from gateway.streams.stream import Run
 from gateway.waits import shorten_waits
 from protocols.shell import Timers
 from storage.arrow_log import StreamFiles
+from storage.ballast import Ballast
 from storage.files import RealFiles
 from storage.lock import DirectoryLock
 from storage.segments import Segments
@@ -111,9 +114,13 @@ class Core:
     found: queues, messages, streams, and how the last run ended.
     """
 
-    def __init__(self, lock: DirectoryLock, store: JournalStore, broker: Gateway) -> None:
+    def __init__(
+        self, lock: DirectoryLock, store: JournalStore, broker: Gateway, ballast: Ballast
+    ) -> None:
         self.store = store
         self.broker = broker
+        self.ballast = ballast
+        self.disk: DiskWatch
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
         self._lock = lock
@@ -134,6 +141,18 @@ class Core:
         self._threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
+
+    def watch_disk(self, reactor: Reactor, config: Config, fatal: Fatal) -> None:
+        """Have the disk judged, from `disk.start()` on."""
+        self.disk = watch_disk(
+            DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free),
+            self.broker.disk,
+            directories=[config.data_directory, config.journal_directory],
+            seconds=reactor.seconds,
+            ballast=self.ballast,
+            threads=self._threads,
+        )
+        self.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
 
     def definitions(self) -> list[Definition]:
         """Return all that each new journal segment begins with."""
@@ -201,9 +220,10 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
     lock = DirectoryLock(config.data_directory, f"process {os.getpid()} (sluicegate {__version__})")
     try:
         journal, restored = open_journal(files, config.journal_directory, config.journal_file_size)
-        segments = Segments(files, config.journal_directory, lambda: os.urandom(16))
+        ballast = ballast_for(files, config.journal_directory, config.ballast_size)
+        segments = Segments(files, config.journal_directory, lambda: os.urandom(16), ballast)
         # A full disk is found here, before anybody has been promised anything.
-        segments.make_spare(config.journal_file_size)
+        make_room(segments, ballast, config.journal_file_size)
         store = JournalStore(journal)
         broker = Gateway(
             turn=turn,
@@ -216,12 +236,14 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
             now_ms=lambda: time.time_ns() // 1_000_000,
             make_name=lambda: str(uuid.uuid4()),
         )
-        core = Core(lock, store, broker)
+        core = Core(lock, store, broker, ballast)
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()
         raise
     store.snapshot = core.definitions
+    core.watch_disk(reactor, config, fatal)
+    segments.on_tight = lambda: reactor.callFromThread(core.disk.ran_out)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal)
     return core
 
@@ -424,6 +446,7 @@ class GatewayService(MultiService):
         self.core = core = make_core(self._reactor, config, self._turn, self._fatal)
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
+        core.disk.start()
         self._around.start()
         declare(core, config)
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
@@ -445,6 +468,7 @@ class GatewayService(MultiService):
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
         self._loop(core.store.journal.cover, COVER_SECONDS)
+        self._loop(core.disk.scan, self.config.disk_scan_period / 1000)
         scan_ms = self.config.message_expiry_scan_period
         if scan_ms > 0:
             self._loop(core.broker.expire, scan_ms / 1000)
@@ -481,6 +505,7 @@ class GatewayService(MultiService):
             not_ready=self.not_ready,
             journal=cast("JournalFigures", core.store.journal),
             free_bytes=lambda: files.free_bytes(directory),
+            disk=core.disk,
             connections=self.connections,
             streams=core.registry,
         )

@@ -166,11 +166,11 @@ class DiskMonitor:
         return -1 if self.worst is None else self.limit.floor(self.worst.total)
 
     def look(
-        self, spaces: Sequence[Space], now: float, *, reserve_whole: bool = True
+        self, spaces: Sequence[Space], now: float, *, reserve_missing: int = 0
     ) -> list[Change]:
         """Judge the file systems at `now` (seconds); returns what has changed.
 
-        While the reserve is not whole the disk stays full, whatever the figures say.
+        While bytes of the reserve are missing a full disk stays full, whatever the figures say.
         """
         self.scans += 1
         self.worst = min(spaces, key=self._headroom)
@@ -179,11 +179,26 @@ class DiskMonitor:
         if self._headroom(self.worst) <= 0:
             if self.full or not wait:
                 changes += self._raise(self._text(self.worst), now)
-        elif self.full and not wait and reserve_whole and all(map(self._clear, spaces)):
+        elif self.full and not wait and all(map(self._clear, spaces)):
+            if reserve_missing:
+                self._raise(
+                    f"The disk has {self.worst.free} bytes free at {self.worst.path}, but no room "
+                    f"for {reserve_missing} bytes of ballast-size.",
+                    now,
+                )
+                return changes
             self.refusal = None
             self._changed_at = now
             changes.append(Change.ROOM)
         return changes
+
+    def could_spare(self, spaces: Sequence[Space], count: int) -> bool:
+        """Return whether the disk would have room again with `count` bytes less."""
+        return all(
+            space.free - count
+            > max(0, self.limit.floor(space.total)) + self.limit.margin(space.total)
+            for space in spaces
+        )
 
     def ran_out(self, now: float) -> list[Change]:
         """A write has met the end of the disk before any look did: full at once."""

@@ -184,7 +184,7 @@ def banner(service: GatewayService) -> list[str]:
     limit = f"{config.global_max_size >> 20} MiB" if config.global_max_size >= 0 else "none"
     login = "any login or none" if service.gate.open else "login needed"
     data = _short(config.data_directory) + (" (new)" if fresh else "")
-    lines = [f"sluicegate {__version__}  data {data}   limits: memory {limit}"]
+    lines = [f"sluicegate {__version__}  data {data}   limits: memory {limit}{_disk_kept(service)}"]
     rows = []
     for acceptor, listener in zip(config.acceptors, service.acceptors, strict=True):
         names = ", ".join(sorted(_SHOWN[p.value] for p in acceptor.protocols))
@@ -203,6 +203,17 @@ def banner(service: GatewayService) -> list[str]:
         f" `sluicegate receive hello{who}`    Ctrl-C stops cleanly"
     )
     return lines
+
+
+def _disk_kept(service: GatewayService) -> str:
+    """Return how much of the disk stays free, and whether that is so."""
+    if service.core is None:
+        return ""
+    monitor = service.core.disk.monitor
+    if monitor.floor < 0:
+        return ", disk none"
+    full = " (FULL: nothing can be sent)" if monitor.full else ""
+    return f", disk keeps {monitor.floor >> 20} MiB free{full}"
 
 
 _SHOWN: Final = {"AMQP": "AMQP 1.0", "STOMP": "STOMP"}

@@ -5,7 +5,7 @@ open. Errors are `OSError`, never swallowed: the caller decides whether to stop.
 """
 
 # The port speaks of descriptors and plain paths, as the calls below it do.
-# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH112, PTH208
+# ruff: noqa: PTH102, PTH104, PTH108, PTH110, PTH112, PTH116, PTH208
 
 from __future__ import annotations
 
@@ -143,6 +143,15 @@ class RealFiles:
     def free_bytes(self, path: str) -> int:
         facts = os.statvfs(path)
         return facts.f_bavail * facts.f_frsize
+
+    def space(self, path: str) -> tuple[int, int, int]:
+        """Return (which file system, its bytes, those that this process may still use)."""
+        facts = os.statvfs(path)
+        return (
+            os.stat(path).st_dev,
+            facts.f_blocks * facts.f_frsize,
+            facts.f_bavail * facts.f_frsize,
+        )
 
     def drop_cache(self, fd: int) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

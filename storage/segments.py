@@ -6,6 +6,9 @@ are emptied are used again (see `storage.spares`): their old bytes cannot pass t
 
     file ready ──name──> header ──sync file, sync directory──> batches, one sync each
 
+When the disk has no room for a whole file, the ballast makes room for as much as a batch needs, and
+the file grows with each further batch: no write ever meets the end of the disk in its middle.
+
 No batch is written before header and name are on the device, so a file whose header is not its own
 has nothing in it.
 """
@@ -16,11 +19,20 @@ import posixpath
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from storage.ballast import NO_ROOM, Ballast
 from storage.files import FileSystem
-from storage.record import SEGMENT_HEADER_BYTES, encode_batch, encode_segment_header, salt_of
+from storage.record import (
+    BATCH_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    encode_batch,
+    encode_segment_header,
+    salt_of,
+)
 from storage.spares import Spares
 
 _SUFFIX: Final = ".journal"
+#: What a file grows by, at least, while the disk is full.
+_TIGHT_STEP: Final = 1 << 20
 
 
 def segment_name(number: int) -> str:
@@ -43,6 +55,8 @@ class Segments:
     """
 
     __slots__ = (
+        "_allocated",
+        "_ballast",
         "_directory",
         "_fd",
         "_fs",
@@ -52,9 +66,20 @@ class Segments:
         "_size",
         "_spares",
         "_uuid",
+        "on_tight",
     )
 
-    def __init__(self, fs: FileSystem, directory: str, make_uuid: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        make_uuid: Callable[[], bytes],
+        ballast: Ballast | None = None,
+    ) -> None:
+        """Take up what is in `directory`; without `ballast` a full disk is a failure.
+
+        `on_tight` is called, on the thread that writes, each time the disk had no room.
+        """
         self._fs = fs
         self._directory = directory
         self._make_uuid = make_uuid
@@ -63,6 +88,9 @@ class Segments:
         self._uuid = b""
         self._offset = 0
         self._size = 0
+        self._allocated = 0
+        self._ballast = ballast
+        self.on_tight: Callable[[], None] = _nothing
         self._spares = Spares(fs, directory)
 
     @property
@@ -76,24 +104,36 @@ class Segments:
         Opens `segment` (with at least `size` bytes) when it is not the current one.
         """
         if segment != self._number:
-            self._open(segment, size, number)
+            self._open(
+                segment, size, number, SEGMENT_HEADER_BYTES + BATCH_HEADER_BYTES + len(payload)
+            )
         offset = self._offset
         head = encode_batch(payload, number, synced, salt_of(self._uuid, offset))
         data = head + payload
         assert offset + len(data) <= self._size, (
             "a batch does not fit the room that was counted for it"
         )
+        if offset + len(data) > self._allocated:
+            self._reserve(self._fd, offset + len(data))
         self._fs.pwrite(self._fd, data, offset)
         self._fs.fdatasync(self._fd)
         self._offset = offset + len(data)
         return len(data)
 
-    def _open(self, segment: int, size: int, first: int) -> None:
+    def _open(self, segment: int, size: int, first: int, needed: int) -> None:
         if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1
         path = posixpath.join(self._directory, segment_name(segment))
-        self._fd = self._spares.file_for(path, size)
+        try:
+            self._fd = self._spares.file_for(path, size)
+            self._allocated = size
+        except OSError as error:
+            if error.errno not in NO_ROOM or self._ballast is None:
+                raise
+            self._allocated = 0
+            self._fd = self._fs.open(path, create=True)
+            self._reserve(self._fd, needed)
         self._uuid = self._make_uuid()
         self._fs.pwrite(self._fd, encode_segment_header(segment, self._uuid, first), 0)
         self._fs.fsync(self._fd)
@@ -101,6 +141,23 @@ class Segments:
         self._number = segment
         self._offset = SEGMENT_HEADER_BYTES
         self._size = size
+
+    def _reserve(self, fd: int, end: int) -> None:
+        """See to it that the file has blocks up to `end`, with the ballast's help. OSError: not."""
+        whole = -(-end // _TIGHT_STEP) * _TIGHT_STEP
+        given = True
+        while True:
+            try:
+                self._fs.allocate(fd, whole)
+            except OSError as error:
+                if error.errno not in NO_ROOM or self._ballast is None or not given:
+                    raise
+                self.on_tight()
+                # Once more when nothing was left to give: somebody else may have made room.
+                given = self._ballast.give(whole - self._allocated)
+            else:
+                self._allocated = whole
+                return
 
     def make_spare(self, size: int, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Make one segment ahead of need when none is; returns whether it did.
@@ -128,3 +185,7 @@ class Segments:
         if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

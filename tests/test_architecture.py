@@ -49,6 +49,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.streams",
     ),
     "gateway.disk": ("gateway.model",),
+    "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": ("gateway.model", "gateway.streams", "storage"),
     "gateway.management": ("*",),
     "gateway.cli": ("*",),

@@ -1,7 +1,8 @@
 """All calls of the HTTP API in one table, and the small ones themselves.
 
     GET /livez           200 as long as the process turns
-    GET /readyz          200 when messages can be sent and received, else 503 with the reason
+    GET /readyz          200 when messages can be sent and received, else 503 with the reason; a
+                         full disk is named with it, and does not stop those that consume
     GET /metrics         Prometheus text (`metrics`)
     GET /api/v1/store    journal, disk, memory
 
@@ -49,7 +50,10 @@ class StatusApi:
         failure = self._sources.gateway.failure
         reason = failure.text if failure is not None else self._sources.not_ready()
         if reason is None:
-            return json_response(200, {"status": "ready"})
+            full = self._sources.gateway.disk.refusal
+            # Still ready: whoever consumes makes room.
+            disk = {} if full is None else {"code": full.code.value, "message": full.text}
+            return json_response(200, {"status": "ready", **disk})
         return json_response(503, {"code": "not-ready", "message": reason})
 
     def show_store(self, request: Request) -> Response:

@@ -18,6 +18,7 @@ from typing import Final, Generic, TypeVar
 
 from gateway import __version__
 from gateway.broker.address import Address
+from gateway.disk_watch import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources
@@ -88,6 +89,28 @@ _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
     ),
     _gauge("journal_files", "Journal files in use", lambda j: len(j.index.live)),
     _gauge("journal_congested", "1 while senders wait for the disk", lambda j: j.congested),
+)
+
+_DISK: Final[Sequence[_Figure[DiskWatch]]] = (
+    _gauge("disk_full", "1 while senders wait for the disk", lambda d: d.monitor.full),
+    _gauge(
+        "disk_limit_free_bytes",
+        "Free bytes at which it is full; -1: never",
+        lambda d: d.monitor.floor,
+    ),
+    _gauge(
+        "disk_total_bytes",
+        "Size of the file system that is nearest to its limit",
+        lambda d: 0 if d.monitor.worst is None else d.monitor.worst.total,
+    ),
+    _gauge("disk_held_senders", "Senders that wait for the disk", lambda d: d.gate.held),
+    _gauge(
+        "disk_ballast_bytes",
+        "Kept back for what goes on while it is full",
+        lambda d: 0 if d.ballast is None else d.ballast.size,
+    ),
+    _counter("disk_full_total", "How often it became full", lambda d: d.monitor.raised),
+    _counter("disk_scans_total", "How often it was looked at", lambda d: d.monitor.scans),
 )
 
 _ADDRESS: Final[Sequence[_Figure[Address]]] = (
@@ -188,6 +211,12 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
+    if sources.disk is not None:
+        yield from _single(_DISK, sources.disk)
+        seconds = sources.disk.monitor.seconds_left
+        text = "Until the disk is full at its rate; absent while it does not fill"
+        left = [] if seconds is None else [("", seconds)]
+        yield _family("disk_seconds_to_full", "gauge", text, left)
 
 
 def _single(figures: Sequence[_Figure[Thing]], thing: Thing) -> Iterator[str]:

@@ -24,6 +24,7 @@ from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
+    from gateway.disk_watch import DiskWatch
     from gateway.streams.registry import StreamRegistry
 
 #: Of each body that a browse shows; whoever needs all of it consumes or reads the stream.
@@ -86,6 +87,7 @@ class Sources:
         not_ready: why the gateway is not ready (recovery, listeners, stopping); None when it is.
         journal: None where nothing is stored.
         free_bytes: of the data directory's file system.
+        disk: the disk monitor; None where nothing is stored.
         connections: protocol -> open connections.
         streams: None where there are none.
     """
@@ -94,6 +96,7 @@ class Sources:
     not_ready: Callable[[], str | None]
     journal: JournalFigures | None = None
     free_bytes: Callable[[], int] | None = None
+    disk: DiskWatch | None = None
     connections: Callable[[], Mapping[str, int]] = _no_connections
     streams: StreamRegistry | None = None
 
@@ -130,8 +133,9 @@ def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
     refusal = gateway.full_because(address)
     # A full address with FAIL gives no credit either, but it is full, not blocked.
     holds = address.settings.address_full_policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
-    blocked = address.operator_block or (holds and address.blocked is not None)
-    shown = refusal or (address.blocked if blocked else None)
+    disk = gateway.disk.holds(address.settings)
+    blocked = address.operator_block or (holds and address.blocked is not None) or disk is not None
+    shown = refusal or disk or (address.blocked if blocked else None)
     return {
         "name": address.name,
         "routingTypes": sorted(kind.value for kind in address.routing_types),
@@ -221,12 +225,35 @@ def store_view(sources: Sources) -> dict[str, object]:
     journal = sources.journal
     return {
         "journal": None if journal is None else journal_view(journal),
-        "disk": {"freeBytes": None if sources.free_bytes is None else sources.free_bytes()},
+        "disk": disk_view(sources),
         "memory": {
             "usedBytes": sources.gateway.memory,
             "limitBytes": sources.gateway.memory_max,
             "messageCount": sources.gateway.messages,
         },
+    }
+
+
+def disk_view(sources: Sources) -> dict[str, object]:
+    """Return the disk's figures, of the last look of the monitor but for what is free now."""
+    free = None if sources.free_bytes is None else sources.free_bytes()
+    if sources.disk is None:
+        return {"freeBytes": free}
+    monitor, ballast, worst = sources.disk.monitor, sources.disk.ballast, sources.disk.monitor.worst
+    seconds = monitor.seconds_left
+    return {
+        "freeBytes": free,
+        "totalBytes": None if worst is None else worst.total,
+        "path": None if worst is None else worst.path,
+        "limit": None if worst is None else monitor.limit.in_words(worst.total),
+        "limitFreeBytes": monitor.floor,
+        "full": monitor.full,
+        "reason": None if monitor.refusal is None else monitor.refusal.text,
+        "timesFull": monitor.raised,
+        "heldSenders": sources.disk.gate.held,
+        "secondsToFull": None if seconds is None else round(seconds),
+        "ballastBytes": 0 if ballast is None else ballast.size,
+        "ballastMissingBytes": 0 if ballast is None else ballast.missing,
     }
 
 

@@ -238,6 +238,7 @@ def test_the_log_is_json_where_no_terminal_is_and_says_what_happened(
     assert events == [
         "gateway.started",
         "store.recovered",
+        "disk.watched",
         "listener.opened",
         "listener.opened",
         "listener.opened",
