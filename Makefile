@@ -9,6 +9,7 @@
 #   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
+#   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +21,7 @@ WORKERS ?= 2
 TESTS ?=
 SEEDS ?= 3000
 
-.PHONY: demo test check fmt simulate mutants bench clean
+.PHONY: demo test check fmt simulate mutants bench bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -52,6 +53,9 @@ mutants: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \
 		$(if $(AGAINST_STOMP),--against-stomp $(AGAINST_STOMP)) $(BENCH)
+
+bench-growth: $(STAMP)
+	@$(BIN)/python -m gateway.cli.bench_growth
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
