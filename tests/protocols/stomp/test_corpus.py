@@ -92,7 +92,7 @@ def test_every_number_that_is_bytes_has_a_case() -> None:
     assert numbers | in_code == set(range(1, 51))
 
 
-def test_s2_line_ends_for_an_hour() -> None:
+def test_line_ends_for_an_hour() -> None:
     peer = Peer("1.2", connect="heart-beat:1000,0\n")
     for _ in range(3600):
         peer.now += 1
@@ -102,7 +102,7 @@ def test_s2_line_ends_for_an_hour() -> None:
 
 
 @pytest.mark.parametrize("version", [None, "1.2"])
-def test_s45_one_byte_in_nine_seconds(version: str | None) -> None:
+def test_one_byte_in_nine_seconds(version: str | None) -> None:
     """Deadlines are for the whole, not for each byte: before login and after."""
     peer = Peer(version, limits=StompLimits(ttl_ms=-1))
     data = b"CONNECT\naccept-version:1.2\nhost:h\n\n\0" if version is None else b"SEND\nreceipt:1\n"
@@ -129,7 +129,7 @@ VALID = (
 )
 
 
-def test_s46_cut_after_each_byte_leaves_nothing_held() -> None:
+def test_cut_after_each_byte_leaves_nothing_held() -> None:
     for cut in range(len(VALID) + 1):
         peer = Peer(None)
         out = b""
@@ -147,7 +147,7 @@ def test_s46_cut_after_each_byte_leaves_nothing_held() -> None:
         assert all(producer.closed for producer in peer.broker.producers.values())
 
 
-def test_s50_a_peer_that_beats_and_does_nothing_else_may_stay() -> None:
+def test_a_peer_that_beats_and_does_nothing_else_may_stay() -> None:
     peer = Peer("1.1", connect="heart-beat:500,500\n")
     beats = 0
     for _ in range(1000):

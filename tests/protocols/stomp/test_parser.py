@@ -207,7 +207,7 @@ def test_short_acks_come_in_bulk_in_1_2_only() -> None:
     assert len(older.got) == 3
 
 
-def test_s4_s23_a_body_longer_than_its_content_length() -> None:
+def test_s4_a_body_longer_than_its_content_length() -> None:
     frame = b"SEND\ndestination:q\ncontent-length:5\n\nHelloextra\0" + send(b"next")
     for version in (Version.V1_1, Version.V1_2):
         for chunks in ([frame], [bytes([b]) for b in frame]):

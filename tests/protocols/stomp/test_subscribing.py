@@ -137,7 +137,7 @@ def test_s23_the_brokers_refusal_is_passed_on_and_leaves_no_subscription() -> No
     assert frames(peer.say(subscribe))[0][0] == "RECEIPT"
 
 
-def test_s30_the_same_id_twice_and_no_id() -> None:
+def test_the_same_id_twice_and_no_id() -> None:
     peer = subscribed(version="1.1")
     again = peer.say(b"SUBSCRIBE\nid:s\ndestination:other\n\n\0")
     assert frames(again)[0][1]["error-code"] == "already-exists"
@@ -301,7 +301,7 @@ def test_s12_disconnect_counts_a_delivery(version: str) -> None:
     ],
 )
 @pytest.mark.parametrize("receipt", ["", "receipt:answer\n"])
-def test_s14_s32_an_id_that_waits_for_nothing(name: str, receipt: str) -> None:
+def test_s14_an_id_that_waits_for_nothing(name: str, receipt: str) -> None:
     peer = subscribed()
     peer.offer("q", *run(1))
     ((_, headers, _),) = frames(peer.say(f"ACK\nid:{name}\n{receipt}\n\0".encode()))
@@ -312,7 +312,7 @@ def test_s14_s32_an_id_that_waits_for_nothing(name: str, receipt: str) -> None:
     assert peer.broker.of("release failed") == [("q", [1])]
 
 
-def test_s32_an_id_counts_once_and_acks_before_the_bad_one_count() -> None:
+def test_an_id_counts_once_and_acks_before_the_bad_one_count() -> None:
     peer = subscribed("client-individual", "consumer-window-size:-1")
     peer.offer("q", *run(1, 2, 3))
     out = peer.say(b"ACK\nid:c1-1-1\n\n\0ACK\nid:c1-1-1\n\n\0ACK\nid:c1-1-2\n\n\0")
@@ -489,7 +489,7 @@ def test_s19_a_durable_subscription_goes_with_its_name_only() -> None:
     ("lines", "code"),
     [("id:9\n", "not-found"), ("", "bad-header"), ("destination:q\n", "bad-header")],
 )
-def test_s31_unsubscribe_of_nothing(lines: str, code: str) -> None:
+def test_unsubscribe_of_nothing(lines: str, code: str) -> None:
     peer = subscribed(version="1.1")
     ((_, headers, _),) = frames(peer.say(f"UNSUBSCRIBE\nreceipt:r\n{lines}\n\0".encode()))
     assert (headers["error-code"], headers["receipt-id"]) == (code, "r")
@@ -606,7 +606,7 @@ def test_a_subscription_ends_after_the_transaction_that_holds_its_messages() -> 
         ("ABORT\n", "bad-header"),
     ],
 )
-def test_s21_s34_transactions_are_named_right(version: str, frame: str, code: str) -> None:
+def test_s21_transactions_are_named_right(version: str, frame: str, code: str) -> None:
     peer = Peer(version)
     peer.say(b"BEGIN\ntransaction:t\n\n\0")
     ((_, headers, _),) = frames(peer.say(f"{frame}receipt:r\n\n\0".encode()))
