@@ -122,7 +122,7 @@ def test_a_right_login_lets_frames_through_that_came_meanwhile() -> None:
 
 
 @pytest.mark.parametrize("connect", ["login:u\npasscode:wrong\n", "login:u\n"])
-def test_s12_a_wrong_login_drops_what_came_behind_it(connect: str) -> None:
+def test_a_wrong_login_drops_what_came_behind_it(connect: str) -> None:
     authenticator = ScriptedAuthenticator(is_open=False)
     peer = Peer(None, authenticator=authenticator)
     peer.say(f"CONNECT\n{connect}\n\0SEND\ndestination:q\n\nx\0".encode())
@@ -407,7 +407,7 @@ def test_disconnect_without_sends_is_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("receipt", [b"a\\cb", b"with space", "é".encode(), b"x" * 5000])
-def test_s29_receipt_ids_come_back_as_they_were(receipt: bytes) -> None:
+def test_receipt_ids_come_back_as_they_were(receipt: bytes) -> None:
     peer = Peer()
     frame = b"SEND\ndestination:q\npersistent:false\nreceipt:" + receipt + b"\n\nx\0"
     assert peer.say(frame * 2) == (b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0") * 2
@@ -464,7 +464,7 @@ def test_login_must_be_quick_however_the_bytes_drip() -> None:
     assert session.closing
 
 
-def test_s28_s50_silence_ends_the_connection() -> None:
+def test_s28_silence_ends_the_connection() -> None:
     for version, connect in (
         ("1.0", ""),
         ("1.1", "heart-beat:0,0\n"),
@@ -482,7 +482,7 @@ def test_s28_s50_silence_ends_the_connection() -> None:
         assert peer.session.closing
 
 
-def test_s50_any_byte_is_life() -> None:
+def test_any_byte_is_life() -> None:
     peer = Peer("1.1", connect="heart-beat:1000,0\n")
     for _ in range(50):
         peer.now += 1.9
