@@ -30,6 +30,7 @@ from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
 from gateway import __version__
+from gateway.alarm import Alarm
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports import Tap
 from gateway.config.errors import ConfigError, Problem
@@ -123,6 +124,7 @@ class Core:
         self.disk: DiskWatch
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
+        self.alarm: Alarm
         self._lock = lock
         self._threads: Threads
         self._defined: dict[int, StreamDefinition] = {}
@@ -198,6 +200,7 @@ class Core:
 
     async def close(self) -> None:
         """Seal the streams, sync and close the journal, give the directory back."""
+        self.alarm.stop()
         try:
             if self.store.journal.failure is None:
                 await self.registry.stop()
@@ -237,6 +240,8 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
             make_name=lambda: str(uuid.uuid4()),
         )
         core = Core(lock, store, broker, ballast)
+        core.alarm = Alarm(reactor, lambda: time.time_ns() // 1_000_000, broker.on_time)
+        broker.timetable.alarm = core.alarm.set
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()

@@ -19,7 +19,8 @@ from gateway.model.ports import Producer, Subscription
 ITEMS_MAX = 10_000
 BYTES_MAX = 64 << 20
 
-Send = tuple[Producer, bytes, int, int]
+#: producer, body, flags, expires, due
+Send = tuple[Producer, bytes, int, int, int]
 
 
 class Core(Protocol):
@@ -52,7 +53,9 @@ class Work:
         self._bytes = 0
         self._ended = False
 
-    def send(self, producer: Producer, body: bytes, flags: int, expires: int = 0) -> Refusal | None:
+    def send(
+        self, producer: Producer, body: bytes, flags: int, expires: int = 0, *, due: int = 0
+    ) -> Refusal | None:
         """Remember a send; returns a refusal when the transaction is too large for one more.
 
         A full disk refuses it too, but not the commit of what was sent before.
@@ -67,7 +70,7 @@ class Work:
                 f"this one holds {len(self._sends)} and {self._bytes}. "
                 "Commit more often.",
             )
-        self._sends.append((producer, body, flags, expires))
+        self._sends.append((producer, body, flags, expires, due))
         self._bytes += len(body)
         return None
 

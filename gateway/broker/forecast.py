@@ -23,7 +23,7 @@ from gateway.queues.queue import Queue
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
 
-Send = tuple[Producer, bytes, int, int]
+Send = tuple[Producer, bytes, int, int, int]
 
 
 class Forecast:
@@ -56,9 +56,10 @@ class Forecast:
     def refusal(self, sends: Sequence[Send]) -> Refusal | None:
         """Return why not all of these would be taken now, or None."""
         walk = _Walk(self._gateway)
-        for producer, body, _, _ in sends:
+        now_ms = self._gateway.now_ms()
+        for producer, body, _, _, due in sends:
             assert isinstance(producer, Route), "a producer of another gateway"
-            refusal = producer.resolve() or walk.step(producer, len(body))
+            refusal = producer.resolve() or walk.step(producer, len(body), later=due > now_ms)
             if refusal is not None:
                 self._gateway.refused(refusal, len(sends))
                 return refusal
@@ -71,10 +72,10 @@ class Forecast:
         for index in range(1, len(sends) + 1):
             if index < len(sends) and _alike(sends[start], sends[index]):
                 continue
-            route, _, flags, expires = sends[start]
+            route, _, flags, expires, due = sends[start]
             assert isinstance(route, Route), "a producer of another gateway"
-            bodies = [body for _, body, _, _ in sends[start:index]]
-            ticket = max(ticket, route.send_admitted(bodies, flags, expires))
+            bodies = [send[1] for send in sends[start:index]]
+            ticket = max(ticket, route.send_admitted(bodies, flags, expires, due))
             start = index
         return ticket
 
@@ -117,8 +118,8 @@ class _Walk:
         self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
         self._rings: dict[str, _Ring] = {}
 
-    def step(self, route: Route, size: int) -> Refusal | None:
-        """Go on by one message; returns the refusal that it would meet."""
+    def step(self, route: Route, size: int, *, later: bool = False) -> Refusal | None:
+        """Go on by one message, due `later` or now; returns the refusal that it would meet."""
         address = route.target
         held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
         why = full_because(address.name, self._usage(address), address.settings)
@@ -132,7 +133,8 @@ class _Walk:
                 held[2] += 1
                 if takers:
                     self._change(held, size + OVERHEAD_BYTES * len(takers), 1)
-                    self._evict(held, takers, size)
+                    if not later:  # what waits for its time takes no room of a ring
+                        self._evict(held, takers, size)
                 return None
 
     def _usage(self, address: Address) -> Usage:

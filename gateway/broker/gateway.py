@@ -455,6 +455,7 @@ class Gateway:
             queue.trim()
             if queue.scheduled_count:
                 self.wake(queue, queue.next_time)
+        self.on_time()
 
     def _join_copies(self, queue: Queue) -> list[Message]:
         """Find copies of messages that queues before hold; recovery gives them the same bytes."""

@@ -16,7 +16,7 @@ from gateway.broker.disk_gate import DiskGate
 from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.message import DURABLE, EXPIRES, Share
+from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, Share
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
@@ -60,6 +60,7 @@ class Route:
         "_address",
         "_copies",
         "_core",
+        "_due",
         "_key",
         "_only",
         "_owner",
@@ -90,6 +91,7 @@ class Route:
         self._only = only
         self._version = -1
         self._copies = 1  # queues that a message from here may be in
+        self._due = 0  # of the run that is on its way; 0: it is for now
         self._queue: Queue | None = None
         self._rules = False
         self._key = id(self)
@@ -220,7 +222,7 @@ class Route:
         ) and not self._fits(charge, count):
             return self._send_guarded(bodies, [flags] * count, [expires] * count)
         queue = self._queue
-        if queue is None:
+        if queue is None or flags & SCHEDULED:
             return self._send_many(bodies, flags, expires)
         core.received += count
         core.memory += charge
@@ -244,6 +246,16 @@ class Route:
         if 0 <= queue.ring_size < queue.ready_count:
             core.overflow(queue, count)
         return ticket
+
+    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+        """See the Producer port."""
+        if due <= self._core.now_ms():
+            return self.send(bodies, flags, expires)
+        self._due = due
+        try:
+            return self.send(bodies, flags | SCHEDULED, expires)
+        finally:
+            self._due = 0
 
     def send_mixed(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
@@ -352,8 +364,15 @@ class Route:
         self._look_for_block()
         return ticket
 
-    def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int, due: int = 0) -> int:
         """As `send` for what was admitted as a whole before: nothing is refused any more."""
+        self._due = due if due > self._core.now_ms() else 0
+        try:
+            return self._send_admitted(bodies, flags | (SCHEDULED if self._due else 0), expires)
+        finally:
+            self._due = 0
+
+    def _send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         refusal = self.resolve()
         assert refusal is None, "admitted to an address that is not there"
         settings = self._address.settings
@@ -470,7 +489,8 @@ class Route:
         """Give a run to one queue."""
         core = self._core
         size = sum(map(len, bodies))
-        first = queue.add_run(bodies, flags, expires, size, shares)
+        due = self._due
+        first = queue.add_run(bodies, flags, expires, size, shares, due=due)
         core.touch(queue)
         ticket = 0
         if flags & DURABLE and queue.durable:
@@ -481,8 +501,9 @@ class Route:
                 expires=expires,
                 size=size,
                 now_ms=core.now_ms(),
+                due=due,
             )
-        if 0 <= queue.ring_size < queue.ready_count:
+        if 0 <= queue.ring_size < queue.ready_count and not due:
             core.overflow(queue, len(bodies))
         return ticket
 
@@ -501,8 +522,9 @@ class Route:
         count = len(bodies)
         now_ms = core.now_ms()
         targets: list[tuple[int, int]] = []
+        due = self._due
         for queue in queues:
-            first = queue.add_run(bodies, flags, expires, size, shares)
+            first = queue.add_run(bodies, flags, expires, size, shares, due=due)
             core.touch(queue)
             if flags & DURABLE and queue.durable:
                 targets.append((queue.queue_id, first))
@@ -512,12 +534,12 @@ class Route:
         ticket = 0
         if targets:
             ticket = self._store.append(
-                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
+                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
             )
         for tap, base in zip(taps, bases, strict=True):
             tap.recorded(base, count, ticket)
         for queue in queues:
-            if 0 <= queue.ring_size < queue.ready_count:
+            if 0 <= queue.ring_size < queue.ready_count and not due:
                 core.overflow(queue, count)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
         return ticket if flags & DURABLE else 0

@@ -129,7 +129,9 @@ _ADDRESS: Final[Sequence[_Figure[Address]]] = (
 _QUEUE: Final[Sequence[_Figure[Queue]]] = (
     _gauge("queue_message_count", "Messages held, also in delivery", lambda q: q.message_count),
     _gauge("queue_delivering_count", "Messages in delivery", lambda q: q.delivering),
-    _gauge("queue_scheduled_count", "Messages that wait for their time", lambda _: 0),
+    _gauge(
+        "queue_scheduled_count", "Messages that wait for their time", lambda q: q.scheduled_count
+    ),
     _gauge("queue_consumer_count", "Consumers attached", lambda q: q.consumer_count),
     _gauge("queue_persistent_size_bytes", "Bytes of the messages held", lambda q: q.size_bytes),
     _gauge("queue_paused", "1 while the queue is paused", lambda q: q.paused),

@@ -115,7 +115,7 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "maxConsumers": queue.max_consumers,
         "messageCount": queue.message_count,
         "deliveringCount": queue.delivering,
-        "scheduledCount": 0,
+        "scheduledCount": queue.scheduled_count,
         "messagesAdded": queue.added,
         "messagesAcknowledged": queue.acknowledged,
         "messagesExpired": queue.expired,

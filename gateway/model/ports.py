@@ -56,6 +56,9 @@ class Producer(Protocol):
     ) -> int:
         """As `send`, for messages that differ in flags or expiry: one entry for each body."""
 
+    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+        """As `send`, for messages that are not delivered before `due` (ms of broker time)."""
+
     taken: int
     ticket: int
     refusal: Refusal | None
@@ -144,7 +147,7 @@ class Transaction(Protocol):
     """Sends and settlements that happen together or not at all."""
 
     def send(
-        self, producer: Producer, body: bytes, flags: int, expires: int = 0
+        self, producer: Producer, body: bytes, flags: int, expires: int = 0, *, due: int = 0
     ) -> Refusal | None: ...
 
     def acknowledge(self, subscription: Subscription, messages: list[Message]) -> None: ...

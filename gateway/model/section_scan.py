@@ -55,6 +55,11 @@ _HEADER_BYTES_CACHED: Final = 48
 #: What a message without properties goes on with behind its header.
 _BODY_HEADS: Final = frozenset({b"\x00\x53\x75", b"\x00\x53\x77"})
 
+#: What no message-annotations stand in front of.
+_NO_ANNOTATIONS: Final = frozenset(bytes((0, 0x53, code)) for code in range(PROPERTIES, FOOTER + 1))
+#: Times in ms are below this.
+_TIMES_END: Final = 1 << 63
+
 _u32 = struct.Struct(">I").unpack_from
 
 _LIST: Final = frozenset({0x45, 0xC0, 0xD0})
@@ -430,6 +435,34 @@ def list_item(body: bytes, at: int, index: int) -> Value:
     for _ in range(index):
         pos = skip(body, pos, end)
     return decode(body, pos, end)[0]
+
+
+def delivery_time(body: bytes, start: int, now_ms: int) -> int:
+    """Return when the message asks to be delivered, in ms; 0 when it asks nothing, or in the past.
+
+    `x-opt-delivery-time`, a time, counts before `x-opt-delivery-delay`, ms from now; both may be of
+    any integer type. `start` may be the end of the header. Raises DecodeError.
+    """
+    if body[start : start + 3] in _NO_ANNOTATIONS:
+        return 0
+    pos, end = start, len(body)
+    while pos < end:
+        code, at, pos = section_at(body, pos)
+        if code > MESSAGE_ANNOTATIONS:
+            break
+        if code == MESSAGE_ANNOTATIONS and b"x-opt-delivery-" in body[at:pos]:
+            found = _whole(body, at, pos)
+            annotations = dict(found.pairs if isinstance(found, AmqpMap) else found.items())
+            due = _integer(annotations.get(Symbol("x-opt-delivery-time")))
+            delay = _integer(annotations.get(Symbol("x-opt-delivery-delay")))
+            due = due or (now_ms + delay if delay > 0 else 0)
+            return due if now_ms < due < _TIMES_END else 0
+    return 0
+
+
+def _integer(value: Value) -> int:
+    """Return a number of any integer type as it is, and 0 for anything else."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def absolute_expiry(body: bytes, start: int = 0) -> int:

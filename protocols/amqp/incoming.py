@@ -15,7 +15,13 @@ from gateway.model.amqp_types import DecodeError, Symbol
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.ports import Producer, Relay
-from gateway.model.sections import absolute_expiry, header_facts, scan, strip_delivery_annotations
+from gateway.model.sections import (
+    absolute_expiry,
+    delivery_time,
+    header_facts,
+    scan,
+    strip_delivery_annotations,
+)
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
     MESSAGE_SIZE,
@@ -196,6 +202,7 @@ class IncomingLink:
         expires: list[int],
         first: int,
         *,
+        dues: list[int],
         settled: bool,
     ) -> None:
         """As `receive_run` for deliveries whose sections were looked into, one by one."""
@@ -203,7 +210,9 @@ class IncomingLink:
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) & MASK
         producer = self.producer
-        if (
+        if any(dues):
+            self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
+        elif (
             producer is not None
             and flags.count(flags[0]) == count
             and expires.count(expires[0]) == count
@@ -214,6 +223,28 @@ class IncomingLink:
             self._receive_each(bodies, flags, expires, first, settled=settled)
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
+
+    def _receive_later(
+        self,
+        bodies: list[bytes],
+        flags: list[int],
+        expires: list[int],
+        first: int,
+        *,
+        dues: list[int],
+        settled: bool,
+    ) -> None:
+        """Take deliveries of which some are scheduled."""
+        for index, (body, due) in enumerate(zip(bodies, dues, strict=True)):
+            delivery = (first + index) & MASK
+            try:
+                route = self.producer or self._open_route(body)
+            except RefusedError as error:
+                if not settled:
+                    self._session.refuse(delivery, delivery, refused(error.refusal))
+                continue
+            ticket = route.send_later([body], flags[index], expires[index], due)
+            self._confirm(ticket, delivery, 1, route, settled=settled)
 
     def _receive_each(
         self,
@@ -348,8 +379,11 @@ class IncomingLink:
 
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
         self._count_one()
-        body, flags, expires = look_into(body, self._session.now_ms())
-        self._receive_each([body], [flags], [expires], delivery, settled=settled)
+        body, flags, expires, due = look_into(body, self._session.now_ms())
+        if due:
+            self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
+        else:
+            self._receive_each([body], [flags], [expires], delivery, settled=settled)
         if self.credit <= self._session.limits.amqp_low_credits:
             self.grant()
 
@@ -405,8 +439,8 @@ class IncomingLink:
         self._routes.clear()
 
 
-def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
-    """Return a message as it is stored, with its flags and expiry.
+def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
+    """Return a message as it is stored, with its flags, its expiry and when it is due (0: now).
 
     absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is
     taken as it is, non-durable unless its header said otherwise before it broke.
@@ -414,16 +448,18 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int]:
     try:
         facts = header_facts(body)
     except DecodeError:
-        return body, 4, 0
+        return body, 4, 0, 0
     flags = facts.priority | (DURABLE if facts.durable else 0)
     expires = now_ms + facts.ttl_ms if facts.ttl_ms else 0
+    due = 0
     try:
         body = strip_delivery_annotations(body, facts.end)
         absolute = absolute_expiry(body, facts.end)
         expires = absolute if absolute > 0 else expires
+        due = delivery_time(body, facts.end, now_ms)
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
-    return body, (flags | EXPIRES if expires else flags), expires
+    return body, (flags | EXPIRES if expires else flags), expires, due
 
 
 def refused(refusal: Refusal) -> Outcome:

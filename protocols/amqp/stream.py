@@ -200,6 +200,7 @@ def _hand_over_mixed(
             [x[1] for x in looked],
             [x[2] for x in looked],
             first,
+            dues=[x[3] for x in looked],
             settled=settled,
         )
         return

@@ -21,10 +21,12 @@ from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
 
 _TYPE_HEADER: Final = "destination-type"
-_SCHEDULING: Final = ("AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME")
+#: ms from now; a head with it is no other's, since each of its messages has a time of its own.
+DELAY_HEADER: Final = "AMQ_SCHEDULED_DELAY"
+_TIME_HEADER: Final = "AMQ_SCHEDULED_TIME"
 _FLAG_WORDS: Final = {"true": True, "false": False}
 #: ms since the epoch that fit a signed 64-bit field.
-_EXPIRES_DIGITS: Final = 18
+_TIME_DIGITS: Final = 18
 
 
 class Sender:
@@ -86,12 +88,19 @@ class DiskWait:
 class Route:
     """Where messages with one head go. Immutable."""
 
-    __slots__ = ("expires", "flags", "sender")
+    __slots__ = ("due", "expires", "flags", "sender")
 
-    def __init__(self, sender: Sender, flags: int, expires: int) -> None:
+    def __init__(self, sender: Sender, flags: int, expires: int, due: int = 0) -> None:
         self.sender = sender
         self.flags = flags
         self.expires = expires
+        self.due = due  # 0: at once
+
+    def send(self, bodies: list[bytes]) -> int:
+        """Send stored messages [gateway.model.ports.Producer.send]."""
+        if self.due:
+            return self.sender.producer.send_later(bodies, self.flags, self.expires, self.due)
+        return self.sender.producer.send(bodies, self.flags, self.expires)
 
 
 class Sending:
@@ -121,21 +130,26 @@ class Sending:
     def prepare(self, head: Head) -> Route:
         """Judge a SEND head and lead it to its route; raises RefusedError, changing nothing."""
         headers = head.headers
-        _refuse_scheduling(headers)
         priority = _priority(headers)
         persistent = _persistent(headers, default=self._limits.default_persistent)
-        expires = _expires(headers)
+        expires = _time(headers, "expires", "0 for never")
+        due = self._due(headers)
         sender = self._sender(headers)
         flags = priority | STOMP | (DURABLE if persistent else 0) | (EXPIRES if expires else 0)
         if head.length < 0:
             flags |= TEXT
-        if expires:
-            route = Route(sender, flags, expires)
+        if expires or due:
+            route = Route(sender, flags, expires, due)
         else:
             route = sender.routes.setdefault(flags, Route(sender, flags, 0))
         stored = headers
         if sender.routing_header is not None and _TYPE_HEADER not in headers:
             stored = {_TYPE_HEADER: sender.routing_header, **headers}
+        if DELAY_HEADER in stored:
+            # Whoever reads it later knows nothing of the moment that the delay counts from.
+            stored = {n: v for n, v in stored.items() if n not in (DELAY_HEADER, _TIME_HEADER)}
+            if due:
+                stored[_TIME_HEADER] = str(due)
         before, behind = stomp_form.outline(
             headers["destination"],
             priority,
@@ -146,6 +160,12 @@ class Sending:
         )
         head.lead_to(route, before, behind)
         return route
+
+    def _due(self, headers: Mapping[str, str]) -> int:
+        """Return when the message is to be delivered; 0 at once. A time counts before a delay."""
+        due = _time(headers, _TIME_HEADER, "0 for at once")
+        delay = _time(headers, DELAY_HEADER, "0 for at once")
+        return due or (self._broker.now_ms() + delay if delay else 0)
 
     def _sender(self, headers: Mapping[str, str]) -> Sender:
         text = required(headers, "destination", "SEND")
@@ -171,15 +191,6 @@ class Sending:
             sender.producer.close()
 
 
-def _refuse_scheduling(headers: Mapping[str, str]) -> None:
-    for name in _SCHEDULING:
-        if name in headers:
-            raise RefusedError.of(
-                Code.NOT_IMPLEMENTED,
-                f"Scheduled messages are not in this version; send without the header {name}.",
-            )
-
-
 def _priority(headers: Mapping[str, str]) -> int:
     text = headers.get("priority")
     if text is None:
@@ -203,14 +214,19 @@ def _persistent(headers: Mapping[str, str], *, default: bool) -> bool:
     return value
 
 
-def _expires(headers: Mapping[str, str]) -> int:
-    text = headers.get("expires")
+def _time(headers: Mapping[str, str], name: str, or_else: str) -> int:
+    text = headers.get(name)
     if text is None:
         return 0
-    if not (text.isascii() and text.isdecimal() and len(text) <= _EXPIRES_DIGITS):
+    if name == DELAY_HEADER:
+        kind, unit = "delay", "milliseconds"
+        digits = text.removeprefix("-")  # below 0 is as 0
+    else:
+        kind, unit, digits = "time", "milliseconds since 1970", text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _TIME_DIGITS):
         raise RefusedError.of(
             Code.BAD_VALUE,
-            f"expires '{shown(text)}' is no time: write milliseconds since 1970 in at most "
-            f"{_EXPIRES_DIGITS} digits, or 0 for never.",
+            f"{name} '{shown(text)}' is no {kind}: write {unit} in at most "
+            f"{_TIME_DIGITS} digits, or {or_else}.",
         )
-    return int(text)
+    return max(0, int(text))

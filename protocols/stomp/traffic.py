@@ -23,7 +23,7 @@ from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
 from protocols.stomp.outbox import Outbox
 from protocols.stomp.parser import ACKS, Parser
-from protocols.stomp.sending import DiskWait, Route, Sender, Sending
+from protocols.stomp.sending import DELAY_HEADER, DiskWait, Route, Sender, Sending
 
 #: What a waiting frame costs beside its body and header values.
 _FRAME_BYTES: Final = 256
@@ -122,7 +122,7 @@ class Traffic:
         if self._stalled is not None or sender.full:
             self._run_into_full(_Run(route, bodies, receipts))
             return
-        ticket = sender.producer.send(bodies, route.flags, route.expires)
+        ticket = route.send(bodies)
         if ticket < 0:
             self._partly_taken(_Run(route, bodies, receipts))
             return
@@ -140,6 +140,7 @@ class Traffic:
         """
         if (
             "transaction" in head.headers
+            or DELAY_HEADER in head.headers
             or self._wait_for_disk().full
             or self._sending.crowded(head.headers)
         ):
@@ -189,11 +190,12 @@ class Traffic:
         route = self._sending.prepare(head)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
         transaction = head.headers.get("transaction")
+        if transaction is not None or DELAY_HEADER in head.headers:
+            # Looked at each time: a transaction may be over, and a delay counts from each message.
+            head.route = None
         if transaction is None:
             self.run(route, [stored], [] if head.receipt is None else [head.receipt])
             return
-        # Heads in a transaction are looked at each time.
-        head.route = None
         self._commands.send_in(transaction, route, stored)
         self._commands.confirm(0, head.receipt)
 
@@ -238,7 +240,7 @@ class Traffic:
             self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
             if self._connection.ended or not run.bodies:
                 return
-            ticket = producer.send(run.bodies, run.route.flags, run.route.expires)
+            ticket = run.route.send(run.bodies)
             if ticket >= 0:
                 self._confirm(run, ticket)
                 return
@@ -254,7 +256,7 @@ class Traffic:
         sender.full = blocked is not None
         waits = blocked is not None and blocked.transient and blocked.code is not Code.DISK_FULL
         offered = run.cut(1) if waits else run
-        ticket = sender.producer.send(offered.bodies, run.route.flags, run.route.expires)
+        ticket = run.route.send(offered.bodies)
         if ticket < 0:
             offered.bodies += run.bodies if waits else []
             offered.receipts += run.receipts if waits else []

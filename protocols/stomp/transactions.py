@@ -77,7 +77,9 @@ class Transactions:
         """Add a SEND; raises RefusedError, after which the transaction can only be rolled back."""
         one = self._get(name)
         self._count(one, len(stored), now)
-        refusal = one.work.send(route.sender.producer, stored, route.flags, route.expires)
+        refusal = one.work.send(
+            route.sender.producer, stored, route.flags, route.expires, due=route.due
+        )
         if refusal is not None:
             self._fail(one, refusal)
 

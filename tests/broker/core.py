@@ -11,7 +11,7 @@ from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import AddressDefinition, QueueDefinition
-from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.stomp_form import pack, unpack
 from gateway.model.turn import Turn
 
@@ -43,11 +43,16 @@ class DiskStore:
             self.batches.append(self.open)
             self.open = []
 
-    def append(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
+    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
         amount = len(bodies)
-        return self.append_mixed(
+        assert bool(flags & SCHEDULED) == bool(due)
+        ticket = self.append_mixed(
             targets, bodies, [flags] * amount, expires=[expires] * amount, size=size, now_ms=now_ms
         )
+        if due:
+            for queue_id, first in targets:
+                self.postpone(queue_id, [(first + i, due) for i in range(amount)])
+        return ticket
 
     def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
         assert size >= sum(len(b) for b in bodies if b is not None)
@@ -61,6 +66,9 @@ class DiskStore:
 
     def count(self, queue_id, entries) -> int:
         return self._record("count", queue_id, list(entries))
+
+    def postpone(self, queue_id, entries) -> int:
+        return self._record("postpone", queue_id, list(entries))
 
     def define(self, definition) -> int:
         return self._record("define", definition)
@@ -99,13 +107,16 @@ class DiskStore:
                             highest[queue_id] = first + i
                             if body is not None:
                                 assert flags[i] & DURABLE
-                                messages[first + i] = [body, flags[i], expires[i]]
+                                messages[first + i] = [body, flags[i], expires[i], 0]
                 case "remove", queue_id, first, last:
                     for seq in range(first, last + 1):
                         assert held[queue_id].pop(seq, None), "a removal of nothing"
                 case "count", queue_id, entries:
                     for seq, flag in entries:
                         held[queue_id][seq][1] = flag
+                case "postpone", queue_id, entries:
+                    for seq, due in entries:
+                        held[queue_id][seq][3] = due
         return definitions, held, highest
 
 
@@ -209,6 +220,7 @@ class Core:
 
     def _make(self) -> None:
         self.later = []
+        self.alarm = None
         self.gateway = Gateway(
             turn=Turn(self.later.append),
             settings=SettingsTable(self.entries),
@@ -217,12 +229,28 @@ class Core:
             now_ms=lambda: self.now,
             make_name=lambda: f"temp-{next(self.names)}",
         )
+        self.gateway.timetable.alarm = self._set_alarm
 
     @property
     def directory(self):
         return self.gateway.directory
 
     # ---- time
+
+    def _set_alarm(self, at_ms: int) -> None:
+        self.alarm = at_ms if self.alarm is None else min(self.alarm, at_ms)
+
+    def pass_time(self, by_ms: int) -> None:
+        """Let time go by, and the gateway's alarm ring when its time comes."""
+        end = self.now + by_ms
+        while self.alarm is not None and self.alarm <= end:
+            self.now = max(self.now, self.alarm)
+            self.alarm = None
+            self.gateway.on_time()
+            self.turn()
+        self.now = end
+        self.gateway.on_time()
+        self.turn()
 
     def turn(self) -> None:
         """Let turns end until nothing waits for one."""
@@ -280,6 +308,7 @@ class Core:
         priority: int = 4,
         durable: bool = True,
         ttl: int | None = None,
+        delay: int | None = None,
         routing: RoutingType | None = None,
         together: bool = False,
     ) -> list[bool]:
@@ -290,7 +319,11 @@ class Core:
         runs = [bodies] if together else [(body,) for body in bodies]
         taken = []
         for run in runs:
-            ticket = route.send([stomp(body) for body in run], flags, expires)
+            stored = [stomp(body) for body in run]
+            if delay is None:
+                ticket = route.send(stored, flags, expires)
+            else:
+                ticket = route.send_later(stored, flags, expires, self.now + delay)
             accepted = len(run) if ticket >= 0 else route.taken
             taken += [i < accepted for i in range(len(run))]
             self.turn()
@@ -330,10 +363,12 @@ class Core:
                 assert (address.messages, address.size_bytes) == (0, 0), address.name
 
 
-def recovered(seq, body, flags, expires, *, clean: bool) -> Message:
+def recovered(seq, body, flags, expires, due, *, clean: bool) -> Message:
     message = Message(body, seq, flags if clean else flags | MAYBE_SEEN)
     if flags & EXPIRES:
         message.expires = expires
+    if flags & SCHEDULED:
+        message.due = due
     return message
 
 

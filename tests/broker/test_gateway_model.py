@@ -21,13 +21,28 @@ from hypothesis.stateful import (
 
 from gateway.addresses.settings import FullPolicy
 from gateway.model.errors import RefusedError
-from gateway.model.message import DURABLE, MAYBE_SEEN
+from gateway.model.message import DURABLE, MAYBE_SEEN, SCHEDULED
 from gateway.model.stomp_form import unpack
 from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, body_of, entry, flags_of, stomp
 
 QUEUES = ("q", "s.plain", "s.ring")
 RING = 3
 LIMIT = 8
+
+
+def due_of(message) -> int:
+    return message.due if message.flags & SCHEDULED else 0
+
+
+def through_ring(messages, ring: int, now: int):
+    """Return what of stored messages (body, count, due), by arrival, a start lets in."""
+    if ring < 0:
+        return messages
+    kept = [m for m in messages if not m[2]][-ring:]
+    ripe = sorted((m for m in messages if 0 < m[2] <= now), key=lambda m: m[2])
+    room = max(0, ring - len(kept))
+    kept += ripe[len(ripe) - room :] if room < len(ripe) else ripe
+    return [m for m in messages if m in kept or m[2] > now]
 
 
 class GatewayMachine(RuleBasedStateMachine):
@@ -72,7 +87,8 @@ class GatewayMachine(RuleBasedStateMachine):
         return [body_of(m) for taker, m in self.acks if taker.hold.queue_name == name]
 
     def all_in(self, name: str) -> list[bytes]:
-        return self.core.waiting(name) + self.held(name) + self.in_work(name)
+        waiting = [body_of(m) for m in self.core.queue(name).holdings()]
+        return waiting + self.held(name) + self.in_work(name)
 
     def address_of(self, name: str) -> str:
         return "q" if name == "q" else "t"
@@ -89,14 +105,17 @@ class GatewayMachine(RuleBasedStateMachine):
         priority=st.sampled_from([4, 4, 9]),
         durable=st.booleans(),
         ttl=st.sampled_from([None, None, 30]),
+        delay=st.sampled_from([None, None, 0, 5, 40]),
     )
-    def send(self, to, count, priority, durable, ttl) -> None:
+    def send(self, to, count, priority, durable, ttl, delay) -> None:
         for _ in range(count):
             body = self.new_body()
             was_full = self.full(to)
             queues = ["q"] if to == "q" else ["s.plain", "s.ring"]
             before = {n: self.core.queue(n).added for n in queues}
-            (taken,) = self.core.send(to, body, priority=priority, durable=durable, ttl=ttl)
+            (taken,) = self.core.send(
+                to, body, priority=priority, durable=durable, ttl=ttl, delay=delay
+            )
             stored = self.policy is FullPolicy.BLOCK or not was_full
             assert taken == (stored or self.policy is FullPolicy.DROP)
             for name in queues:
@@ -155,14 +174,16 @@ class GatewayMachine(RuleBasedStateMachine):
 
     @rule(by=st.integers(1, 20))
     def time_passes(self, by) -> None:
-        self.core.now += by
+        self.core.pass_time(by)
+        for name in QUEUES:
+            assert self.core.queue(name).next_time > self.core.now, "what is due waits"
         self.core.gateway.expire()
         self.core.turn()
 
     @rule(name=st.sampled_from(QUEUES), how=st.sampled_from(["pause", "resume", "purge"]))
     def operate(self, name, how) -> None:
         if how == "purge":
-            waiting = len(self.core.waiting(name))
+            waiting = len(list(self.core.queue(name).holdings()))
             killed = self.core.queue(name).killed
             assert self.core.queue(name).purge() == waiting
             assert self.core.queue(name).killed == killed + waiting
@@ -172,14 +193,18 @@ class GatewayMachine(RuleBasedStateMachine):
 
     # ---- transactions
 
-    @rule(to=st.lists(st.sampled_from(["q", "t"]), min_size=1, max_size=4))
-    def send_in_work(self, to) -> None:
+    @rule(
+        to=st.lists(st.sampled_from(["q", "t"]), min_size=1, max_size=4),
+        delay=st.sampled_from([None, None, 7]),
+    )
+    def send_in_work(self, to, delay) -> None:
         if self.open is None:
             self.open = self.core.gateway.begin()
         for name in to:
             route, _ = self.core.producer(name)
             body = self.new_body()
-            assert self.open.send(route, stomp(body), flags_of()) is None
+            due = self.core.now + delay if delay else 0
+            assert self.open.send(route, stomp(body), flags_of(), due=due) is None
             self.sends.append((name, body))
 
     @precondition(anybody_holds)
@@ -249,10 +274,9 @@ class GatewayMachine(RuleBasedStateMachine):
         self.takers, self.open, self.sends, self.acks = [], None, [], []
         for name, messages in expected.items():
             queue = self.core.queue(name)
-            found = queue.browse(0, 1000)
-            ring = rings.get(name, -1)
-            shown = [(body_of(m), m.delivery_count) for m in sorted(found, key=lambda m: m.seq)]
-            assert shown == (messages if ring < 0 else messages[-ring:])
+            found = sorted(queue.holdings(), key=lambda m: m.seq)
+            shown = [(body_of(m), m.delivery_count, due_of(m)) for m in found]
+            assert shown == through_ring(messages, rings.get(name, -1), self.core.now)
             # A count that was recorded says itself that the message was seen.
             assert clean or all(m.flags & MAYBE_SEEN for m in found)
             assert all(m.flags & DURABLE for m in found)
@@ -264,8 +288,8 @@ class GatewayMachine(RuleBasedStateMachine):
         assert set(names.values()) == {*QUEUES, "dead", "late"}
         return {
             name: [
-                (unpack(body)[1], flags >> 16)
-                for _, (body, flags, _) in sorted(held.get(number, {}).items())
+                (unpack(body)[1], flags >> 16, due if flags & SCHEDULED else 0)
+                for _, (body, flags, _, due) in sorted(held.get(number, {}).items())
             ]
             for number, name in names.items()
         }
@@ -290,13 +314,13 @@ class GatewayMachine(RuleBasedStateMachine):
         core = self.core
         before = len(core.store.batches)
         core.store.batches.append(core.store.open)
-        kept = {n: sorted(b for b, _ in found) for n, found in self.after_cut(before + 1).items()}
+        kept = {n: sorted(b for b, *_ in found) for n, found in self.after_cut(before + 1).items()}
         core.store.batches.pop()
         for name in (*QUEUES, "dead", "late"):
             queue = core.queue(name)
             holding = [m for q, t in self.takers if q == name for m in t.got]
             holding += [m for t, m in self.acks if t.hold.queue_name == name]
-            durable = [m for m in holding + queue.browse(0, 10_000) if m.flags & DURABLE]
+            durable = [m for m in holding + list(queue.holdings()) if m.flags & DURABLE]
             assert kept[name] == sorted(body_of(m) for m in durable), name
 
 

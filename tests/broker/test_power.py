@@ -18,7 +18,7 @@ def states(core: Core, *names: str) -> list[tuple[list[bytes], ...]]:
         definitions, held, _ = core.store.kept(batches)
         ids = {d.name: d.queue_id for key, d in definitions.items() if key[0] == "queue"}
         state = tuple(
-            [body_of(Stored(body)) for body, _, _ in held.get(ids.get(name), {}).values()]
+            [body_of(Stored(body)) for body, *_ in held.get(ids.get(name), {}).values()]
             for name in names
         )
         if not seen or seen[-1] != state:

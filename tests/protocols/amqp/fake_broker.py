@@ -34,6 +34,10 @@ class FakeProducer:
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         return self._take(bodies, [flags] * len(bodies), [expires] * len(bodies))
 
+    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+        self.broker.dues += [due] * len(bodies)
+        return self.send(bodies, flags, expires)
+
     def send_mixed(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
@@ -182,6 +186,7 @@ class FakeBroker:
         self.disk: Refusal | None = None
         self.relays: list[FakeRelay] = []
         self.producers: list[FakeProducer] = []
+        self.dues: list[int] = []  # of what was sent later, 0 for at once
         self.subscriptions: list[FakeSubscription] = []
         self.queues: dict[str, list[Message]] = {}
         self.touched: dict[int, FakeSubscription] = {}

@@ -41,6 +41,10 @@ class ScriptedProducer:
         self.broker.note("send", self.address, list(bodies), flags, expires)
         return ticket
 
+    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+        self.broker.note("due", due)
+        return self.send(bodies, flags, expires)
+
     def send_mixed(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
@@ -151,7 +155,13 @@ class ScriptedTransaction:
         self.settled: list[tuple[str, ScriptedSubscription, list[Message]]] = []
 
     def send(
-        self, producer: ScriptedProducer, body: bytes, flags: int, expires: int = 0
+        self,
+        producer: ScriptedProducer,
+        body: bytes,
+        flags: int,
+        expires: int = 0,
+        *,
+        due: int = 0,
     ) -> Refusal | None:
         if self.broker.refuse_in_transaction:
             return self.broker.refusal
@@ -195,6 +205,7 @@ class ScriptedBroker:
         self.full_addresses: set[str] = set()
         self.relays: list[ScriptedRelay] = []
         self.disk: Refusal | None = None
+        self.clock_ms = 1_000_000
         self.producers: dict[str, ScriptedProducer] = {}
         self.subscriptions: dict[str, ScriptedSubscription] = {}
         self.listeners: list[DurableListener] = []
@@ -230,7 +241,7 @@ class ScriptedBroker:
             listener.durable_up_to(ticket)
 
     def now_ms(self) -> int:
-        return 1_000_000
+        return self.clock_ms
 
     def open_producer(
         self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner

@@ -251,8 +251,10 @@ def test_the_default_of_persistent_is_a_setting() -> None:
         ("expires:-1\n", "bad-value", "expires"),
         ("expires:9999999999999999999\n", "bad-value", "expires"),
         ("destination-type:QUEUE\n", "bad-value", "destination-type"),
-        ("AMQ_SCHEDULED_DELAY:5\n", "not-implemented", "AMQ_SCHEDULED_DELAY"),
-        ("AMQ_SCHEDULED_TIME:5\n", "not-implemented", "AMQ_SCHEDULED_TIME"),
+        ("AMQ_SCHEDULED_DELAY:soon\n", "bad-value", "AMQ_SCHEDULED_DELAY 'soon' is no delay"),
+        ("AMQ_SCHEDULED_DELAY:1e3\n", "bad-value", "AMQ_SCHEDULED_DELAY '1e3'"),
+        ("AMQ_SCHEDULED_TIME:-5\n", "bad-value", "AMQ_SCHEDULED_TIME '-5' is no time"),
+        ("AMQ_SCHEDULED_TIME:\n", "bad-value", "AMQ_SCHEDULED_TIME"),
         ("transaction:nobody\n", "not-found", "nobody"),
     ],
 )
@@ -264,6 +266,37 @@ def test_refused_sends(version: str, lines: str, code: str, part: str) -> None:
     assert part in body.decode()
     assert peer.session.closing is (version == "1.2")
     assert peer.broker.bodies() == ([] if version == "1.2" else [b"next"])
+
+
+def test_a_delay_counts_from_each_message() -> None:
+    peer = Peer()
+    send = b"SEND\ndestination:q\nAMQ_SCHEDULED_DELAY:50\n\nx\0"
+    start = peer.broker.now_ms()
+    peer.say(send)
+    peer.broker.clock_ms += 7
+    peer.say(send + send)
+    assert [due[0] for due in peer.broker.of("due")] == [start + 50, start + 57, start + 57]
+    stored = peer.broker.of("send")[0][1][0]
+    assert f"AMQ_SCHEDULED_TIME:{start + 50}\n".encode() in stored
+    assert b"AMQ_SCHEDULED_DELAY" not in stored
+
+
+@pytest.mark.parametrize(
+    ("lines", "due"),
+    [
+        ("AMQ_SCHEDULED_TIME:9000000000000\nAMQ_SCHEDULED_DELAY:50\n", 9_000_000_000_000),
+        ("AMQ_SCHEDULED_TIME:9000000000000\n", 9_000_000_000_000),
+        ("AMQ_SCHEDULED_DELAY:0\n", None),
+        ("AMQ_SCHEDULED_DELAY:-3\n", None),
+        ("AMQ_SCHEDULED_TIME:0\n", None),
+    ],
+)
+def test_a_time_counts_before_a_delay_and_nothing_is_at_once(lines: str, due: int | None) -> None:
+    peer = Peer()
+    send = f"SEND\ndestination:q\n{lines}\nx\0".encode()
+    peer.say(send + send)
+    assert {told[0] for told in peer.broker.of("due")} == (set() if due is None else {due})
+    assert peer.broker.bodies() == [b"x", b"x"]
 
 
 def test_a_send_without_destination_is_refused() -> None:
