@@ -14,6 +14,7 @@ Whatever is not determined by its inputs (clock, chance, threads) is made here a
 from __future__ import annotations
 
 import os
+import random
 import time
 import uuid
 from collections import Counter
@@ -242,6 +243,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
         core = Core(lock, store, broker, ballast)
         core.alarm = Alarm(reactor, lambda: time.time_ns() // 1_000_000, broker.on_time)
         broker.timetable.alarm = core.alarm.set
+        broker.chance = random.random
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()

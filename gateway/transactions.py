@@ -128,5 +128,6 @@ def _give_back(held: list[tuple[Subscription, list[Message]]]) -> int:
         entries.sort(key=lambda entry: entry[0], reverse=True)
         for _, run in groupby(entries, key=lambda entry: id(entry[1])):
             part = list(run)
-            ticket = max(ticket, part[0][1].release([m for _, _, m in part], failed=True))
+            messages = [m for _, _, m in part]
+            ticket = max(ticket, part[0][1].release(messages, failed=True, delayed=True))
     return ticket

@@ -8,10 +8,10 @@ same words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from gateway.model.address import RoutingType
 
@@ -19,6 +19,8 @@ from gateway.model.address import RoutingType
 NO_LIMIT: Final = -1
 #: A delivery count has this many bits in a message's flags [gateway.model.message].
 MAX_ATTEMPTS: Final = 0xFFFF
+#: A redelivery delay that grows faster than this is a slip of the pen.
+MULTIPLIER_MAX: Final = 1000.0
 
 
 class FullPolicy(Enum):
@@ -57,6 +59,10 @@ class AddressSettings:
             are lost.
         expiry_address: where expired messages go; None: they are lost.
         max_delivery_attempts: failed deliveries after which a message is dead; -1 never.
+        redelivery_delay: ms that a message waits which a consumer gave back; 0 not at all.
+        redelivery_delay_multiplier: by how much longer it waits after each further attempt.
+        redelivery_collision_avoidance_factor: share of the wait, 0 to 1, left to chance.
+        max_redelivery_delay: most ms that it waits; -1 ten times `redelivery_delay`.
         max_size_bytes: bytes that the address may hold; -1 no limit.
         max_size_messages: messages that the address may hold; -1 no limit.
         address_full_policy: what a send meets at either limit.
@@ -79,6 +85,10 @@ class AddressSettings:
     dead_letter_address: str | None = "DLQ"
     expiry_address: str | None = "ExpiryQueue"
     max_delivery_attempts: int = 10
+    redelivery_delay: int = 0
+    redelivery_delay_multiplier: float = 1.0
+    redelivery_collision_avoidance_factor: float = 0.0
+    max_redelivery_delay: int = NO_LIMIT
     max_size_bytes: int = NO_LIMIT
     max_size_messages: int = NO_LIMIT
     address_full_policy: FullPolicy = FullPolicy.PAGE
@@ -138,7 +148,27 @@ def _attempts_problem(value: int) -> str | None:
     return _below_no_limit(value)
 
 
-_RULES: Final = {
+def _below_zero(value: float) -> str | None:
+    return f"{value} is below 0" if value < 0 else None
+
+
+def _multiplier_problem(value: float) -> str | None:
+    if not 0 <= value <= MULTIPLIER_MAX:
+        return f"{value} is out of range; it lies between 0 and {MULTIPLIER_MAX:g}"
+    return None
+
+
+def _share_problem(value: float) -> str | None:
+    if not 0 <= value <= 1:
+        return f"{value} is out of range; it is a share, between 0 and 1"
+    return None
+
+
+_RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
+    "redelivery_delay": _below_zero,
+    "redelivery_delay_multiplier": _multiplier_problem,
+    "redelivery_collision_avoidance_factor": _share_problem,
+    "max_redelivery_delay": _below_no_limit,
     "max_delivery_attempts": _attempts_problem,
     "max_size_bytes": _size_problem,
     "max_size_messages": _size_problem,
@@ -153,7 +183,7 @@ _RULES: Final = {
 def value_problem(field: str, value: object) -> str | None:
     """Say why `value` is impossible for `field`, or None; types are checked by whoever read it."""
     rule = _RULES.get(field)
-    if rule is None or not isinstance(value, int):
+    if rule is None or not isinstance(value, int | float):
         return None
     return rule(value)
 

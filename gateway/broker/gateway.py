@@ -20,6 +20,7 @@ from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.broker.redelivery import redelivery_delay
 from gateway.broker.subscription import Hold
 from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
@@ -101,8 +102,10 @@ class Gateway:
         self._blocked: dict[str, Address] = {}
         self._mover = Mover(self)
         self.timetable = Timetable()
+        self.chance: Callable[[], float] = _no_chance
         self._recovering: dict[int, tuple[Queue, Message]] = {}  # by identity of the body
         self.failure: Refusal | None = None
+        turn.begin = self._read_clock
         turn.dispatch = self.dispatch
         turn.store = self._store_turn
 
@@ -118,7 +121,12 @@ class Gateway:
 
     def now_ms(self) -> int:
         """Return broker time; read from the clock once a turn, and never going back."""
+        if not self.turn.begun:
+            self._read_clock()
         return self._now_ms
+
+    def _read_clock(self) -> None:
+        self._now_ms = max(self._now_ms, self._clock_ms())
 
     # ---- turn
 
@@ -257,6 +265,14 @@ class Gateway:
         if queue.consumer_count and not queue.paused:
             self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_RUN)
         queue.trim_ring(added)
+
+    def redelivery(self, queue: Queue) -> Callable[[Message], int] | None:
+        """Return what says when a message that comes back is due again; None: it is at once."""
+        settings = self.settings.for_address(queue.address)
+        if settings.redelivery_delay <= 0:
+            return None
+        now_ms, chance = self.now_ms(), self.chance
+        return lambda m: now_ms + redelivery_delay(settings, m.delivery_count, chance)
 
     def rejects_as_modified(self, queue: Queue) -> bool:
         return self.settings.for_address(queue.address).reject_as_modified
@@ -474,6 +490,11 @@ class Gateway:
             queue.any_flags |= SHARED
             copies.append(message)
         return copies
+
+
+def _no_chance() -> float:
+    """Stand for a source of chance that is not there yet."""
+    return 0.5
 
 
 def _without_copies(messages: list[Message]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gateway.model.message import Message
@@ -23,6 +24,8 @@ class Core(Protocol):
     def dispatch_queue(self, queue: Queue) -> None: ...
 
     def rejects_as_modified(self, queue: Queue) -> bool: ...
+
+    def redelivery(self, queue: Queue) -> Callable[[Message], int] | None: ...
 
     def subscription_closed(self, queue: Queue) -> None: ...
 
@@ -66,7 +69,12 @@ class Hold:
         return core.recorded
 
     def release(
-        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+        self,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+        delayed: bool = False,
     ) -> int:
         """See the Subscription port."""
         if not messages:
@@ -76,9 +84,10 @@ class Hold:
         if undeliverable_here:
             queue.bar(self._held, messages)
         core.recorded = 0
-        queue.release(self._held, messages, failed=failed)
+        due = core.redelivery(queue) if delayed else None
+        queue.release(self._held, messages, failed=failed, due=due)
         core.touch(queue)
-        return core.recorded if failed else 0
+        return core.recorded if failed or due else 0
 
     def reject(self, messages: list[Message]) -> int:
         """See the Subscription port."""
@@ -86,7 +95,7 @@ class Hold:
             return 0
         core = self._core
         if core.rejects_as_modified(self.queue):
-            return self.release(messages, failed=True)
+            return self.release(messages, failed=True, delayed=True)
         core.recorded = 0
         self.queue.kill(self._held, messages)
         return core.recorded

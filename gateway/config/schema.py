@@ -158,6 +158,10 @@ ADDRESS_SETTINGS: Final = Table(
         "dead-letter-address": _optional_address,
         "expiry-address": _optional_address,
         "max-delivery-attempts": v.count,
+        "redelivery-delay": v.duration_ms,
+        "redelivery-delay-multiplier": v.number,
+        "redelivery-collision-avoidance-factor": v.number,
+        "max-redelivery-delay": v.duration_ms,
         "max-size-bytes": v.size_bytes,
         "max-size-messages": v.count,
         "address-full-policy": v.choice(FullPolicy),
@@ -177,8 +181,7 @@ ADDRESS_SETTINGS: Final = Table(
     },
     later=_words(
         "auto-create-dead-letter-resources dead-letter-queue-prefix dead-letter-queue-suffix"
-        " auto-create-expiry-resources expiry-queue-prefix expiry-queue-suffix redelivery-delay"
-        " redelivery-delay-multiplier redelivery-collision-avoidance-factor max-redelivery-delay"
+        " auto-create-expiry-resources expiry-queue-prefix expiry-queue-suffix"
         " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
         " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
         " prefetch-page-messages default-last-value-queue default-last-value-key"

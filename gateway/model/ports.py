@@ -125,11 +125,17 @@ class Subscription(Protocol):
         """Remove them for good; returns the ticket after which they cannot come back."""
 
     def release(
-        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+        self,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+        delayed: bool = False,
     ) -> int:
         """Give them back to their old places.
 
-        `failed` counts one delivery attempt more, and may dead-letter.
+        `failed` counts one delivery attempt more, and may dead-letter. `delayed`: the consumer gave
+        them back itself, so that the redelivery delay of their address holds.
         """
 
     def reject(self, messages: list[Message]) -> int:

@@ -20,13 +20,14 @@ def _nothing() -> None:
 class Turn:
     """Collects work for the end of the current turn."""
 
-    __slots__ = ("_actions", "_defer", "_flushes", "_scheduled", "dispatch", "store")
+    __slots__ = ("_actions", "_defer", "_flushes", "_scheduled", "begin", "dispatch", "store")
 
     def __init__(self, defer: Callable[[Callable[[], None]], object]) -> None:
         self._defer = defer
         self._actions: list[Callable[[], None]] = []
         self._flushes: list[Callable[[], None]] = []
         self._scheduled = False
+        self.begin: Callable[[], None] = _nothing  # when a turn is known to have begun
         self.dispatch: Callable[[], None] = _nothing
         self.store: Callable[[], None] = _nothing
 
@@ -34,7 +35,13 @@ class Turn:
         """Make sure that the end of this turn is run."""
         if not self._scheduled:
             self._scheduled = True
+            self.begin()
             self._defer(self.run)
+
+    @property
+    def begun(self) -> bool:
+        """Whether something waits for the end of the turn."""
+        return self._scheduled
 
     def at_end(self, action: Callable[[], None]) -> None:
         """Run `action` before this turn's dispatch."""

@@ -279,9 +279,11 @@ class OutgoingLink:
             case Rejected():
                 return subscription.reject(messages)
             case Modified(delivery_failed=failed, undeliverable_here=here):
-                return subscription.release(messages, failed=failed, undeliverable_here=here)
+                return subscription.release(
+                    messages, failed=failed, undeliverable_here=here, delayed=True
+                )
             case _:
-                return subscription.release(messages)
+                return subscription.release(messages, delayed=True)
 
     def close(self, *, lost: bool) -> None:
         """Give everything back and end the subscription; `lost`: the connection was cut."""

@@ -122,7 +122,7 @@ class Commands:
         elif dead:
             ticket = consumer.subscription.reject(messages)
         else:
-            ticket = consumer.subscription.release(messages, failed=True)
+            ticket = consumer.subscription.release(messages, failed=True, delayed=True)
         consumer.again()
         return ticket
 

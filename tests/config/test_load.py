@@ -221,10 +221,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
             "[address-settings.'#']\npage-size-bytes = 5",
             "page-size-bytes: known, not supported yet",
         ),
-        (
-            "[address-settings.'#']\nredelivery-delay = 5",
-            "redelivery-delay: known, not supported yet",
-        ),
+        ("[address-settings.'#']\nredelivery-delay = -5", "redelivery-delay: -5 is below 0"),
         ("[address-settings.'#']\nring-size = 5", "did you mean default-ring-size?"),
         (
             "[address-settings.'#']\nmin-expiry-delay=9\nmax-expiry-delay=5",

@@ -148,7 +148,12 @@ class FakeSubscription:
         return self._settle("acknowledge", messages)
 
     def release(
-        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+        self,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+        delayed: bool = False,
     ) -> int:
         if undeliverable_here:
             self.barred |= {m.seq for m in messages}

@@ -132,7 +132,12 @@ class ScriptedSubscription:
         return self._settle("ack", messages)
 
     def release(
-        self, messages: list[Message], *, failed: bool = False, undeliverable_here: bool = False
+        self,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+        delayed: bool = False,
     ) -> int:
         return self._settle("release failed" if failed else "release", messages)
 
