@@ -7,6 +7,7 @@
 #   make fmt     let ruff format and fix
 #   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
 #   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
+#   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
@@ -49,6 +50,9 @@ simulate: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
+
+scenarios: $(STAMP)
+	@$(BIN)/python -m tests.conformance
 
 bench: $(STAMP)
 	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \
