@@ -216,6 +216,7 @@ def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpL
         unfinished=Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size)),
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
+        use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
         idle_ms=acceptor.amqp_idle_timeout,
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,

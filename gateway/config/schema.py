@@ -128,6 +128,7 @@ ACCEPTOR: Final = Table(
         "allow-anonymous": v.boolean,
         "amqp-credits": v.within(1, 1_000_000, v.count),
         "amqp-low-credits": v.within(0, 1_000_000, v.count),
+        "amqp-use-modified-for-transient-delivery-errors": v.boolean,
         "amqp-idle-timeout": v.at_least(0, v.duration_ms),
         # 512 is the least that every peer must take [AMQP 2.7.1].
         "max-frame-size": v.within(512, 1 << 24, v.size_bytes),
@@ -144,7 +145,7 @@ ACCEPTOR: Final = Table(
     },
     required=frozenset({"endpoint"}),
     later=_words(
-        "amqp-link-quiesce-timeout amqp-use-modified-for-transient-delivery-errors"
+        "amqp-link-quiesce-timeout"
         " amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
         " amqp-duplicate-detection amqp-drain-on-transient-delivery-errors"
         " stomp-max-frame-payload-length stomp-enable-message-id"

@@ -13,6 +13,8 @@ from gateway.model.errors import Code, RefusedError
 #: limit.
 NAME_BYTES_MAX: Final = 255
 FQQN_SEPARATOR: Final = "::"
+#: Artemis takes management requests as messages to this address; we have an HTTP API for them.
+MANAGEMENT: Final = "activemq.management"
 
 
 class RoutingType(Enum):
@@ -31,9 +33,18 @@ class Destination:
 
 
 def parse_destination(text: str) -> Destination:
-    """Split `address` or `address::queue`; raises RefusedError (bad-name) on an impossible name."""
+    """Split `address` or `address::queue`.
+
+    Raises RefusedError (bad-name) on an impossible name, (not-implemented) on that of management.
+    """
     address, separator, queue = text.partition(FQQN_SEPARATOR)
     check_name(address, "address")
+    if address == MANAGEMENT:
+        raise RefusedError.of(
+            Code.NOT_IMPLEMENTED,
+            f"Management messages to {MANAGEMENT} are not offered. "
+            "Use the HTTP API, for example GET /api/v1/queues/NAME.",
+        )
     if not separator:
         return Destination(address)
     check_name(queue, "queue")

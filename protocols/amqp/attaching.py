@@ -34,6 +34,7 @@ from protocols.amqp.terminus import (
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
 
+_MODIFIED: Final = "amqp:modified:list"
 _NO_ADD: Final = {"may-add-type": "no"}
 
 
@@ -57,6 +58,8 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
         )
     count = attach.initial_delivery_count or 0
     link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
+    outcomes = attach.source.outcomes if attach.source is not None else ()
+    link.modified = session.limits.use_modified and _MODIFIED in outcomes
     if target.dynamic:
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)

@@ -34,6 +34,7 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.performatives import (
     Error,
+    Modified,
     Outcome,
     Rejected,
     Released,
@@ -70,6 +71,7 @@ class IncomingLink:
         "delivery_count",
         "handle",
         "message_max",
+        "modified",
         "name",
         "producer",
         "relay",
@@ -91,6 +93,7 @@ class IncomingLink:
         self.unsettled = 0
         self.blocked = False
         self.message_max = session.limits.max_message_size
+        self.modified = False  # answer `modified` to what may be taken later
         self._flow_due = False
         self._partial: Transfer | None = None
         self._parts: list[bytes] = []
@@ -241,7 +244,7 @@ class IncomingLink:
                 route = self.producer or self._open_route(body)
             except RefusedError as error:
                 if not settled:
-                    self._session.refuse(delivery, delivery, refused(error.refusal))
+                    self._refuse(delivery, delivery, error.refusal)
                 continue
             ticket = route.send_later([body], flags[index], expires[index], due)
             self._confirm(ticket, delivery, 1, route, settled=settled)
@@ -266,7 +269,7 @@ class IncomingLink:
                 route = self._open_route(body)
             except RefusedError as error:
                 if not settled:
-                    self._session.refuse(delivery, delivery, refused(error.refusal))
+                    self._refuse(delivery, delivery, error.refusal)
                 continue
             self._confirm(
                 route.send([body], flags[index], expires[index]),
@@ -296,9 +299,12 @@ class IncomingLink:
             session.confirm(producer.ticket, first, taken, self)
         if not settled:
             last = (first + count - 1) & MASK
-            session.refuse((first + taken) & MASK, last, refused(refusal))
+            self._refuse((first + taken) & MASK, last, refusal)
         if refusal.transient and producer is self.producer:
             self.blocked = self.blocked or producer.blocked() is not None
+
+    def _refuse(self, first: int, last: int, refusal: Refusal) -> None:
+        self._session.refuse(first, last, refused(refusal, modified=self.modified))
 
     def confirmed(self, count: int) -> None:
         """The answers to `count` deliveries went out after their batch was synced."""
@@ -462,14 +468,16 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
     return body, (flags | EXPIRES if expires else flags), expires, due
 
 
-def refused(refusal: Refusal) -> Outcome:
+def refused(refusal: Refusal, *, modified: bool = False) -> Outcome:
     """Return the outcome of what the broker did not take.
 
     A full disk gives the message back unharmed, for another try; anything else is rejected with its
-    reason.
+    reason, or where `modified` is wanted given back as failed when it may be taken later.
     """
     if refusal.code is Code.DISK_FULL and refusal.transient:
         return Released()
+    if modified and refusal.transient:
+        return Modified(delivery_failed=True)
     return Rejected(error=error_of(refusal))
 
 

@@ -30,6 +30,7 @@ class AmqpLimits:
         links_max: links over all sessions.
         amqp_credits: credit that a sender gets.
         amqp_low_credits: credit at which it is topped up.
+        use_modified: a full address answers `modified` to senders that list it as an outcome.
         idle_ms: silence after which the peer is dead; it is told half [AMQP 2.4.5]. 0: never.
         login_seconds: time to get through SASL and open.
         prelogin_bytes: bytes that an unknown peer may send.
@@ -47,6 +48,7 @@ class AmqpLimits:
     links_max: int = 1024
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
+    use_modified: bool = False
     idle_ms: int = 60000
     login_seconds: float = 10.0
     prelogin_bytes: int = 65536

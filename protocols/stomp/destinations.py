@@ -9,9 +9,6 @@ from gateway.model.errors import Code, RefusedError
 from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
 
-#: Artemis takes management requests as messages to this address; we have an HTTP API for them.
-_MANAGEMENT = "activemq.management"
-
 
 def required(headers: Mapping[str, str], name: str, command: str) -> str:
     """Return a header that `command` cannot do without; raises RefusedError (bad-header)."""
@@ -34,12 +31,6 @@ def resolve(
     """
     text = required(headers, "destination", command)
     name, routing = _without_prefix(text, limits)
-    if name == _MANAGEMENT:
-        raise RefusedError.of(
-            Code.NOT_IMPLEMENTED,
-            f"Management messages to {_MANAGEMENT} are not offered. "
-            "Use the HTTP API, for example GET /api/v1/queues/NAME.",
-        )
     for header in type_headers:
         value = headers.get(header)
         if value is None:

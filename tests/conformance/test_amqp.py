@@ -151,6 +151,30 @@ def test_q5_rejected_when_full_and_taken_when_emptied():
         peer.more()
 
 
+@pytest.mark.parametrize(
+    ("flag", "listed", "answer"),
+    [
+        (True, ("accepted", "rejected", "modified"), Modified),
+        (True, ("accepted", "rejected"), Rejected),
+        (False, ("accepted", "rejected", "modified"), Rejected),
+        (False, (), Rejected),
+    ],
+)
+def test_q6_what_a_full_address_answers(flag, listed, answer):
+    core = Core(entry("#", address_full_policy=FullPolicy.FAIL, max_size_bytes=1000))
+    peer = Amqp.at(core, limits=AmqpLimits(use_modified=flag))
+    outcomes = tuple(Symbol(f"amqp:{name}:list") for name in listed)
+    peer.sender(source=Source(outcomes=outcomes))
+    told = peer.give(*[plain("x" * 10)] * 20)
+    refused = told[told.count(ACCEPTED) :]
+    assert 0 < len(refused) < 20
+    assert {type(outcome) for outcome in refused} == {answer}
+    if answer is Modified:
+        assert refused[0] == Modified(delivery_failed=True)
+    else:
+        assert all(is_full(outcome) for outcome in refused)
+
+
 def test_q8_what_is_refused_of_large_messages_leaves_nothing():
     core = Core(entry("#", address_full_policy=FullPolicy.FAIL, max_size_bytes=500_000))
     peer = sending(core)
@@ -165,7 +189,7 @@ def test_q8_what_is_refused_of_large_messages_leaves_nothing():
     assert address.size_bytes == 0
 
 
-def test_m8_an_unblocked_address_gives_its_credit(core):
+def test_m7_m8_an_unblocked_address_gives_its_credit(core):
     peer = sending(core)
     core.gateway.block_address("q", blocked=True)
     assert credit_of(peer.sender(handle=1) + peer.more()) is None
@@ -474,6 +498,20 @@ def test_q37_an_annotation_says_what_is_made(core, kind, routing):
     assert peer.give(encoded(body="m", address="new", annotations=annotations)) == [ACCEPTED]
     assert core.gateway.addresses["new"].routing_types == {routing}
     assert ("new" in core.gateway.queues) == (routing is ANYCAST)
+
+
+@pytest.mark.parametrize("address", ["activemq.management", "activemq.management::q", None])
+def test_management_messages_are_refused_by_name(core, address):
+    peer = Amqp.at(core)
+    came = peer.sender(address=address)
+    if address is not None:
+        assert condition(came) == "detach amqp:not-implemented"
+        assert "HTTP" in of(came, Detach)[0].error.description
+    else:
+        (outcome,) = peer.give(encoded(body="m", address="activemq.management"))
+        assert isinstance(outcome, Rejected)
+        assert outcome.error.condition == "amqp:not-implemented"
+    assert core.gateway.addresses == {}
 
 
 # ---- sizes, restarts

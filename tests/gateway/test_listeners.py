@@ -209,7 +209,10 @@ class TestLimits(SynchronousTestCase):
         )
         limits = amqp_limits(plain, plain.acceptors[0], anonymous=False)
         assert (limits.amqp_credits, limits.amqp_low_credits) == (50, 5)
+        assert not limits.use_modified
         assert (limits.prefixes, limits.anonymous, limits.container_id) == ((), False, "edge")
         written = config("acceptors.all.multicast-prefix=/topic/")
         limits = amqp_limits(written, written.acceptors[0], anonymous=True)
         assert limits.prefixes == (("/topic/", RoutingType.MULTICAST),)
+        flagged = config("acceptors.all.amqp-use-modified-for-transient-delivery-errors=true")
+        assert amqp_limits(flagged, flagged.acceptors[0], anonymous=True).use_modified
