@@ -24,6 +24,7 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
+from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
@@ -226,7 +227,10 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
 
 
 def open_journal(
-    fs: FileSystem, directory: str, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    fs: FileSystem,
+    directory: str,
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+    rule: CompactionRule | None = None,
 ) -> tuple[Journal, Restored]:
     """Return the journal in `directory`, ready for its writer, and what it held.
 
@@ -245,16 +249,31 @@ def open_journal(
         next_segment=found.segment + 1,
         segment_bytes=segment_bytes,
         suspect=not found.clean,
+        rule=rule or CompactionRule(),
+        seen=MAYBE_SEEN,
+        suspect_before=found.suspect,
     )
     for number in found.segments:
-        journal.index.open_segment(number)
+        journal.index.open_segment(number, found.used.get(number, 0))
     restored = restore(found)
     alive = {d.queue_id for d in restored.queues} | {d.stream_id for d in restored.streams}
     for queue_id, held in found.queues.items():
         if queue_id in alive:
-            for seq, stored in held.items():
-                journal.index.added(queue_id, seq, seq, stored.segment, 1)
+            _index(journal, queue_id, held, clean=found.clean)
     return journal, restored
+
+
+def _index(journal: Journal, queue_id: int, held: Mapping[int, Stored], *, clean: bool) -> None:
+    """Tell the journal where what it held lies, and what differs there from what holds now."""
+    changes = journal.compaction.changes
+    for seq in sorted(held):  # a copy that was carried forward stands behind younger ones
+        stored = held[seq]
+        journal.index.added(queue_id, seq, seq, stored.segment, 1, size=stored.size)
+        if stored.changed:
+            seen = MAYBE_SEEN if stored.suspect or not clean else 0
+            changes.count(queue_id, [(seq, stored.flags | seen)])
+            if stored.flags & SCHEDULED:
+                changes.postpone(queue_id, [(seq, stored.due)])
 
 
 def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]]:

@@ -4,8 +4,8 @@ Until a batch is closed, a removal of a message that it adds cancels both. What 
 for good: later removals of it become REMOVE records of a later batch. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
-first, then adds, removals, counts, new due times, pages; the mark of a suspect start comes before
-all of them.
+first, then adds, copies, removals, counts, new due times, pages; the mark of a suspect start comes
+before all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.pages import PageBlock
+from storage.ranges import merged_ranges
 from storage.record import (
     BATCH_HEADER_BYTES,
     CLEAN_RECORD,
@@ -42,16 +43,17 @@ class Batch:
     """Records that become durable together, numbered by their ticket."""
 
     __slots__ = (
-        "_sizes",
         "adds",
         "atomic",
         "bytes_bound",
         "cancelled",
         "clean",
+        "copies",
         "counts",
         "covers",
         "first_seqs",
         "forgotten",
+        "moves",
         "notes",
         "number",
         "page_bytes",
@@ -59,7 +61,9 @@ class Batch:
         "postponed",
         "removed_live",
         "removes",
+        "saved_bytes",
         "segment",
+        "sizes",
         "stored",
         "suspect",
         "synced",
@@ -71,7 +75,11 @@ class Batch:
         self.segment = 0
         self.stored = 0  # messages that it stores, known when it is closed
         self.adds: list[AddRun] = []
-        self._sizes: list[int] = []  # bytes of the bodies of each of `adds`
+        self.sizes: list[int] = []  # bytes of the bodies of each of `adds`
+        self.saved_bytes = 0  # that cancelling left out, known when it is closed
+        self.copies: list[AddRun] = []  # what compaction carries forward; nothing cancels it
+        #: queue, first, last, bytes of the copies, segment that they are copied out of
+        self.moves: list[tuple[int, int, int, int, int]] = []
         self.removes: dict[int, list[int]] = {}
         self.notes: list[bytes] = []
         self.counts: dict[int, list[tuple[int, int]]] = {}
@@ -93,6 +101,7 @@ class Batch:
         """Whether there is nothing to write."""
         return not (
             self.adds
+            or self.copies
             or self.removes
             or self.notes
             or self.counts
@@ -105,9 +114,9 @@ class Batch:
     def add(self, run: AddRun, size: int) -> None:
         """Append a run whose bodies sum up to `size` bytes."""
         self.adds.append(run)
-        self._sizes.append(size)
+        self.sizes.append(size)
         count = len(run.bodies)
-        # As `_bound`, which would cost a call per run.
+        # As `run_bound`, which would cost a call per run.
         self.bytes_bound += (
             size + _RUN_BYTES + _MESSAGE_BYTES * count + _RANGE_BYTES * len(run.targets)
         )
@@ -154,6 +163,22 @@ class Batch:
         self.postponed.setdefault(queue_id, []).extend(entries)
         self.bytes_bound += _RUN_BYTES + 16 * len(entries)
 
+    def copy(self, run: AddRun) -> int:
+        """Append a run that is stored in an older segment; returns the bytes that it may take."""
+        self.copies.append(run)
+        bound = run_bound(run)
+        self.bytes_bound += bound
+        return bound
+
+    def move(self, queue_id: int, first: int, last: int, size: int, source: int) -> None:
+        """Note that what lives of a range, in the segment `source`, has its copies here."""
+        if self.moves:
+            before = self.moves[-1]
+            if (before[0], before[2] + 1, before[4]) == (queue_id, first, source):
+                self.moves[-1] = queue_id, before[1], last, before[3] + size, source
+                return
+        self.moves.append((queue_id, first, last, size, source))
+
     def add_page_block(self, block: PageBlock) -> None:
         """Append a block of a page: it exists once this batch is durable."""
         self.pages.append(block)
@@ -172,18 +197,22 @@ class Batch:
         """
         if not self.cancelled:
             return 0
-        gone = {queue_id: _merged(ranges) for queue_id, ranges in self.cancelled.items()}
+        gone = {queue_id: merged_ranges(ranges) for queue_id, ranges in self.cancelled.items()}
         kept: list[AddRun] = []
-        saved = 0
-        for run, size in zip(self.adds, self._sizes, strict=True):
+        sizes: list[int] = []
+        saved = before = after = 0
+        for run, size in zip(self.adds, self.sizes, strict=True):
             saved += _stored(run)
-            self.bytes_bound -= _bound(run, size)
+            before += run_bound(run, size)
             for part in self._surviving(run, gone):
                 kept.append(part)
                 saved -= _stored(part)
-                whole = len(part.bodies) == len(run.bodies)
-                self.bytes_bound += _bound(part, size if whole else _size(part))
+                sizes.append(size if len(part.bodies) == len(run.bodies) else _size(part))
+                after += run_bound(part, sizes[-1])
         self.adds = kept
+        self.sizes = sizes
+        self.saved_bytes = before - after
+        self.bytes_bound -= self.saved_bytes
         self.cancelled = {}
         return saved
 
@@ -203,12 +232,12 @@ class Batch:
             if high < at:
                 continue
             if low > at:
-                parts.append(_cut(run, at - first, low - first))
+                parts.append(cut_run(run, at - first, low - first))
             at = max(at, high + 1)
         if at == first:
             return [run]
         if at <= last:
-            parts.append(_cut(run, at - first, last - first + 1))
+            parts.append(cut_run(run, at - first, last - first + 1))
         return parts
 
     def _surviving_many(self, run: AddRun, gone: dict[int, list[tuple[int, int]]]) -> list[AddRun]:
@@ -242,6 +271,8 @@ class Batch:
         parts += [encode_note(note) for note in self.notes]
         for run in self.adds:
             encode_add(run, parts)
+        for run in self.copies:
+            encode_add(run, parts)
         parts += [encode_remove(queue_id, ranges) for queue_id, ranges in self.removes.items()]
         parts += [encode_count(queue_id, entries) for queue_id, entries in self.counts.items()]
         parts += [encode_postponed(queue_id, due) for queue_id, due in self.postponed.items()]
@@ -258,8 +289,10 @@ def _stored(run: AddRun) -> int:
     return count if isinstance(run.flags, int) else count - run.bodies.count(None)
 
 
-def _bound(run: AddRun, size: int) -> int:
+def run_bound(run: AddRun, size: int | None = None) -> int:
     """Return at least the bytes of the run's record; `size` is the sum of its bodies."""
+    if size is None:
+        size = _size(run)
     return size + _RUN_BYTES + _MESSAGE_BYTES * len(run.bodies) + _RANGE_BYTES * len(run.targets)
 
 
@@ -279,18 +312,8 @@ def _extend(ranges: dict[int, list[int]], queue_id: int, first: int, last: int) 
         known.append(last)
 
 
-def _merged(flat: list[int]) -> list[tuple[int, int]]:
-    """Return sorted, joined ranges of a flat list."""
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(zip(flat[::2], flat[1::2], strict=True)):
-        if joined and low <= joined[-1][1] + 1:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
-
-
-def _cut(run: AddRun, start: int, stop: int) -> AddRun:
+def cut_run(run: AddRun, start: int, stop: int) -> AddRun:
+    """Return the part of a run from one index up to another."""
     return AddRun(
         [(queue_id, first + start) for queue_id, first in run.targets],
         run.bodies[start:stop],

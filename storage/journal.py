@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from storage.batch import Batch
+from storage.compaction import COPY_BYTES, Compaction, CompactionRule, Piece
 from storage.live import LiveIndex
 from storage.pages import PageBlock
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
@@ -44,6 +45,12 @@ class Writer(Protocol):
     def drop_pages(self, store: int, pages: Sequence[int]) -> None:
         """Delete these page files; later than all writes asked for before."""
 
+    def read(self, segment: int, offset: int) -> None:
+        """Read what a synced segment adds from `offset` (0: its begin) on, a piece of it.
+
+        Answers by `piece_read` or `piece_failed`; no answer when the store has failed.
+        """
+
     def stop(self, done: Callable[[], None]) -> None:
         """Finish what was asked for, then call `done`."""
 
@@ -52,7 +59,8 @@ class Journal:
     """See the module text.
 
     Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages,
-    `bytes_written`.
+    `bytes_written`, `bytes_cancelled` (never written, since what they hold was consumed before);
+    those of `compaction`.
     """
 
     __slots__ = (
@@ -69,11 +77,14 @@ class Journal:
         "_segment",
         "_segment_bytes",
         "_segment_room",
+        "_segment_synced",
         "_stopping",
         "_writer",
         "batches",
+        "bytes_cancelled",
         "bytes_written",
         "cancelled",
+        "compaction",
         "index",
         "on_durable",
         "on_failed",
@@ -89,8 +100,15 @@ class Journal:
         next_segment: int,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         suspect: bool = False,
+        rule: CompactionRule | None = None,
+        seen: int = 0,
+        suspect_before: int = 0,
     ) -> None:
-        """Begin behind what was recovered; `suspect`: the stop before was not in order."""
+        """Begin behind what was recovered; `suspect`: the stop before was not in order.
+
+        Without `rule` nothing is compacted. What is compacted gets the flag `seen` when a consumer
+        may have seen it: all that was stored before the ticket `suspect_before`.
+        """
         self._number = next_ticket
         self._open = Batch(next_ticket)
         self._open.suspect = suspect
@@ -101,6 +119,7 @@ class Journal:
         self._segment_room = (
             0  # the first batch opens a new segment: an old one is never appended to
         )
+        self._segment_synced = 0
         self._writer: Writer | None = None
         self._busy: Batch | None = None
         self._backlog = 0
@@ -108,9 +127,16 @@ class Journal:
         self._closed: Callable[[], None] | None = None
         self._stopping = False
         self.index = LiveIndex()
+        self.compaction = Compaction(
+            self.index,
+            rule or CompactionRule(min_files=0),
+            seen=seen,
+            suspect_before=next_ticket if suspect else suspect_before,
+        )
         self.synced = next_ticket - 1
         self._looked = self.synced
-        self.batches = self.stored = self.cancelled = self.bytes_written = 0
+        self.batches = self.stored = self.cancelled = 0
+        self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
         self.on_durable: Callable[[int], None] = _ignore_ticket
         self.on_failed: Callable[[BaseException], None] = _ignore_failure
@@ -179,6 +205,7 @@ class Journal:
     def remove_paged(self, queue_id: int, first: int, last: int) -> int:
         """Record that messages on pages are gone; returns the ticket."""
         self._open.remove_paged(queue_id, first, last)
+        self.compaction.changes.removed(queue_id, first, last)
         return self._open.number
 
     def drop_pages(self, store: int, pages: Sequence[int]) -> None:
@@ -189,16 +216,19 @@ class Journal:
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """Record that the `count` stored messages between two seqs are gone; returns the ticket."""
         self._open.remove(queue_id, first, last, count)
+        self.compaction.changes.removed(queue_id, first, last)
         return self._open.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """Record new flags (delivery counts) of stored messages, as (seq, flags)."""
         self._open.count(queue_id, entries)
+        self.compaction.changes.count(queue_id, entries)
         return self._open.number
 
     def postpone(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """Record new due times of stored messages, as (seq, due in ms); returns the ticket."""
         self._open.postpone(queue_id, entries)
+        self.compaction.changes.postpone(queue_id, entries)
         return self._open.number
 
     def note(self, note: bytes) -> int:
@@ -209,6 +239,7 @@ class Journal:
     def forget(self, queue_id: int) -> int:
         """Record that a queue is gone with all it held, once this batch is durable."""
         self._open.forgotten.append(queue_id)
+        self.compaction.changes.forget_queue(queue_id)
         return self._open.number
 
     def begin_atomic(self) -> None:
@@ -235,6 +266,8 @@ class Journal:
         this ticket, not what later ones have made of it.
         """
         self.cancelled += batch.settle_cancelled()
+        self.bytes_cancelled += batch.saved_bytes
+        used = batch.bytes_bound
         if batch.bytes_bound > self._segment_room:
             self._segment += 1
             batch.add_snapshot(self.snapshot())
@@ -242,6 +275,7 @@ class Journal:
             self.index.open_segment(self._segment)
         self._segment_room -= batch.bytes_bound
         batch.segment = self._segment
+        self.index.use(self._segment, used)
         self.index.add_batch(batch)
 
     def cover(self) -> None:
@@ -269,8 +303,8 @@ class Journal:
         batch = self._pending.popleft()
         self._backlog -= batch.bytes_bound + batch.page_bytes
         batch.synced = self.synced
-        stores = batch.adds or batch.removes or batch.counts or batch.postponed or batch.pages
-        if not (stores or batch.notes):
+        stores = batch.adds or batch.copies or batch.removes or batch.counts or batch.postponed
+        if not (stores or batch.pages or batch.notes):
             self._covered = batch.number  # nothing would be missed
         self._busy = batch
         self._writer.write(batch)
@@ -290,10 +324,12 @@ class Journal:
         self.bytes_written += size
         self.stored += batch.stored
         self.index.settle_batch(batch)
+        self._segment_synced = batch.segment
         self.flush()
         self.on_durable(batch.number)
         if self._closed is None:
             self._reclaim(batch.segment)
+            self._compact()
         elif self._busy is None:
             self._finish()
 
@@ -305,6 +341,40 @@ class Journal:
             for segment in free:
                 self.index.drop_segment(segment)
             self._writer.delete(free)
+
+    # ---- compaction
+
+    def _compact(self) -> None:
+        """Take the next step of carrying forward what lives in the oldest segment.
+
+        One step waits for the one before to be durable: what it moved counts then, and senders
+        have the disk in between.
+        """
+        compaction = self.compaction
+        ready = self._failure is None and not self._stopping and not self._open.atomic
+        if not ready or self._writer is None or compaction.ticket > self.synced:
+            return
+        unsettled = [*([self._busy] if self._busy is not None else ()), *self._pending]
+        limit = min(COPY_BYTES, self._segment_bytes // 4)
+        while compaction.waiting:
+            compaction.fill(self._open, unsettled, limit)
+            if self._open.copies:
+                compaction.ticket = self._open.number
+                self.flush()
+                return
+        offset = compaction.choose(self._segment_synced, self.synced)
+        if offset is not None:
+            self._writer.read(compaction.segment, offset)
+
+    def piece_read(self, segment: int, piece: Piece) -> None:
+        """The writer's answer: part of a segment."""
+        self.compaction.take(segment, piece)
+        self._compact()
+
+    def piece_failed(self, segment: int, error: Exception) -> None:
+        """The writer's answer: a segment could not be read. It stays, and so do all behind it."""
+        self.compaction.failed(segment, error)
+        self._compact()
 
     def failed(self, error: BaseException) -> None:
         """The writer's answer: the disk refused. Nothing is retried; nothing more is confirmed."""

@@ -1,68 +1,152 @@
-"""Which segments still hold something that lives.
+"""Which segments still hold something that lives, and how much.
 
-For each queue it knows what range of seqs lies in which segment and how many of them live. A
-segment may go when nothing in it lives and every older one is gone: a removal that it records may
-concern an older segment that is still there. Pure.
+For each queue it knows what range of seqs lies in which segment, which of them are gone, and how
+many live. A segment may go when nothing in it lives and every older one is gone: a removal that it
+records may concern an older segment that is still there. Pure.
+
+Bytes of what lives are exact when something is added or copied; a removal takes the average of its
+extent, since it does not say what was large.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 
-from storage.batch import Batch
+from storage.batch import Batch, run_bound
+from storage.ranges import merged_ranges, without_ranges
+
+#: Ranges of an extent that may wait to be joined.
+_LOOSE_MAX: Final = 64
 
 
 class _Extent:
-    """The seqs of one queue in one segment, up to `last`; `live` of them are there still."""
+    """The seqs of one queue in one segment, `first` to `last`; `live` of them are there still.
 
-    __slots__ = ("last", "live", "segment")
+    `gone` are those that are not, as first, last, first, last ...; they may overlap.
+    """
 
-    def __init__(self, last: int, segment: int, live: int) -> None:
+    __slots__ = ("bytes", "first", "gone", "joined", "last", "live", "segment")
+
+    def __init__(self, first: int, last: int, segment: int, live: int, size: int) -> None:
+        self.first = first
         self.last = last
         self.segment = segment
         self.live = live
+        self.bytes = size
+        self.gone: list[int] = []
+        self.joined = 0  # length of `gone` when it was joined last
+
+    def lose(self, low: int, high: int) -> None:
+        """Note that a range is gone."""
+        gone = self.gone
+        if gone and gone[-1] == low - 1:
+            gone[-1] = high
+            return
+        gone.append(low)
+        gone.append(high)
+        if len(gone) > _LOOSE_MAX + 2 * self.joined:
+            self.join()
+
+    def join(self) -> list[tuple[int, int]]:
+        """Sort and join what is gone, and return it as pairs."""
+        ranges = merged_ranges(self.gone)
+        self.gone = [seq for pair in ranges for seq in pair]
+        self.joined = len(self.gone)
+        return ranges
+
+    def part(self, first: int, last: int, segment: int) -> _Extent:
+        """Return the part between two seqs; its bytes are a share."""
+        ranges = self.join()
+        alive = without_ranges([(first, last)], ranges)
+        live = sum(high - low + 1 for low, high in alive)
+        size = self.bytes * live // self.live if self.live else 0
+        part = _Extent(first, last, segment, live, size)
+        part.gone = [
+            seq
+            for low, high in ranges
+            if low <= last and high >= first
+            for seq in (max(low, first), min(high, last))
+        ]
+        part.joined = len(part.gone)
+        return part
 
 
 class LiveIndex:
-    """Live messages per segment."""
+    """Live messages per segment.
 
-    __slots__ = ("_extents", "_starts", "live")
+    Attributes:
+        live: per segment, oldest first, how many messages of how many queues live in it.
+        used: per segment the bytes of its records, without the definitions that open it.
+        used_bytes: the sum of `used`.
+        live_bytes: about how much of it lives.
+    """
+
+    __slots__ = ("_extents", "_starts", "live", "live_bytes", "used", "used_bytes")
 
     def __init__(self) -> None:
         self.live: dict[int, int] = {}
+        self.used: dict[int, int] = {}
+        self.used_bytes = 0
+        self.live_bytes = 0
         self._starts: dict[int, list[int]] = {}  # per queue: first seq of each extent, ascending
         self._extents: dict[int, list[_Extent]] = {}
 
-    def open_segment(self, segment: int) -> None:
-        """Note that there is such a segment."""
+    def open_segment(self, segment: int, used: int = 0) -> None:
+        """Note that there is such a segment, with so many bytes of records."""
         self.live.setdefault(segment, 0)
+        self.use(segment, used)
 
-    def added(self, queue_id: int, first: int, last: int, segment: int, stored: int) -> None:
+    def use(self, segment: int, size: int) -> None:
+        """Note that so many bytes were put into a segment."""
+        self.used[segment] = self.used.get(segment, 0) + size
+        self.used_bytes += size
+
+    def oldest(self) -> int | None:
+        """Return the oldest segment there is."""
+        return min(self.live, default=None)
+
+    def added(
+        self, queue_id: int, first: int, last: int, segment: int, stored: int, *, size: int = 0
+    ) -> None:
         """Note that seqs `first`..`last` are in `segment`; `stored` of them have a record."""
         self.live[segment] = self.live.get(segment, 0) + stored
+        self.live_bytes += size
         extents = self._extents.setdefault(queue_id, [])
         if extents and extents[-1].segment == segment:
             newest = extents[-1]
+            if first > newest.last + 1:
+                newest.lose(newest.last + 1, first - 1)
             newest.last = last
             newest.live += stored
+            newest.bytes += size
         else:
             self._starts.setdefault(queue_id, []).append(first)
-            extents.append(_Extent(last, segment, stored))
+            extents.append(_Extent(first, last, segment, stored, size))
 
     def add_batch(self, batch: Batch) -> None:
         """Note all that a closed batch stores, and set its `stored`: each message counts once."""
         total = 0
-        for run in batch.adds:
-            count = stored = len(run.bodies)
+        for run, size in zip(batch.adds, batch.sizes, strict=True):
+            bodies = run.bodies
+            count = stored = len(bodies)
             if not isinstance(run.flags, int):
-                stored -= run.bodies.count(None)
+                stored -= bodies.count(None)
             total += stored
+            share = run_bound(run, size) // len(run.targets) if stored else 0
             for queue_id, first in run.targets:
-                self.added(queue_id, first, first + count - 1, batch.segment, stored)
+                self.added(queue_id, first, first + count - 1, batch.segment, stored, size=share)
+                if stored != count:
+                    extent = self._extents[queue_id][-1]
+                    for seq, body in enumerate(bodies, first):
+                        if body is None:
+                            extent.lose(seq, seq)
         batch.stored = total
 
     def settle_batch(self, batch: Batch) -> None:
-        """Note all that a synced batch removes."""
+        """Note all that a synced batch moves and removes."""
+        for queue_id, first, last, size, source in batch.moves:
+            self.moved(queue_id, first, last, size, source=source, segment=batch.segment)
         for queue_id, first, last, count in batch.removed_live:
             self.removed(queue_id, first, last, count)
         for queue_id in batch.forgotten:
@@ -79,27 +163,90 @@ class LiveIndex:
         extents = self._extents[queue_id]
         at = max(0, bisect_right(starts, first) - 1)
         if last <= extents[at].last:
-            self._take(extents[at], count)
+            self._take(extents[at], first, last, count)
             return
         low = first
         while at < len(extents) and low <= last:
+            low = max(low, starts[at])
             high = min(last, extents[at].last)
             if high >= low:
-                self._take(extents[at], high - low + 1)
+                self._take(extents[at], low, high, high - low + 1)
                 low = high + 1
             at += 1
 
-    def _take(self, extent: _Extent, count: int) -> None:
+    def _take(self, extent: _Extent, low: int, high: int, count: int) -> None:
         # Never more than there is: a wrong count must not free what other queues have there.
         gone = min(count, extent.live)
+        if not gone:
+            return
+        size = extent.bytes * gone // extent.live
         extent.live -= gone
+        extent.bytes -= size
+        self.live_bytes -= size
         self.live[extent.segment] -= gone
+        extent.lose(low, high)
+
+    def alive(self, queue_id: int, segment: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of seqs between two that live, and live in this segment."""
+        ranges: list[tuple[int, int]] = []
+        starts = self._starts.get(queue_id, [])
+        extents = self._extents.get(queue_id, [])
+        for at in range(max(0, bisect_right(starts, first) - 1), len(extents)):
+            extent = extents[at]
+            if extent.first > last:
+                break
+            low, high = max(first, extent.first), min(last, extent.last)
+            if extent.segment == segment and extent.live and low <= high:
+                ranges += without_ranges([(low, high)], extent.join())
+        return ranges
+
+    def moved(
+        self, queue_id: int, first: int, last: int, size: int, *, source: int, segment: int
+    ) -> None:
+        """Note that what lives between two seqs was copied out of `source`, into `size` bytes."""
+        extents = self._extents.get(queue_id, [])
+        at = max(0, bisect_right(self._starts.get(queue_id, []), first) - 1)
+        while at < len(extents) and extents[at].first <= last:
+            extent = extents[at]
+            low, high = max(first, extent.first), min(last, extent.last)
+            if extent.segment != source or low > high:
+                at += 1
+                continue
+            middle = extent.part(low, high, segment)
+            parts = [extent.part(extent.first, low - 1, source)] if low > extent.first else []
+            parts.append(middle)
+            if high < extent.last:
+                parts.append(extent.part(high + 1, extent.last, source))
+            self.live[source] -= middle.live
+            self.live[segment] = self.live.get(segment, 0) + middle.live
+            middle.bytes = size
+            parts = [part for part in parts if part.live]
+            self.live_bytes += sum(part.bytes for part in parts) - extent.bytes
+            at = self._replace(queue_id, at, parts)
+
+    def _replace(self, queue_id: int, at: int, parts: list[_Extent]) -> int:
+        """Put parts in an extent's place, joined with a neighbour of the same segment."""
+        extents, starts = self._extents[queue_id], self._starts[queue_id]
+        before = extents[at - 1] if at else None
+        if before is not None and parts and before.segment == parts[0].segment:
+            part = parts.pop(0)
+            if part.first > before.last + 1:
+                before.lose(before.last + 1, part.first - 1)
+            before.last = part.last
+            before.live += part.live
+            before.bytes += part.bytes
+            before.gone += part.gone
+            before.join()
+        extents[at : at + 1] = parts
+        starts[at : at + 1] = [part.first for part in parts]
+        return at + len(parts)
 
     def forget_queue(self, queue_id: int) -> None:
         """Forget a queue that is gone with all it held."""
         self._starts.pop(queue_id, None)
         for extent in self._extents.pop(queue_id, ()):
             self.live[extent.segment] -= extent.live
+            self.live_bytes -= extent.bytes
 
     def reclaimable(self, current: int) -> list[int]:
         """Return the oldest segments, before `current`, in which nothing lives."""
@@ -113,9 +260,13 @@ class LiveIndex:
     def drop_segment(self, segment: int) -> None:
         """Forget a segment whose file is gone; none is older."""
         del self.live[segment]
+        self.used_bytes -= self.used.pop(segment, 0)
         for queue_id, extents in list(self._extents.items()):
-            if extents and extents[0].segment == segment:
-                extents.pop(0)
-                self._starts[queue_id].pop(0)
-            if not extents:
+            if all(extent.segment != segment for extent in extents):
+                continue
+            kept = [extent for extent in extents if extent.segment != segment]
+            if kept:
+                self._extents[queue_id] = kept
+                self._starts[queue_id] = [extent.first for extent in kept]
+            else:
                 del self._extents[queue_id], self._starts[queue_id]

@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from storage.batch import run_bound
+from storage.compaction import Piece
 from storage.errors import DamageError
 from storage.record import (
     BATCH_HEADER_BYTES,
@@ -48,6 +50,8 @@ from storage.record import (
     salt_of,
 )
 
+#: What is read of a segment at a time while the gateway runs.
+_PIECE_BYTES: Final = 1 << 20
 _MAGIC: Final = BATCH_MAGIC.to_bytes(4, "little")
 
 
@@ -56,6 +60,8 @@ class Stored:
     """One recovered message of one queue.
 
     `suspect`: it lived through a stop that was not in order, so a consumer may have seen it.
+    `changed`: its flags or its due time are not those of its ADD record. `size` is its share of
+    that record.
     """
 
     body: bytes
@@ -65,6 +71,8 @@ class Stored:
     segment: int
     suspect: bool = False
     due: int = 0
+    size: int = 0
+    changed: bool = False
 
 
 @dataclass(slots=True)
@@ -86,6 +94,7 @@ class Recovered:
             messages on pages, whose blocks have a ticket of their own.
         counted: per queue id seq -> (ticket, flags) of such messages.
         suspect: the ticket before which all that was stored may have been seen.
+        used: per segment the bytes of its batches, without definitions.
     """
 
     queues: dict[int, dict[int, Stored]] = field(default_factory=dict)
@@ -102,6 +111,7 @@ class Recovered:
     removed: dict[int, array[int]] = field(default_factory=dict)
     counted: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     suspect: int = 0
+    used: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +152,36 @@ def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
         if head is not None:
             _read_segment(found, _Segment(path, data, head))
     return found
+
+
+def read_piece(path: str, number: int, offset: int, read: Callable[[int, int], bytes]) -> Piece:
+    """Return what a sealed segment adds from `offset` (0: its begin) on, about a MiB of it.
+
+    `read(offset, count)` returns bytes of the file. It ends at the first batch that is not whole:
+    a torn tail of an earlier life. Whether all was read that should be there is for the caller, who
+    knows what lives. Raises DamageError when the file is another one, BadRecordError.
+    """
+    opening = decode_segment_header(read(0, SEGMENT_HEADER_BYTES))
+    if opening is None or opening.number != number:
+        raise DamageError(path, 0, "the header of the segment is not whole")
+    runs: list[tuple[int, AddRun]] = []
+    at = offset or SEGMENT_HEADER_BYTES
+    base, data = at, read(at, _PIECE_BYTES)
+    while True:
+        salt = salt_of(opening.uuid, at)
+        head = decode_batch_head(data, at - base, salt)
+        end = at - base + BATCH_HEADER_BYTES + (head.length if head is not None else 0)
+        if head is None or end > len(data):
+            if at > base:
+                return Piece(runs=runs, end=at, last=False)
+            if head is None:
+                return Piece(runs=runs, end=at, last=True)
+            data = read(at, end)  # a batch that is larger than a piece
+        payload = data[at - base + BATCH_HEADER_BYTES : end]
+        if zlib.crc32(payload, salt) != head.payload_crc:
+            return Piece(runs=runs, end=at, last=True)
+        runs += [(head.number, r) for r in decode_records(payload) if isinstance(r, AddRun)]
+        at = base + end
 
 
 def _header(path: str, data: bytes, number: int) -> SegmentHead | None:
@@ -237,6 +277,7 @@ def _heads_after(segment: _Segment, offset: int, head: BatchHead | None) -> Iter
 
 def _apply(found: Recovered, payload: bytes, segment: int) -> None:
     found.clean = False
+    found.used[segment] = found.used.get(segment, 0) + BATCH_HEADER_BYTES + len(payload)
     for record in decode_records(payload):
         found.records += 1
         match record:
@@ -246,11 +287,13 @@ def _apply(found: Recovered, payload: bytes, segment: int) -> None:
                 _apply_remove(found, record)
             case Note():
                 found.notes.append(record.data)
+                found.used[segment] -= len(record.data)
             case Counted():
                 held = found.queues.get(record.queue_id, {})
                 for seq, flags in record.entries:
                     if seq in held:
                         held[seq].flags = flags
+                        held[seq].changed = True
                     else:
                         paged = found.counted.setdefault(record.queue_id, {})
                         paged[seq] = found.ticket + 1, flags
@@ -259,6 +302,7 @@ def _apply(found: Recovered, payload: bytes, segment: int) -> None:
                 for seq, due in record.entries:
                     if seq in held:
                         held[seq].due = due
+                        held[seq].changed = True
             case Paged():
                 page = record.store, record.page
                 found.pages[page] = max(found.pages.get(page, 0), record.blocks)
@@ -276,6 +320,9 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
     flags = [run.flags] * count if isinstance(run.flags, int) else run.flags
     expires = [run.expires] * count if isinstance(run.expires, int) else run.expires
     accepted = run.accepted_ms
+    # What many queues share is counted in parts: together they hold it once.
+    targets = len(run.targets)
+    beside = run_bound(run, 0) // (count or 1)
     for queue_id, first in run.targets:
         held = found.queues.setdefault(queue_id, {})
         found.highest[queue_id] = max(found.highest.get(queue_id, 0), first + count - 1)
@@ -283,7 +330,8 @@ def _apply_add(found: Recovered, run: AddRun, segment: int) -> None:
             zip(run.bodies, flags, expires, strict=True), first
         ):
             if body is not None:
-                held[seq] = Stored(body, flag, expiry, accepted, segment, due=run.due)
+                size = (len(body) + beside) // targets
+                held[seq] = Stored(body, flag, expiry, accepted, segment, due=run.due, size=size)
 
 
 def _apply_remove(found: Recovered, record: Remove) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from storage.ballast import NO_ROOM, Ballast
+from storage.compaction import Piece
 from storage.files import FileSystem
 from storage.record import (
     BATCH_HEADER_BYTES,
@@ -28,6 +29,7 @@ from storage.record import (
     encode_segment_header,
     salt_of,
 )
+from storage.recovery import read_piece
 from storage.spares import Spares
 
 _SUFFIX: Final = ".journal"
@@ -165,6 +167,15 @@ class Segments:
         May run on a thread of its own. `go_on` is asked between slices; at no, nothing is left.
         """
         return self._spares.make(size, go_on)
+
+    def read(self, segment: int, offset: int) -> Piece:
+        """Return what a segment adds from `offset` on, a piece of it. Raises StorageError too."""
+        path = posixpath.join(self._directory, segment_name(segment))
+        fd = self._fs.open(path, write=False)
+        try:
+            return read_piece(path, segment, offset, lambda at, n: self._fs.pread(fd, n, at))
+        finally:
+            self._fs.close(fd)
 
     def delete(self, segments: Sequence[int], size: int) -> None:
         """Take emptied segments away, oldest first; some of the usual `size` are used again.

@@ -89,6 +89,18 @@ class DiskWork:
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(error)
 
+    def read(self, segment: int, offset: int) -> None:
+        """Read part of a synced segment; a failure is the journal's to judge."""
+        if self.failed:
+            return
+        try:
+            piece = self._segments.read(segment, offset)
+        except Exception as error:  # noqa: BLE001 - whatever it is, that segment stays
+            reason = error
+            self._post(lambda: self._journal.piece_failed(segment, reason))
+        else:
+            self._post(lambda: self._journal.piece_read(segment, piece))
+
     @property
     def wants_spare(self) -> bool:
         """Whether no segment is made ahead."""
@@ -133,8 +145,8 @@ class ThreadWriter:
     ) -> None:
         self._journal = journal
         self._work = DiskWork(journal, segments, post, segment_bytes, pages=pages)
-        # At most one write, one delete and one stop wait at a time: the journal hands over one
-        # batch after the other.
+        # At most one write, delete, read and stop wait at a time: the journal hands over one batch
+        # after the other.
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._ordered = False
@@ -155,6 +167,9 @@ class ThreadWriter:
     def drop_pages(self, store: int, pages: Sequence[int]) -> None:
         doomed = list(pages)
         self._jobs.put(lambda: self._work.drop_pages(store, doomed))
+
+    def read(self, segment: int, offset: int) -> None:
+        self._jobs.put(lambda: self._work.read(segment, offset))
 
     def stop(self, done: Callable[[], None]) -> None:
         self._jobs.put(lambda: self._stop(done))

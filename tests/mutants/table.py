@@ -177,8 +177,8 @@ MUTANTS = (
     Mutant(
         "live count one too high",
         "storage.live:LiveIndex._take",
-        "    extent.live -= gone\n    self.live[extent.segment] -= gone\n",
-        "    extent.live -= gone\n    self.live[extent.segment] -= max(gone - 1, 1)\n",
+        "    self.live[extent.segment] -= gone\n",
+        "    self.live[extent.segment] -= max(gone - 1, 1)\n",
     ),
     Mutant(
         "a range over segments counted in the first",
@@ -258,8 +258,8 @@ MUTANTS = (
     Mutant(
         "room of cancelled bodies not given back twice",
         "storage.batch:Batch.settle_cancelled",
-        "self.bytes_bound -= _bound(run, size)",
-        "self.bytes_bound -= 2 * _bound(run, size)",
+        "before += run_bound(run, size)",
+        "before += 2 * run_bound(run, size)",
     ),
     Mutant(
         "an old segment is written on",
@@ -290,5 +290,108 @@ MUTANTS = (
         "storage.journal:Journal.written",
         "elif self._busy is None:",
         "else:",
+    ),
+    Mutant(
+        "copies counted before they are durable",
+        "storage.compaction:Compaction._copy",
+        "batch.move(queue_id, first, first + count - 1, size, self.segment)",
+        "self._index.moved(queue_id, first, first + count - 1, size,"
+        " source=self.segment, segment=max(self._index.live))",
+    ),
+    Mutant(
+        "what is removed already is copied",
+        "storage.compaction:Compaction._copy",
+        "ranges = without_ranges(ranges, gone.get(queue_id, []))",
+        "pass",
+    ),
+    Mutant(
+        "what is gone is copied",
+        "storage.live:LiveIndex.alive",
+        "ranges += without_ranges([(low, high)], extent.join())",
+        "ranges += [(low, high)]",
+    ),
+    Mutant(
+        "copies behind the removals",
+        "storage.batch:Batch.encode",
+        "    if self.clean:\n",
+        "    for run in self.copies:\n        encode_add(run, parts)\n    if self.clean:\n",
+    ),
+    Mutant(
+        "rest of a run is not copied",
+        "storage.compaction:Compaction.fill",
+        "self._runs.appendleft((ticket, cut_run(run, most, len(run.bodies))))",
+        "pass",
+    ),
+    Mutant(
+        "a copy has the old flags",
+        "storage.compaction:Compaction._put",
+        "flags, due = self.changes.apply(queue_id, seq, was, due)",
+        "flags = was",
+    ),
+    Mutant(
+        "a copy has others' flags",
+        "storage.compaction:Compaction._own",
+        "own[place] = {seq - first for seq in touched}",
+        "own[place] = set()",
+    ),
+    Mutant(
+        "new flags forgotten at a start",
+        "gateway.persistence:_index",
+        "changes.count(queue_id, [(seq, stored.flags | seen)])",
+        "pass",
+    ),
+    Mutant(
+        "new flags of what may have been seen do not say so",
+        "gateway.persistence:_index",
+        "stored.flags | seen",
+        "stored.flags",
+    ),
+    Mutant(
+        "new due times forgotten at a start",
+        "gateway.persistence:_index",
+        "changes.postpone(queue_id, [(seq, stored.due)])",
+        "pass",
+    ),
+    Mutant(
+        "a copy was never seen",
+        "storage.compaction:Compaction._put",
+        "if seen:",
+        "if False:",
+    ),
+    Mutant(
+        "a copy is accepted anew",
+        "storage.compaction:Compaction._put",
+        "part.expires, part.accepted_ms",
+        "part.expires, 0",
+    ),
+    Mutant(
+        "a copy never expires",
+        "storage.compaction:Compaction._put",
+        "part.expires, part.accepted_ms",
+        "0, part.accepted_ms",
+    ),
+    Mutant(
+        "a copy for the first queue only",
+        "storage.compaction:Compaction._put",
+        "for place in places]",
+        "for place in places[:1]]",
+    ),
+    Mutant(
+        "places of copies not sorted at a start",
+        "gateway.persistence:_index",
+        "for seq in sorted(held):",
+        "for seq in held:",
+    ),
+    Mutant(
+        "what is removed while it is copied counts as damage",
+        "storage.compaction:Compaction.choose",
+        "if synced < self._settled_at:",
+        "if False:",
+    ),
+    Mutant(
+        "a half empty chain stays",
+        "storage.compaction:CompactionRule.wants",
+        "live * 100 < used * self.percentage",
+        "not live",
     ),
 )

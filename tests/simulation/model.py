@@ -38,9 +38,14 @@ class Kept:
     def clone(self) -> Kept:
         return replace(self)
 
+    @property
+    def seen_flags(self) -> int:
+        """The flags that a gateway has in memory."""
+        return self.flags | (MAYBE_SEEN if self.suspect else 0)
+
     def seen(self) -> tuple[bytes, int, int, int, int]:
         """Return what a recovery must give back."""
-        flags = self.flags | (MAYBE_SEEN if self.suspect else 0)
+        flags = self.seen_flags
         expires = self.expires if flags & EXPIRES else 0
         return self.body, flags, expires, self.accepted_ms, self.due if flags & SCHEDULED else 0
 

@@ -17,6 +17,7 @@ from gateway.model.address import RoutingType
 from gateway.model.definitions import QueueDefinition
 from gateway.model.message import DURABLE
 from gateway.persistence import JournalStore, open_journal
+from storage.compaction import CompactionRule
 from storage.segments import Segments
 from tests.simulation.disk import SimDisk
 from tests.simulation.model import Kept, Model
@@ -25,6 +26,7 @@ from tests.simulation.writer import TurnWriter
 DIRECTORY = "journal"
 SEGMENT_BYTES = 1024
 FATES = 3
+RULE = CompactionRule(min_files=2, percentage=60)
 FIRST, SECOND = 1, 2
 POOL = random.Random("bodies").randbytes(4096)
 
@@ -36,7 +38,7 @@ class Store:
         self.disk = disk
         self.model = model
         uuids = random.Random(f"{disk.chance.random()}")
-        self.journal, found = open_journal(disk, DIRECTORY, SEGMENT_BYTES)
+        self.journal, found = open_journal(disk, DIRECTORY, SEGMENT_BYTES, RULE)
         model.recovered(found, self.journal.synced, attempts=attempts)
         self.next_seq = {queue: found.highest.get(queue, 0) + 1 for queue in (FIRST, SECOND)}
         self.store = JournalStore(self.journal)
@@ -102,6 +104,16 @@ class Store:
 
     def op_roll(self) -> None:
         self.append([SECOND], 600)
+        self.run()
+
+    def op_compact(self) -> None:
+        """One old message in front of what is taken: it is carried forward, its file goes."""
+        self.append([FIRST, SECOND])
+        self.append([SECOND], 600)
+        self.run()
+        self.append([SECOND], 600)
+        self.run()
+        self.take(SECOND, 99)
         self.run()
 
     def op_take(self) -> None:

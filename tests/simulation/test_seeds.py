@@ -40,11 +40,12 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
 def test_the_seeds_reach_what_they_are_for() -> None:
     """A workload that never rolls, cancels, recycles or refuses would prove nothing of it."""
     text = []
-    cancelled = 0
+    cancelled = copied = 0
     for seed in range(150):
         world = run_seed(seed)
         text += world.disk.log
         cancelled += world.cancelled
+        copied += world.copied
     seen = "\n".join(text)
     for event in (
         "-- crash in this call",
@@ -59,3 +60,4 @@ def test_the_seeds_reach_what_they_are_for() -> None:
     ):
         assert event in seen, f"no seed comes to: {event}"
     assert cancelled > 0
+    assert copied > 100

@@ -16,6 +16,7 @@ from gateway.model.definitions import AddressDefinition, QueueDefinition, Stream
 from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY, SCHEDULED
 from gateway.persistence import JournalStore, open_journal
 from storage import journal as journal_module
+from storage.compaction import CompactionRule
 from storage.journal import Journal
 from storage.segments import Segments, segment_number
 from tests.simulation.disk import Crash, SimDisk
@@ -54,7 +55,13 @@ class World:
         self.power = chance.choice([0.4, 0.6, 0.9])  # how often a crash takes the power with it
         self.faults = chance.random() < 0.35
         self.rot = chance.random() < 0.2
+        self.rule = CompactionRule(
+            min_files=chance.choice([0, 2, 2, 3]), percentage=chance.choice([30, 50, 70])
+        )
+        #: Some messages are taken by nobody, as those of a dead-letter queue: they pin old files.
+        self.hoard = chance.choice([0, 0, 0, 3, 11])
         self.serial = 0
+        self.copied = 0
         self.cancelled = 0
         self.store: JournalStore
         self.journal: Journal
@@ -96,7 +103,9 @@ class World:
             if attempts <= 2:
                 self._threaten_start()
             try:
-                self.journal, found = open_journal(self.disk, DIRECTORY, self.segment_bytes)
+                self.journal, found = open_journal(
+                    self.disk, DIRECTORY, self.segment_bytes, self.rule
+                )
                 segments = Segments(self.disk, DIRECTORY, lambda: self.chance.randbytes(16))
                 if self.chance.random() < 0.5:
                     segments.make_spare(self.segment_bytes)
@@ -175,6 +184,7 @@ class World:
             self._after_crash()
         self.disk.capacity = None
         self.cancelled += self.journal.cancelled
+        self.copied += self.journal.compaction.copied
 
     def _threaten(self) -> None:
         kind = self.chance.random()
@@ -278,6 +288,23 @@ class World:
             raise ViolationError(f"segments {sorted(files)} on disk, {sorted(live)} counted")
         if self.journal.batches and self.journal.index.reclaimable(self.journal.segment):
             raise ViolationError(f"{live}: what is empty was not given back")
+        self._check_compaction()
+
+    def _check_compaction(self) -> None:
+        """At rest nothing pins a chain of files, and bytes are counted without a rest."""
+        index, compaction = self.journal.index, self.journal.compaction
+        if compaction.failure is not None:
+            raise ViolationError(f"compaction stopped: {compaction.failure}")
+        if compaction.waiting or compaction.reading:
+            raise ViolationError("compaction stands still in the middle")
+        dead = index.live_bytes * 100 < index.used_bytes * self.rule.percentage
+        chain = 0 < self.rule.min_files <= len(index.live)
+        if self.journal.batches and chain and dead:
+            raise ViolationError(f"{index.used} used, {index.live_bytes} live: not compacted")
+        if index.used_bytes != sum(index.used.values()) or set(index.used) != set(index.live):
+            raise ViolationError(f"{index.used} is not {index.used_bytes}")
+        if (index.live_bytes > 0) != any(index.live.values()):
+            raise ViolationError(f"{index.live_bytes} bytes of {index.live} live")
 
     # ---- what a gateway does
 
@@ -414,8 +441,17 @@ class World:
         ]
         return self.chance.choice(known) if known else None
 
-    def op_remove(self) -> None:
+    def _taken(self) -> tuple[int, list[int]] | None:
+        """Return a queue and what of it consumers take."""
         held = self._held()
+        if held is None or not self.hoard:
+            return held
+        queue_id, seqs = held
+        seqs = [seq for seq in seqs if seq % self.hoard != 1]
+        return (queue_id, seqs) if seqs else None
+
+    def op_remove(self) -> None:
+        held = self._taken()
         if held is not None:
             queue_id, seqs = held
             # The oldest goes first mostly, as consumers take them.
@@ -424,7 +460,7 @@ class World:
 
     def op_remove_run(self) -> None:
         """A range of neighbours, over whatever batches and segments they lie in."""
-        held = self._held()
+        held = self._taken()
         if held is None:
             return
         queue_id, seqs = held
@@ -441,7 +477,7 @@ class World:
         queue_id, seqs = held
         seqs = self.chance.sample(seqs, min(len(seqs), 2))
         kept = self.model.now.queues[queue_id]
-        entries = [(seq, kept[seq].flags + ONE_DELIVERY) for seq in seqs]
+        entries = [(seq, kept[seq].seen_flags + ONE_DELIVERY) for seq in seqs]
         ticket = self.store.count(queue_id, entries)
         for seq, flags in entries:
             self.model.did(ticket, "count", queue_id, seq, flags)
@@ -452,7 +488,7 @@ class World:
             return
         queue_id, seqs = held
         seq = self.chance.choice(seqs)
-        flags = self.model.now.queues[queue_id][seq].flags | SCHEDULED
+        flags = self.model.now.queues[queue_id][seq].seen_flags | SCHEDULED
         due = self.chance.randint(1, 99)
         self.model.did(self.store.count(queue_id, [(seq, flags)]), "count", queue_id, seq, flags)
         ticket = self.store.postpone(queue_id, [(seq, due)])

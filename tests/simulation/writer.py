@@ -39,6 +39,9 @@ class TurnWriter:
     def delete(self, segments: Sequence[int]) -> None:
         self.jobs.append(partial(self.work.delete, list(segments)))
 
+    def read(self, segment: int, offset: int) -> None:
+        self.jobs.append(partial(self.work.read, segment, offset))
+
     def stop(self, done: Callable[[], None]) -> None:
         self.jobs.append(partial(self.work.close, done))
 
