@@ -139,7 +139,6 @@ class Gateway:
 
     def dispatch(self) -> None:
         """Let touched queues hand out; bounded, the rest goes on in the next turn."""
-        self._now_ms = max(self._now_ms, self._clock_ms())
         budget = DISPATCH_TURN
         again: list[Queue] = []
         # More than once: what expires while one queue hands out may go to another.
@@ -370,9 +369,13 @@ class Gateway:
         """Return where a producer goes on whose address was deleted. Raises RefusedError."""
         return self.directory.for_sending(destination, routing)
 
-    def internal_route(self, name: str) -> Route:
+    def retry_messages(self, queue: Queue) -> int:
+        """Send what waits in a queue back to where it died or expired; returns how many went."""
+        return len(self._mover.retry(queue, queue.browse(0, queue.ready_count)))
+
+    def internal_route(self, name: str, queue: str | None = None) -> Route:
         """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""
-        address, only = self.directory.for_sending(Destination(name), None)
+        address, only = self.directory.for_sending(Destination(name, queue), None)
         return Route(self, address, self.directory.sending_type(address, None), None, only=only)
 
     def subscribe(

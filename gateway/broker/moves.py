@@ -2,6 +2,9 @@
 
 Copy and removal are in one journal batch. A copy has no expiry and no delivery count. Where there
 is nowhere to go, the message is lost, and counted.
+
+What was moved before keeps its first origin. A retry sends it back there, and takes the origin off;
+what cannot go back stays.
 """
 
 from __future__ import annotations
@@ -10,16 +13,55 @@ from typing import TYPE_CHECKING
 
 from gateway.model import stomp_form
 from gateway.model.address import RoutingType
-from gateway.model.amqp_types import DecodeError, Value
+from gateway.model.amqp_types import DecodeError, Symbol, Value
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, STOMP, TEXT, Message
-from gateway.model.sections import with_annotations, without_expiry
+from gateway.model.sections import peek, with_annotations, without_expiry
 from gateway.queues.queue import Gone, Queue
 
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
+    from gateway.broker.producer import Route
 
 _KEPT = PRIORITY_MASK | DURABLE | STOMP | TEXT
+_STOMP_FACTS = (
+    "_AMQ_ORIG_ADDRESS",
+    "_AMQ_ORIG_QUEUE",
+    "_AMQ_ORIG_MESSAGE_ID",
+    "_AMQ_ORIG_ROUTING_TYPE",
+    "_AMQ_ACTUAL_EXPIRY",
+)
+_AMQP_FACTS = (
+    "x-opt-ORIG-ADDRESS",
+    "x-opt-ORIG-QUEUE",
+    "x-opt-ORIG-MESSAGE-ID",
+    "x-opt-ACTUAL-EXPIRY",
+)
+
+
+def origin_of(message: Message) -> tuple[str, str] | None:
+    """Return the address and the queue that a moved message was in first; None: it was not."""
+    facts: dict[str, object]
+    names: tuple[str, ...]
+    if message.flags & STOMP:
+        facts = dict(stomp_form.unpack(message.body)[0])
+        names = _STOMP_FACTS
+    else:
+        try:
+            facts = {str(k): v for k, v in peek(message.body).message_annotations.items()}
+        except DecodeError:
+            return None
+        names = _AMQP_FACTS
+    address, queue = facts.get(names[0]), facts.get(names[1])
+    if isinstance(address, str) and isinstance(queue, str) and address and queue:
+        return str(address), str(queue)
+    return None
+
+
+def _without_origin(message: Message) -> bytes:
+    if message.flags & STOMP:
+        return stomp_form.without_headers(message.body, _STOMP_FACTS)
+    return with_annotations(message.body, {}, drop=frozenset(map(Symbol, _AMQP_FACTS)))
 
 
 class Mover:
@@ -50,6 +92,35 @@ class Mover:
         finally:
             gateway.store.end_atomic()
 
+    def retry(self, queue: Queue, messages: list[Message]) -> list[Message]:
+        """Send copies back to where messages were first; returns those that are there again."""
+        gateway = self._gateway
+        routes: dict[tuple[str, str], Route | None] = {}
+        back: list[Message] = []
+        gateway.store.begin_atomic()
+        try:
+            for message in messages:
+                origin = origin_of(message)
+                if origin is None or origin[1] == queue.name:
+                    continue
+                if origin not in routes:
+                    routes[origin] = self._way_back(*origin)
+                route = routes[origin]
+                if route is not None and route.send_copy(
+                    _without_origin(message), message.flags & _KEPT
+                ):
+                    back.append(message)
+            queue.take_out({m.seq for m in back}, Gone.ACKNOWLEDGED)
+        finally:
+            gateway.store.end_atomic()
+        return back
+
+    def _way_back(self, address: str, queue: str) -> Route | None:
+        try:
+            return self._gateway.internal_route(address, queue)
+        except RefusedError:
+            return None
+
     @staticmethod
     def _copy(queue: Queue, message: Message) -> bytes:
         expired_at = message.expires if message.flags & EXPIRES else 0
@@ -62,6 +133,8 @@ class Mover:
             ]
             if expired_at:
                 facts.append(("_AMQ_ACTUAL_EXPIRY", str(expired_at)))
+            if origin_of(message) is not None:
+                facts = facts[4:]
             return stomp_form.with_headers(message.body, facts)
         origin: dict[str, Value] = {
             "x-opt-ORIG-ADDRESS": queue.address,
@@ -70,6 +143,8 @@ class Mover:
         }
         if expired_at:
             origin["x-opt-ACTUAL-EXPIRY"] = expired_at
+        if origin_of(message) is not None:
+            origin = {k: v for k, v in origin.items() if k == "x-opt-ACTUAL-EXPIRY"}
         try:
             return with_annotations(without_expiry(message.body), origin)
         except DecodeError:

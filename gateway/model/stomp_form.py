@@ -21,7 +21,7 @@ It knows no version but 1.2, no frame and no session.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 #: Written by the broker on MESSAGE frames, or consumed by it: a sender's copy is dropped.
@@ -158,6 +158,14 @@ def with_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
     ]
     lines = "\n".join(kept) + "\n" + "".join(header_line(n, v) for n, v in added.items())
     return lines.encode("utf-8", "replace") + b"\n" + body
+
+
+def without_headers(form: bytes, names: Container[str]) -> bytes:
+    """Return the stored message without the user headers of these names."""
+    head, _, body = form.partition(b"\n\n")
+    lines = head.decode("utf-8", "replace").split("\n")
+    kept = [line for line in lines if _tolerant(line.partition(":")[0]) not in names]
+    return "\n".join(kept).encode("utf-8", "replace") + b"\n\n" + body
 
 
 def _tolerant(text: str) -> str:

@@ -18,30 +18,25 @@ def _nothing() -> None:
 
 
 class Turn:
-    """Collects work for the end of the current turn."""
+    """Collects work for the end of the current turn; `begun`: something waits for that end."""
 
-    __slots__ = ("_actions", "_defer", "_flushes", "_scheduled", "begin", "dispatch", "store")
+    __slots__ = ("_actions", "_defer", "_flushes", "begin", "begun", "dispatch", "store")
 
     def __init__(self, defer: Callable[[Callable[[], None]], object]) -> None:
         self._defer = defer
         self._actions: list[Callable[[], None]] = []
         self._flushes: list[Callable[[], None]] = []
-        self._scheduled = False
+        self.begun = False
         self.begin: Callable[[], None] = _nothing  # when a turn is known to have begun
         self.dispatch: Callable[[], None] = _nothing
         self.store: Callable[[], None] = _nothing
 
     def need_end(self) -> None:
         """Make sure that the end of this turn is run."""
-        if not self._scheduled:
-            self._scheduled = True
+        if not self.begun:
+            self.begun = True
             self.begin()
             self._defer(self.run)
-
-    @property
-    def begun(self) -> bool:
-        """Whether something waits for the end of the turn."""
-        return self._scheduled
 
     def at_end(self, action: Callable[[], None]) -> None:
         """Run `action` before this turn's dispatch."""
@@ -68,7 +63,7 @@ class Turn:
         self.dispatch()
         self.store()
         # Cleared only here: the phases above may call need_end() for work that is done below.
-        self._scheduled = False
+        self.begun = False
         flushes, self._flushes = self._flushes, []
         for flush in flushes:
             flush()

@@ -533,6 +533,16 @@ class Queue:
             self._leave(messages, Gone.REMOVED)
         return len(messages)
 
+    def take_out(self, seqs: set[int], why: Gone) -> list[Message]:
+        """Remove those of these that wait, for an operator; returns them. O(n) of the queue."""
+        messages = self._ready.remove_if(seqs) + self._scheduled.remove_if(seqs)
+        self.acknowledged += len(messages) if why is Gone.ACKNOWLEDGED else 0
+        self.expired += len(messages) if why is Gone.EXPIRED else 0
+        self.killed += len(messages) if why in (Gone.KILLED, Gone.REMOVED) else 0
+        if messages:
+            self._leave(messages, why)
+        return messages
+
     def victims(self) -> Iterator[Message]:
         """Go through the ready messages in the order in which a full ring evicts them."""
         if self.evicts_next:

@@ -49,13 +49,16 @@ class Scheduled:
 
     def take_expired(self, now_ms: int) -> list[Message]:
         """Remove and return what has expired before it was due, in due order; O(n)."""
-        late = [m for m in self if m.flags & EXPIRES and m.expires <= now_ms]
-        if late:
-            gone = {m.seq for m in late}
-            self._heap = [entry for entry in self._heap if entry[1] not in gone]
+        return self.remove_if({m.seq for m in self if m.flags & EXPIRES and m.expires <= now_ms})
+
+    def remove_if(self, doomed: set[int]) -> list[Message]:
+        """Remove and return the messages whose `seq` is in `doomed`, in due order; O(n)."""
+        removed = [m for m in self if m.seq in doomed] if doomed and self._heap else []
+        if removed:
+            self._heap = [entry for entry in self._heap if entry[1] not in doomed]
             heapq.heapify(self._heap)
             self.next_due = self._heap[0][0] if self._heap else NEVER
-        return late
+        return removed
 
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages in due order."""

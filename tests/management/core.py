@@ -38,7 +38,7 @@ class ListStore:
         self.open += 1
         return self.ticket
 
-    def append(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
+    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
         return self._record("append", len(bodies))
 
     def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:

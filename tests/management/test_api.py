@@ -50,6 +50,7 @@ def test_the_table_of_routes_is_what_was_promised():
         ("POST", "/api/v1/queues/{name}/resume"),
         ("POST", "/api/v1/queues/{name}/removeAllMessages"),
         ("POST", "/api/v1/queues/{name}/trim"),
+        ("POST", "/api/v1/queues/{name}/retryMessages"),
         ("GET", "/api/v1/addresses"),
         ("POST", "/api/v1/addresses"),
         ("GET", "/api/v1/addresses/{name}"),

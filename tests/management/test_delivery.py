@@ -1,0 +1,37 @@
+"""What the API shows and does of the delivery features: scheduled messages, retries."""
+
+from __future__ import annotations
+
+from gateway.model.message import DURABLE, STOMP
+from gateway.model.stomp_form import pack
+from tests.management.core import Core
+
+QUEUES = "/api/v1/queues"
+
+
+def test_what_waits_for_its_time_is_shown_and_counted():
+    core = Core()
+    core.send("q", b"now")
+    route = core.gateway.internal_route("q")
+    route.send_later([pack("q", b"later")], STOMP | DURABLE | 4, 0, core.now + 60_000)
+    core.turn()
+    _, shown = core.ask("GET", QUEUES + "/q")
+    assert (shown["messageCount"], shown["scheduledCount"]) == (2, 1)
+    status, page = core.ask("GET", QUEUES + "/q/messages")
+    assert status == 200
+    assert [item["body"] for item in page["items"]] == ["now"]
+
+
+def test_dead_letters_go_back_at_the_apis_word():
+    core = Core()
+    core.send("q", b"x", b"y")
+    taker = core.take("q", 2)
+    for message in list(taker.got):
+        taker.hold.reject([message])
+    core.turn()
+    assert core.ask("GET", QUEUES + "/DLQ")[1]["messageCount"] == 2
+    assert core.ask("POST", QUEUES + "/DLQ/retryMessages", {}) == (200, {"messages": 2})
+    assert core.ask("GET", QUEUES + "/DLQ")[1]["messageCount"] == 0
+    assert core.ask("POST", QUEUES + "/DLQ/retryMessages") == (200, {"messages": 0})
+    assert core.ask("POST", QUEUES + "/none/retryMessages")[0] == 404
+    assert core.ask("POST", QUEUES + "/DLQ/retryMessages?all=true")[0] == 422
