@@ -424,6 +424,13 @@ class Gateway:
                 f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
             )
 
+    def find_subscription(self, durable_name: str) -> str | None:
+        """See the Broker port."""
+        queue = self.directory.queues.get(durable_name)
+        if queue is None or queue.temporary or queue.routing is not RoutingType.MULTICAST:
+            return None
+        return queue.address
+
     def delete_subscription(self, durable_name: str) -> None:
         """See the Broker port."""
         self.directory.delete_subscription(durable_name)

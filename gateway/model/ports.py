@@ -208,6 +208,9 @@ class Broker(Protocol):
         shared by that name and goes with its last consumer.
         """
 
+    def find_subscription(self, durable_name: str) -> str | None:
+        """Return the address of a durable subscription's queue; None when there is no such one."""
+
     def delete_subscription(self, durable_name: str) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""
 

@@ -14,12 +14,14 @@ from gateway.model.errors import Code, RefusedError
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import (
+    DURABLE_UNSETTLED_STATE,
     RCV_FIRST,
     ROLE_RECEIVER,
     ROLE_SENDER,
     SND_SETTLED,
     Attach,
     Coordinator,
+    Source,
     Target,
 )
 from protocols.amqp.terminus import (
@@ -96,7 +98,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
     source = attach.source
     if source is None:
-        raise RefusedError.of(Code.NOT_FOUND, f"Unknown subscription link: {attach.name}.")
+        return _look_up(session, attach)
     check_filters(source)
     priority = _priority(attach)
     if source.dynamic and source.address:
@@ -149,6 +151,38 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             target=attach.target or Target(),
             initial_delivery_count=0,
             max_message_size=session.limits.max_message_size,
+        )
+    )
+    return link
+
+
+def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:
+    """Answer an attach without a source: what the durable subscription of this link's name is.
+
+    JMS clients unsubscribe so: they close the link, and the subscription goes with it. Nothing is
+    delivered on such a link.
+    """
+    name = f"{session.container}.{attach.name}"
+    if session.broker.find_subscription(name) is None:
+        raise RefusedError.of(Code.NOT_FOUND, f"Unknown subscription link: {attach.name}.")
+    link = OutgoingLink(session, attach.name, attach.handle, settled=False)
+    link.durable_name = name
+    session.write_frame(
+        Attach(
+            name=attach.name,
+            handle=attach.handle,
+            role=ROLE_SENDER,
+            snd_settle_mode=attach.snd_settle_mode,
+            rcv_settle_mode=RCV_FIRST,
+            source=Source(
+                address=name,
+                durable=DURABLE_UNSETTLED_STATE,
+                expiry_policy="never",
+                distribution_mode="copy",
+                capabilities=("topic",),
+            ),
+            target=attach.target or Target(),
+            initial_delivery_count=0,
         )
     )
     return link

@@ -450,6 +450,35 @@ def test_q31_a_durable_subscription_outlives_all_but_a_closing_detach(core, end)
     assert data(came) == [b"m"]
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_q32_a_subscription_is_looked_up_by_its_name(core, closed):
+    peer = Amqp.at(core)
+    subscribe(peer)
+    peer.tell(Detach(handle=1, closed=False))
+    came = peer.receiver(name="sub", source=None)
+    (answer,) = of(came, Attach)
+    assert of(came, Detach) == []
+    found = answer.source
+    assert (found.address, found.durable, found.expiry_policy) == ("peer.sub", 2, "never")
+    assert (found.distribution_mode, tuple(found.capabilities)) == ("copy", ("topic",))
+    # Nothing is delivered on such a link, whatever credit it gets.
+    core.send("t", b"m", routing=RoutingType.MULTICAST)
+    assert took(peer.credit(5) + peer.more()) == []
+    assert core.queue("peer.sub").consumers == []
+    assert condition(peer.tell(Detach(handle=1, closed=closed))) == ""
+    assert ("peer.sub" in core.gateway.queues) is not closed
+
+
+@pytest.mark.parametrize("name", ["nobody", "queue"])
+def test_q32_an_unknown_subscription_is_not_found(core, name):
+    core.directory.create_queue("peer.queue", "t", ANYCAST)
+    peer = Amqp.at(core)
+    came = peer.receiver(name=name, source=None)
+    assert condition(came) == "detach amqp:not-found"
+    assert of(came, Detach)[0].error.description == f"Unknown subscription link: {name}."
+    assert of(came, Attach)[0].source is None
+
+
 def test_q34_an_unknown_filter_is_not_echoed(core):
     peer = Amqp.at(core)
     unknown = {Symbol("my:own"): Described(Symbol("my:own"), "x")}

@@ -328,6 +328,9 @@ class FakeBroker:
         self.subscriptions.append(made)
         return made
 
+    def find_subscription(self, durable_name: str) -> str | None:
+        return "q" if durable_name in self.queues else None
+
     def delete_subscription(self, durable_name: str) -> None:
         if self.refuse_delete is not None:
             raise RefusedError(self.refuse_delete)
