@@ -15,6 +15,7 @@ from __future__ import annotations
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
 from gateway.management.http import Request, Response, check_query, json_response
+from gateway.management.messages_api import MessagesApi
 from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.views import Sources
@@ -24,6 +25,7 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
     """Add every call but those of the streams, which need a clock."""
     StatusApi(sources).add_routes(router)
     QueuesApi(sources).add_routes(router)
+    MessagesApi(sources).add_routes(router)
     AddressesApi(sources).add_routes(router)
     if with_metrics:
         metrics.add_routes(router, sources)

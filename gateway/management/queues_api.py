@@ -6,10 +6,10 @@
     PATCH  /queues/{name} {"ringSize", ...}      200 with the new state
     DELETE /queues/{name} ?removeConsumers=      204; 409 while it has consumers
     POST   /queues/{name}/pause, /resume         200 with the state; a pause survives a restart
-    POST   /queues/{name}/removeAllMessages      200 {"messages"}: what waited, not what is out
     POST   /queues/{name}/trim                   200 {"messages"}: down to the ring size
     POST   /queues/{name}/retryMessages          200 {"messages"}: dead letters, sent back
-    GET    /queues/{name}/messages ?offset= ?limit=
+
+What concerns the messages of a queue is in `messages_api`.
 
 What changes something answers only once that is durable. Each call checks all it was given before
 it changes anything. A pattern is a match as in address-settings: `orders.*`, `orders.#`.
@@ -18,7 +18,6 @@ it changes anything. A pattern is a match as in address-settings: `orders.*`, `o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -41,7 +40,6 @@ from gateway.management.http import (
     check_query,
     json_response,
     query_flag,
-    query_int,
 )
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
@@ -49,13 +47,6 @@ from gateway.management.views import FIXED, Sources
 from gateway.model.address import RoutingType, check_name
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
-from gateway.streams.columns import BlockReader
-
-#: A browse shows at most this many messages at once.
-BROWSE_MAX: Final = 1000
-#: Walking to a place costs 0.2 s for each million messages before it (measured); nobody else is
-#: served meanwhile.
-OFFSET_MAX: Final = 1_000_000
 
 
 class _Attributes(Fields, kw_only=True):
@@ -118,10 +109,8 @@ class QueuesApi:
         router.add("GET", queue, self.show_queue)
         router.add("PATCH", queue, self.change_queue)
         router.add("DELETE", queue, self.delete_queue)
-        router.add("GET", queue + "/messages", self.browse)
         router.add("POST", queue + "/pause", self.pause)
         router.add("POST", queue + "/resume", self.resume)
-        router.add("POST", queue + "/removeAllMessages", self.remove_all_messages)
         router.add("POST", queue + "/trim", self.trim)
         router.add("POST", queue + "/retryMessages", self.retry_messages)
 
@@ -236,10 +225,6 @@ class QueuesApi:
         queue, ticket = self._directory.update_queue(name, paused=paused)
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 
-    def remove_all_messages(self, request: Request, name: str) -> Deferred[Response]:
-        """Remove what waits in the queue; what is in delivery stays with its consumers."""
-        return self._remove(request, name, Queue.purge)
-
     def trim(self, request: Request, name: str) -> Deferred[Response]:
         """Evict what a lowered ring size leaves over."""
         return self._remove(request, name, Queue.trim)
@@ -262,21 +247,6 @@ class QueuesApi:
         count = remove(queue)
         ticket = self._gateway.recorded
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
-
-    def browse(self, request: Request, name: str) -> Response:
-        """Waiting messages in delivery order, untouched."""
-        query = check_query(request, ("offset", "limit", "filter"))
-        queue = self._directory.find_queue(name)
-        if query.get("filter"):
-            message = "A browse with a filter is not possible in this version; leave it out."
-            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)
-        offset = query_int(request, "offset", 0, high=OFFSET_MAX)
-        limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
-        found = queue.browse(offset, limit) if offset < queue.ready_count else []
-        reader = BlockReader()
-        shown = (views.message_view(reader, message) for message in found)
-        # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
-        return list_response(shown, len(found), piece=1)
 
 
 def _given(value: int | UnsetType) -> int | None:

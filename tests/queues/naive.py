@@ -176,6 +176,14 @@ class NaiveQueue:
                 self.waiting.append(item)
         self._sort()
 
+    def take_out(self, seqs: set[int], why: str) -> int:
+        items = [i for i in self.waiting + self.scheduled if i.seq in seqs]
+        self.waiting = [i for i in self.waiting if i.seq not in seqs]
+        self.scheduled = [i for i in self.scheduled if i.seq not in seqs]
+        for item in items:
+            self._leave(why, item)
+        return len(items)
+
     def purge(self) -> int:
         items = self.waiting + self.scheduled
         self.waiting, self.scheduled = [], []

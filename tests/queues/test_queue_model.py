@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED
-from gateway.queues.queue import Queue
+from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
 from tests.queues.naive import NaiveQueue, Seat
 
@@ -284,6 +284,16 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue.delete()
             self.naive.deleted = True
             self.naive.purge()
+
+    @rule(
+        every=st.integers(1, 4),
+        why=st.sampled_from([Gone.ACKNOWLEDGED, Gone.EXPIRED, Gone.KILLED, Gone.REMOVED]),
+    )
+    def take_out(self, every, why) -> None:
+        chosen = {seq for seq in range(self.queue.next_seq + 2) if seq % every == 0}
+        taken = self.queue.take_out(chosen, why)
+        assert len(taken) == self.naive.take_out(chosen, why.value)
+        assert all(m.seq in chosen for m in taken)
 
     # ---- what always holds
 

@@ -1,0 +1,264 @@
+"""What an operator does with messages that wait: remove, expire, dead-letter, move, count.
+
+Long queues are worked through in steps, each a turn of its own, so that nobody waits for all of it:
+
+    started ──step: look, select, act──> ... ──> ended ──all durable──> done (count, why not more)
+
+What came after the start is left alone; what was consumed meanwhile is passed over. Each step is
+whole or not at all: of a moved message the copy and the removal are in one journal batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from gateway.addresses.settings import FullPolicy
+from gateway.broker.admission import Usage, full_because
+from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.model.address import Destination, parse_destination
+from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED, STOMP, TEXT, Message
+from gateway.queues.queue import Gone, Queue
+
+if TYPE_CHECKING:
+    from gateway.broker.gateway import Gateway
+
+#: Messages that one step acts on, unless it is told otherwise: Artemis' flush limit.
+STEP: Final = 500
+#: Messages that one step looks at: some milliseconds of selecting.
+LOOK: Final = 2000
+#: Steps of the longest errand: each one goes through the whole queue once to take its share out.
+_STEPS_MAX: Final = 64
+_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES
+
+#: Acts on messages that were selected; returns how many it did something with, and why not others.
+Act = Callable[[list[Message]], tuple[int, Refusal | None]]
+Selects = Callable[[Message], bool]
+#: How many messages, and why not more.
+Done = Callable[[int, Refusal | None], None]
+
+
+class Errand:
+    """One operation on the messages of one queue. Implements the DurableListener port."""
+
+    __slots__ = (
+        "_act",
+        "_count",
+        "_done",
+        "_ended",
+        "_gateway",
+        "_limit",
+        "_messages",
+        "_refusal",
+        "_selects",
+        "_step_size",
+        "_synced",
+        "_ticket",
+    )
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        queue: Queue,
+        act: Act,
+        *,
+        selects: Selects | None = None,
+        limit: int | None = None,
+        step: int | None = None,
+        among: list[Message] | None = None,
+    ) -> None:
+        """Prepare; at most `limit` of the messages that `selects` finds are acted on.
+
+        They are looked for `among` these, by default among all that wait, step by `step`.
+        """
+        waiting = list(queue.holdings()) if among is None else among
+        self._gateway = gateway
+        self._act = act
+        self._selects = selects
+        self._limit = len(waiting) if limit is None else limit
+        self._messages: Iterator[Message] = iter(waiting)
+        self._step_size = step or max(STEP, len(waiting) // _STEPS_MAX)
+        self._count = 0
+        self._done: Done = _nothing
+        self._refusal: Refusal | None = None
+        self._ended = False
+        self._ticket = self._synced = 0
+
+    def start(self, done: Done) -> None:
+        """Take the first step now and the others later; `done` may be called before this ends."""
+        self._done = done
+        self._step()
+
+    def _step(self) -> None:
+        gateway = self._gateway
+        chosen, more = self._look()
+        gateway.recorded = 0  # of this step; 0 stays where nothing stored was concerned
+        if chosen:
+            count, self._refusal = self._act(chosen)
+            self._count += count
+        if gateway.recorded:
+            self._ticket = gateway.recorded
+            gateway.await_durable(self)
+        gateway.turn.need_end()
+        self._ended = self._refusal is not None or not more or self._count >= self._limit
+        if not self._ended:
+            gateway.turn.after(self._step)
+        elif self._synced >= self._ticket:
+            self._done(self._count, self._refusal)
+
+    def durable_up_to(self, ticket: int) -> None:
+        """See the DurableListener port."""
+        self._synced = ticket
+        if ticket < self._ticket:
+            self._gateway.await_durable(self)
+        elif self._ended:
+            self._done(self._count, self._refusal)
+
+    def store_failed(self, refusal: Refusal) -> None:
+        """See the DurableListener port: nothing is known to be done."""
+        self._refusal = refusal
+        self._count = self._ticket = 0
+        if self._ended:
+            self._done(0, refusal)
+        else:
+            self._messages = iter(())
+
+    def _look(self) -> tuple[list[Message], bool]:
+        """Return the messages of the next step, and whether there may be more behind them."""
+        selects = self._selects
+        most = min(self._step_size, self._limit - self._count)
+        chosen: list[Message] = []
+        if most <= 0:
+            return chosen, False
+        for looked, message in enumerate(self._messages, 1):
+            if selects is None or selects(message):
+                chosen.append(message)
+            if len(chosen) >= most or (selects is not None and looked >= LOOK):
+                return chosen, True
+        return chosen, False
+
+
+def counting(count: Callable[[Message], None]) -> Act:
+    """Return what only looks."""
+
+    def act(messages: list[Message]) -> tuple[int, Refusal | None]:
+        for message in messages:
+            count(message)
+        return len(messages), None
+
+    return act
+
+
+def removing(queue: Queue, why: Gone) -> Act:
+    """Return what takes messages out: REMOVED for good, EXPIRED and KILLED to where these go."""
+
+    def act(messages: list[Message]) -> tuple[int, Refusal | None]:
+        return len(queue.take_out({m.seq for m in messages}, why)), None
+
+    return act
+
+
+class Move:
+    """Moves messages of a queue to an address, in their order; they count as acknowledged here."""
+
+    def __init__(self, gateway: Gateway, queue: Queue, target: str) -> None:
+        """Raises RefusedError when `target` does not exist, has no queue, or is where they are."""
+        self._gateway = gateway
+        self._queue = queue
+        destination = parse_destination(target)
+        self._route = _route_to(gateway, queue, destination)
+
+    def act(self, messages: list[Message]) -> tuple[int, Refusal | None]:
+        """Move those of these that still wait, as far as the target takes them."""
+        route = self._route
+        refusal = route.resolve()
+        if refusal is None and not route.takers(0):
+            refusal = _no_taker(route.address)
+        if refusal is not None:
+            return 0, refusal
+        fitting, full = self._room_for(self._that_wait(messages))
+        if fitting:
+            self._move(fitting)
+        return len(fitting), full
+
+    def _that_wait(self, messages: list[Message]) -> list[Message]:
+        there = {m.seq for m in self._queue.holdings()}
+        return [m for m in messages if m.seq in there]
+
+    def _move(self, messages: list[Message]) -> None:
+        store, route = self._gateway.store, self._route
+        store.begin_atomic()
+        try:
+            self._queue.take_out({m.seq for m in messages}, Gone.ACKNOWLEDGED)
+            for (flags, expires, due), run in groupby(messages, key=_alike):
+                bodies = [m.body for m in run]
+                if due:
+                    ticket = route.send_later(bodies, flags, expires, due)
+                else:
+                    ticket = route.send(bodies, flags, expires)
+                assert ticket >= 0, "refused though there was room"
+                self._gateway.recorded = max(self._gateway.recorded, ticket)
+        finally:
+            store.end_atomic()
+
+    def _room_for(self, messages: Sequence[Message]) -> tuple[list[Message], Refusal | None]:
+        """Return the first ones that the target takes, and why not the others.
+
+        A full address is not filled further, unless it pages; what the gateway holds as a whole
+        does not grow.
+        """
+        address = self._route.target
+        if address.settings.address_full_policy is FullPolicy.PAGE:
+            return list(messages), None
+        size, count = address.size_bytes, address.messages
+        for index, message in enumerate(messages):
+            usage = Usage(size_bytes=size, messages=count, global_bytes=0, global_bytes_max=1)
+            refusal = full_because(address.name, usage, address.settings)
+            if refusal is not None:
+                return list(messages[:index]), refusal
+            size += len(message.body) + OVERHEAD_BYTES
+            count += 1
+        return list(messages), None
+
+
+def _route_to(gateway: Gateway, queue: Queue, destination: Destination) -> Route:
+    address = gateway.directory.find_address(destination.address)
+    only = None
+    if destination.queue is not None:
+        only = gateway.directory.find_queue(destination.queue)
+        if only.address != address.name:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"Queue {only.name!r} is not on address {address.name!r}."
+            )
+    route = Route(gateway, address, None, None, only=only)
+    route.resolve()
+    takers = route.takers(0)
+    if not takers:
+        raise RefusedError(_no_taker(address.name))
+    if queue in takers:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"target {destination.address!r} leads back to queue {queue.name!r}."
+        )
+    return route
+
+
+def _no_taker(name: str) -> Refusal:
+    return Refusal(
+        code=Code.NOT_FOUND,
+        text=f"Address {name!r} has no queue that would take the messages; nothing was moved.",
+    )
+
+
+def _alike(message: Message) -> tuple[int, int, int]:
+    flags = message.flags
+    return (
+        flags & _KEPT,
+        message.expires if flags & EXPIRES else 0,
+        message.due if flags & SCHEDULED else 0,
+    )
+
+
+def _nothing(count: int, refusal: Refusal | None) -> None:
+    """Stand for whoever does not want to know."""

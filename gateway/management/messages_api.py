@@ -1,0 +1,279 @@
+"""The HTTP calls on the messages of a queue, below `/api/v1/queues/{name}`.
+
+    GET    /messages ?filter= &offset= &limit=      waiting messages in delivery order, untouched
+    GET    /messages/{sequence}                     one of them
+    DELETE /messages/{sequence}                     204; 404 when it does not wait any more
+    GET    /countMessages ?filter= &groupByProperty=    {"messages", "groups"}
+    POST   /removeAllMessages {"filter", "limit"}       {"messages"}: what waited, not what is out
+    POST   /moveMessages {"target", "filter", "limit", "flushLimit"}
+    POST   /expireMessages, /sendMessagesToDeadLetterAddress {"filter", "limit"}
+
+A filter is a selector. What waits for its time counts as waiting, but is browsed nowhere. Calls on
+many messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
+What came after the call is left alone, what is in delivery stays with its consumers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from gateway.broker.errand import Act, Errand, Move, counting, removing
+from gateway.management import views
+from gateway.management.answers import (
+    Fields,
+    Nothing,
+    answer_gone,
+    answer_later,
+    list_response,
+)
+from gateway.management.durable import check_store
+from gateway.management.http import Request, Response, check_query, json_response, query_int
+from gateway.management.json_body import read_fields
+from gateway.management.router import Router
+from gateway.management.views import Sources
+from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.message import Message
+from gateway.queues.queue import Gone, Queue
+from gateway.selectors import Selector, compile_selector
+from gateway.selectors.fields import reader
+from gateway.streams.columns import BlockReader
+
+#: A browse shows at most this many messages at once.
+BROWSE_MAX: Final = 1000
+#: Walking to a place costs 0.2 s for each million messages before it (measured); nobody else is
+#: served meanwhile.
+OFFSET_MAX: Final = 1_000_000
+#: Groups that a count tells apart; the others are counted together.
+GROUPS_MAX: Final = 1000
+_OTHERS: Final = "(others)"
+_SEQUENCE_DIGITS: Final = 18
+
+
+class Selection(Fields, kw_only=True):
+    """Body of the calls on many messages."""
+
+    filter: str | None = None
+    limit: int | None = None
+
+
+class Moving(Selection, kw_only=True):
+    """Body of `moveMessages`; `flush_limit` messages are one batch of the journal."""
+
+    target: str
+    flush_limit: int | None = None
+
+
+Chosen = TypeVar("Chosen", bound=Selection)
+
+
+class MessagesApi:
+    """The functions behind the routes."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._gateway = sources.gateway
+        self._directory = sources.gateway.directory
+
+    def add_routes(self, router: Router) -> None:
+        """Add the routes."""
+        queue = "/api/v1/queues/{name}"
+        router.add("GET", queue + "/messages", self.browse)
+        router.add("GET", queue + "/messages/{sequence}", self.show)
+        router.add("DELETE", queue + "/messages/{sequence}", self.remove)
+        router.add("GET", queue + "/countMessages", self.count)
+        router.add("POST", queue + "/removeAllMessages", self.remove_all)
+        router.add("POST", queue + "/moveMessages", self.move)
+        router.add("POST", queue + "/expireMessages", self.expire)
+        router.add("POST", queue + "/sendMessagesToDeadLetterAddress", self.kill)
+
+    # ---- looking
+
+    def browse(self, request: Request, name: str) -> Response | Deferred[Response]:
+        """Waiting messages in delivery order, untouched."""
+        query = check_query(request, ("offset", "limit", "filter"))
+        queue = self._directory.find_queue(name)
+        offset = query_int(request, "offset", 0, high=OFFSET_MAX)
+        limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
+        selector = _selector(query.get("filter"), queue)
+        if selector is None:
+            return _shown(queue.browse(offset, limit) if offset < _browsable(queue) else [])
+        found: list[Message] = []
+        errand = Errand(
+            self._gateway,
+            queue,
+            counting(found.append),
+            selects=selector.matches,
+            limit=offset + limit,
+            among=queue.browse(0, OFFSET_MAX),
+        )
+        return _when_done(errand, lambda _: _shown(found[offset:]))
+
+    def show(self, request: Request, name: str, sequence: str) -> Response:
+        """One waiting message."""
+        check_query(request, ())
+        queue = self._directory.find_queue(name)
+        message = next((m for m in _all(queue) if m.seq == _sequence(sequence)), None)
+        if message is None:
+            raise _not_waiting(queue, sequence)
+        return json_response(200, views.message_view(BlockReader(), message))
+
+    def count(self, request: Request, name: str) -> Deferred[Response]:
+        """How many messages a filter selects, by the values of a property where one is named."""
+        query = check_query(request, ("filter", "groupByProperty"))
+        queue = self._directory.find_queue(name)
+        selector = _selector(query.get("filter"), queue)
+        named = query.get("groupByProperty")
+        groups: Counter[str] = Counter()
+        errand = Errand(
+            self._gateway,
+            queue,
+            counting(_into(groups, named, queue)),
+            selects=None if selector is None else selector.matches,
+            among=list(_all(queue)),
+        )
+
+        def answer(count: int) -> Response:
+            shown = {"messages": count}
+            return json_response(200, shown if named is None else {**shown, "groups": groups})
+
+        return _when_done(errand, answer)
+
+    # ---- one message
+
+    def remove(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
+        """Remove one waiting message for good."""
+        check_query(request, ())
+        read_fields(request, Nothing)
+        queue = self._directory.find_queue(name)
+        check_store(self._gateway)
+        self._gateway.recorded = 0
+        if not queue.take_out({_sequence(sequence)}, Gone.REMOVED):
+            raise _not_waiting(queue, sequence)
+        return answer_gone(self._gateway, self._gateway.recorded)
+
+    # ---- many
+
+    def remove_all(self, request: Request, name: str) -> Deferred[Response]:
+        """Remove what waits in the queue; what is in delivery stays with its consumers."""
+        queue, fields = self._read(request, name, Selection)
+        if fields.filter or fields.limit is not None:
+            return self._run(queue, fields, removing(queue, Gone.REMOVED))
+        # Without a stored message nothing is recorded, and no batch would ever be reported.
+        self._gateway.recorded = 0
+        count = queue.purge()
+        ticket = self._gateway.recorded
+        return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
+
+    def expire(self, request: Request, name: str) -> Deferred[Response]:
+        """Expire messages now: they go to the expiry address."""
+        queue, fields = self._read(request, name, Selection)
+        return self._run(queue, fields, removing(queue, Gone.EXPIRED))
+
+    def kill(self, request: Request, name: str) -> Deferred[Response]:
+        """Give messages up: they go to the dead-letter address."""
+        queue, fields = self._read(request, name, Selection)
+        return self._run(queue, fields, removing(queue, Gone.KILLED))
+
+    def move(self, request: Request, name: str) -> Deferred[Response]:
+        """Move messages to another address or `address::queue`, which must be there."""
+        queue, fields = self._read(request, name, Moving)
+        act = Move(self._gateway, queue, fields.target).act
+        return self._run(queue, fields, act, step=_positive("flushLimit", fields.flush_limit))
+
+    def _read(self, request: Request, name: str, kind: type[Chosen]) -> tuple[Queue, Chosen]:
+        check_query(request, ())
+        queue = self._directory.find_queue(name)
+        fields = read_fields(request, kind)
+        check_store(self._gateway)
+        return queue, fields
+
+    def _run(
+        self, queue: Queue, fields: Selection, act: Act, *, step: int | None = None
+    ) -> Deferred[Response]:
+        """Do it to what the filter selects; answers once that is durable."""
+        selector = _selector(fields.filter, queue)
+        errand = Errand(
+            self._gateway,
+            queue,
+            act,
+            selects=None if selector is None else selector.matches,
+            limit=_positive("limit", fields.limit),
+            step=step,
+        )
+        waiting: Deferred[Response] = Deferred()
+
+        def done(count: int, refusal: Refusal | None) -> None:
+            if refusal is not None and not count:
+                waiting.errback(RefusedError(refusal))
+                return
+            shown: dict[str, object] = {"messages": count}
+            if refusal is not None:
+                shown["stopped"] = {"code": refusal.code.value, "message": refusal.text}
+            waiting.callback(json_response(200, shown))
+
+        errand.start(done)
+        return waiting
+
+
+def _when_done(errand: Errand, answer: Callable[[int], Response]) -> Deferred[Response]:
+    waiting: Deferred[Response] = Deferred()
+    errand.start(lambda count, _: waiting.callback(answer(count)))
+    return waiting
+
+
+def _shown(found: list[Message]) -> Response:
+    block_reader = BlockReader()
+    shown = (views.message_view(block_reader, message) for message in found)
+    # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
+    return list_response(shown, len(found), piece=1)
+
+
+def _selector(text: str | None, queue: Queue) -> Selector | None:
+    """Return the compiled filter, None where there is none. Raises RefusedError (bad-selector)."""
+    return compile_selector(text, queue.address) if text else None
+
+
+def _browsable(queue: Queue) -> int:
+    return queue.ready_count
+
+
+def _all(queue: Queue) -> Iterator[Message]:
+    return chain(queue.holdings())
+
+
+def _into(groups: Counter[str], named: str | None, queue: Queue) -> Callable[[Message], None]:
+    """Return what counts a message in its group."""
+    if named is None:
+        return lambda _: None
+    read = reader(named, queue.address)
+
+    def count(message: Message) -> None:
+        value = read(message)
+        key = "null" if value is None else str(value)
+        groups[key if key in groups or len(groups) < GROUPS_MAX else _OTHERS] += 1
+
+    return count
+
+
+def _sequence(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _SEQUENCE_DIGITS):
+        message = f"{text[:40]!r} is no sequence; it is the whole number that a browse shows."
+        raise RefusedError.of(Code.BAD_VALUE, message)
+    return int(text)
+
+
+def _positive(key: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise RefusedError.of(Code.BAD_VALUE, f"{key} cannot be {value}; give at least 1.")
+    return value
+
+
+def _not_waiting(queue: Queue, sequence: str) -> RefusedError:
+    return RefusedError.of(
+        Code.NOT_FOUND,
+        f"No message {sequence} waits in queue {queue.name!r}; it is with a consumer, or gone.",
+    )
