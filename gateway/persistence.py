@@ -166,6 +166,11 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
                 "max": definition.max_consumers,
                 "paused": definition.paused,
             }
+            # Few queues have them; each segment begins with all definitions.
+            if definition.filter:
+                fields["filter"] = definition.filter
+            if definition.no_local:
+                fields["no-local"] = definition.no_local
         case AddressDefinition():
             fields = {
                 "kind": "address",
@@ -205,6 +210,8 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                     ring_size=fields["ring"],
                     max_consumers=fields["max"],
                     paused=fields["paused"],
+                    filter=fields.get("filter", ""),
+                    no_local=fields.get("no-local", ""),
                 ), gone
             case "address":
                 types = frozenset(RoutingType(t) for t in fields["types"])

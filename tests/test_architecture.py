@@ -45,6 +45,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.model",
         "gateway.addresses",
         "gateway.queues",
+        "gateway.selectors",
         "gateway.transactions",
         "gateway.streams",
     ),

@@ -22,7 +22,9 @@ from gateway.model.address import Destination, RoutingType, check_name
 from gateway.model.definitions import AddressDefinition, QueueDefinition
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
+from gateway.queues.indexed import Condition
 from gateway.queues.queue import Gone, Queue
+from gateway.selectors import compile_selector
 
 
 class Owner(Protocol):
@@ -187,10 +189,13 @@ class Directory:
         shared: bool,
         make_name: Callable[[], str],
         temporary: bool = False,
+        condition: Condition | None = None,
+        no_local: str = "",
     ) -> Queue:
         """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
 
-        `temporary` with a name: shared by that name, and gone with its last consumer.
+        `temporary` with a name: shared by that name, and gone with its last consumer. `condition`
+        and `no_local` decide what the queue takes, and with others than before what it keeps.
         """
         if name not in self.addresses:
             if not self._settings.for_address(name).auto_create_addresses:
@@ -198,7 +203,9 @@ class Directory:
             self.make_address(name, auto_created=True)
         self._add_type(self.addresses[name], RoutingType.MULTICAST)
         if durable_name is None:
-            return self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
+            made = self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
+            self._set_filter(made, condition, no_local)
+            return made
         queue = self.queues.get(durable_name)
         if queue is not None and queue.address != name:
             if queue.consumer_count:
@@ -215,9 +222,30 @@ class Directory:
             )
             if not shared:
                 queue.max_consumers = 1
-                if queue.durable:
-                    self._store.define(self.definition_of(queue))
+            self._set_filter(queue, condition, no_local)
+            if queue.durable:
+                self._store.define(self.definition_of(queue))
+        elif _text(queue.filter) != _text(condition) or queue.no_local != no_local:
+            if queue.consumer_count:
+                raise RefusedError.of(
+                    Code.IN_USE,
+                    f"Subscription {durable_name!r} has consumers with the selector "
+                    f"{_text(queue.filter)!r}{' and no-local' if queue.no_local else ''}; close "
+                    "them first, or subscribe as they did.",
+                )
+            self._set_filter(queue, condition, no_local)
+            if condition is not None:
+                unwanted = {m.seq for m in queue.holdings() if not condition.matches(m)}
+                queue.take_out(unwanted, Gone.REMOVED)
+            if queue.durable:
+                self._store.define(self.definition_of(queue))
         return queue
+
+    def _set_filter(self, queue: Queue, condition: Condition | None, no_local: str = "") -> None:
+        """Have senders look at what the queue takes from now on."""
+        queue.filter = condition
+        queue.no_local = no_local
+        self.addresses[queue.address].version += 1
 
     # ---- making
 
@@ -319,6 +347,8 @@ class Directory:
             ring_size=queue.ring_size,
             max_consumers=queue.max_consumers,
             paused=queue.paused,
+            filter=_text(queue.filter),
+            no_local=queue.no_local,
         )
 
     # ---- changing and removing
@@ -332,11 +362,17 @@ class Directory:
         durable: bool = True,
         ring_size: int | None = None,
         max_consumers: int | None = None,
+        selector: str = "",
     ) -> tuple[Queue, int]:
-        """Make a queue for an operator; returns it and its ticket. Raises RefusedError."""
+        """Make a queue for an operator; returns it and its ticket. Raises RefusedError.
+
+        Only what `selector` matches enters it.
+        """
         _check(ring_size, max_consumers)
         check_name(address, "address")
+        condition = compile_selector(selector, address) if selector else None
         queue = self.make_queue(name, address, routing, durable=durable)
+        self._set_filter(queue, condition)
         if ring_size is not None:
             queue.ring_size = ring_size
         if max_consumers is not None:
@@ -350,13 +386,18 @@ class Directory:
         ring_size: int | None = None,
         max_consumers: int | None = None,
         paused: bool | None = None,
+        selector: str | None = None,
     ) -> tuple[Queue, int]:
         """Change a queue's attributes; returns it and the ticket.
 
+        A new `selector` ("": none) is for what comes from now on; what the queue holds stays.
         Nothing changes when RefusedError is raised.
         """
         _check(ring_size, max_consumers)
         queue = self.find_queue(name)
+        if selector is not None:
+            condition = compile_selector(selector, queue.address) if selector else None
+            self._set_filter(queue, condition, queue.no_local)
         if ring_size is not None:
             queue.ring_size = ring_size
         if max_consumers is not None:
@@ -408,8 +449,9 @@ class Directory:
         self.addresses[queue.address].unbind(queue)
         ticket = self._store.undefine(self.definition_of(queue)) if queue.durable else 0
         refusal = Refusal(code=Code.QUEUE_DELETED, text=f"Queue {queue.name!r} was deleted.")
-        for held in list(queue.consumers):
-            held.consumer.removed(refusal)
+        browsing = [browser.consumer for browser in queue.browsers]
+        for consumer in [held.consumer for held in queue.consumers] + browsing:
+            consumer.removed(refusal)
         return ticket
 
     def delete_address(self, name: str, *, force: bool = False) -> int:
@@ -471,6 +513,9 @@ class Directory:
         queue.max_consumers = definition.max_consumers
         _apply(self._settings.for_address(definition.address), queue)
         queue.paused = definition.paused
+        if definition.filter:
+            queue.filter = compile_selector(definition.filter, definition.address)
+        queue.no_local = definition.no_local
         self.queues[queue.name] = queue
         if queue.address not in self.addresses:
             self.restore_address(
@@ -489,6 +534,11 @@ class Directory:
             if not a.temporary
         ]
         return found + [self.definition_of(q) for q in self.queues.values() if q.durable]
+
+
+def _text(condition: Condition | None) -> str:
+    """Return the text of a selector; "" for none."""
+    return "" if condition is None else condition.text
 
 
 def _apply(settings: AddressSettings, queue: Queue) -> None:

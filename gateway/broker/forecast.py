@@ -57,9 +57,10 @@ class Forecast:
         """Return why not all of these would be taken now, or None."""
         walk = _Walk(self._gateway)
         now_ms = self._gateway.now_ms()
-        for producer, body, _, _, due in sends:
+        for send in sends:
+            producer = send[0]
             assert isinstance(producer, Route), "a producer of another gateway"
-            refusal = producer.resolve() or walk.step(producer, len(body), later=due > now_ms)
+            refusal = producer.resolve() or walk.step(producer, send, later=send[4] > now_ms)
             if refusal is not None:
                 self._gateway.refused(refusal, len(sends))
                 return refusal
@@ -118,8 +119,10 @@ class _Walk:
         self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
         self._rings: dict[str, _Ring] = {}
 
-    def step(self, route: Route, size: int, *, later: bool = False) -> Refusal | None:
+    def step(self, route: Route, send: Send, *, later: bool = False) -> Refusal | None:
         """Go on by one message, due `later` or now; returns the refusal that it would meet."""
+        _, body, flags, expires, _ = send
+        size = len(body)
         address = route.target
         held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
         why = full_because(address.name, self._usage(address), address.settings)
@@ -129,7 +132,7 @@ class _Walk:
             case Admission.DROP:
                 return None
             case Admission.STORE | Admission.BLOCK:
-                takers = route.takers(held[2])
+                takers = route.takers(held[2], body, flags, expires)
                 held[2] += 1
                 if takers:
                     self._change(held, size + OVERHEAD_BYTES * len(takers), 1)

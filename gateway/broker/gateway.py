@@ -21,7 +21,7 @@ from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.redelivery import redelivery_delay
-from gateway.broker.subscription import Hold
+from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -30,6 +30,7 @@ from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
+from gateway.selectors import compile_selector
 from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
@@ -152,7 +153,7 @@ class Gateway:
                 went = queue.dispatch(self._now_ms, DISPATCH_RUN)
                 budget -= went
                 self.figures.delivered += went
-                if went >= DISPATCH_RUN:
+                if went >= DISPATCH_RUN or queue.searching:
                     again.append(queue)
         if again:
             self.turn.after(lambda: self._touch_again(again))
@@ -177,6 +178,8 @@ class Gateway:
         """Hand out at once what consumers have room for."""
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
+        if queue.searching:
+            self.touch(queue)
 
     def _store_turn(self) -> None:
         self.store.flush()
@@ -348,12 +351,22 @@ class Gateway:
     # ---- the Broker port
 
     def open_producer(
-        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        owner: ProducerOwner,
+        *,
+        origin: str = "",
     ) -> Route:
         """See the Broker port."""
         address, only = self.directory.for_sending(destination, routing)
         route = Route(
-            self, address, self.directory.sending_type(address, routing), owner, only=only
+            self,
+            address,
+            self.directory.sending_type(address, routing),
+            owner,
+            only=only,
+            origin=origin,
         )
         if not address.guarded or address.blocked is None:
             self.watch_block(address)
@@ -389,15 +402,12 @@ class Gateway:
         browse: bool = False,
         temporary: bool = False,
         priority: int = 0,
+        selector: str = "",
+        no_local: str = "",
         options: Mapping[str, str] | None = None,
-    ) -> Hold:
+    ) -> Hold | Look:
         """See the Broker port."""
-        if browse:
-            raise RefusedError.of(
-                Code.NOT_IMPLEMENTED,
-                "Browsing over a link is not in this version; use GET "
-                "/api/v1/queues/NAME/messages.",
-            )
+        condition = compile_selector(selector, destination.address) if selector else None
         may_add = (options or {}).get("may-add-type", "yes") == "yes"
         kind = self.directory.consuming_type(destination, routing, may_add=may_add)
         if kind is RoutingType.MULTICAST and destination.queue is None:
@@ -407,13 +417,21 @@ class Gateway:
                 shared=shared,
                 temporary=temporary,
                 make_name=self._make_name,
+                condition=condition,
+                no_local=no_local,
             )
+            browse, condition, no_local = False, None, ""  # it is what the queue itself takes
         else:
             queue = self.directory.for_consuming(destination, routing)
-        self._check_consumers(queue)
-        hold = Hold(self, queue, consumer, priority)
+        if not browse:
+            self._check_consumers(queue)
         self.touch(queue)
-        return hold
+        if browse:
+            return Look(self, queue, consumer, condition)
+        if no_local:
+            bindings = self.directory.addresses[queue.address]
+            return LocalHold(self, bindings, queue, consumer, NotFrom(no_local, condition))
+        return Hold(self, queue, consumer, priority, condition)
 
     def _check_consumers(self, queue: Queue) -> None:
         if 0 <= queue.max_consumers <= queue.consumer_count:

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
+from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, Usage, admit, admit_always, full_because
 from gateway.broker.disk_gate import DiskGate
+from gateway.broker.expiry_rules import apply_expiry_rules
+from gateway.broker.picking import Picker, is_picky
 from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, Share
+from gateway.model.message import DURABLE, SCHEDULED, Share
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
@@ -63,7 +65,9 @@ class Route:
         "_due",
         "_key",
         "_only",
+        "_origin",
         "_owner",
+        "_picky",
         "_queue",
         "_routing",
         "_rules",
@@ -82,6 +86,7 @@ class Route:
         owner: ProducerOwner | None,
         *,
         only: Queue | None = None,
+        origin: str = "",
     ) -> None:
         self._core = core
         self._store = core.store
@@ -94,6 +99,8 @@ class Route:
         self._due = 0  # of the run that is on its way; 0: it is for now
         self._queue: Queue | None = None
         self._rules = False
+        self._picky = False
+        self._origin = origin
         self._key = id(self)
         self.taken = 0
         self.ticket = 0
@@ -148,9 +155,9 @@ class Route:
             self._only = next((q for q in address.queues if q.name == only.name), only)
         targets = self._targets()
         self._copies = max(1, len(targets))
-        self._queue = (
-            targets[0] if len(targets) == 1 and not address.taps and not self._rules else None
-        )
+        self._picky = is_picky(targets)
+        plain = not address.taps and not self._rules and not self._picky
+        self._queue = targets[0] if len(targets) == 1 and plain else None
         return None
 
     def _find_again(self) -> None:
@@ -180,19 +187,32 @@ class Route:
             return []
         return self._address.multicast
 
-    def _able(self) -> list[Queue]:
-        """Return the queues of which one gets a message in turn; those with consumers first."""
+    def _one_of(self) -> list[Queue]:
+        """Return the queues of which one gets a message."""
         if self._only is not None:
             return self._targets()
-        if self._routing is RoutingType.MULTICAST:
-            return []
-        anycast = self._address.anycast
-        if len(anycast) <= 1:
-            return anycast
-        return [q for q in anycast if q.consumer_count] or anycast
+        return [] if self._routing is RoutingType.MULTICAST else self._address.anycast
 
-    def takers(self, later: int) -> list[Queue]:
-        """Return who would get the message that comes behind `later` others."""
+    def _able(self) -> list[Queue]:
+        """Return those of them that get it in turn: with consumers, if any has some."""
+        able = self._one_of()
+        if len(able) <= 1:
+            return able
+        return [q for q in able if q.consumer_count] or able
+
+    def _picker(self) -> Picker | None:
+        """Return who chooses where filters or selectors have a say."""
+        anycast = self._one_of()
+        if self._picky or (len(anycast) > 1 and any(queue.selective for queue in anycast)):
+            return Picker(anycast, self._copied_to(), self._origin)
+        return None
+
+    def takers(self, later: int, body: bytes, flags: int, expires: int) -> list[Queue]:
+        """Return who would get this message if it came behind `later` others."""
+        picker = self._picker()
+        if picker is not None:
+            one, copies = picker.choose(body, flags, expires, self._address.cursor + later)
+            return one + copies
         able = self._able()
         one = [able[(self._address.cursor + later) % len(able)]] if able else []
         return one + self._copied_to()
@@ -426,8 +446,27 @@ class Route:
         if self._rules:
             flags, expires = apply_expiry_rules(address.settings, flags, expires, core.now_ms())
         core.received += count
-        able = self._able()
-        copies = self._copied_to()
+        picker = self._picker()
+        if picker is None:
+            return self._send_to(self._able(), self._copied_to(), bodies, flags, expires)
+        ticket = 0
+        for first, end, one, copies in picker.runs(bodies, flags, expires, address.cursor):
+            more = self._send_to(one, copies, bodies[first:end], flags, expires)
+            ticket = max(ticket, more)
+        address.cursor = (address.cursor + count) % (1 << 30)
+        return ticket
+
+    def _send_to(
+        self,
+        able: list[Queue],
+        copies: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+    ) -> int:
+        """Give a run to one of the able ones in turn, and a copy to each of the others."""
+        address = self._address
+        count = len(bodies)
         queues = len(copies) + (1 if able else 0)
         if not queues and not address.taps:
             address.unrouted += count
@@ -490,7 +529,9 @@ class Route:
         core = self._core
         size = sum(map(len, bodies))
         due = self._due
-        first = queue.add_run(bodies, flags, expires, size, shares, due=due)
+        first = queue.add_run(
+            bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
+        )
         core.touch(queue)
         ticket = 0
         if flags & DURABLE and queue.durable:
@@ -506,6 +547,10 @@ class Route:
         if 0 <= queue.ring_size < queue.ready_count and not due:
             core.overflow(queue, len(bodies))
         return ticket
+
+    def _mark(self, queue: Queue) -> str:
+        """Return where a message comes from, if some consumer of the queue has to know."""
+        return self._origin if queue.told_apart else ""
 
     def _store_copies(
         self,
@@ -524,7 +569,9 @@ class Route:
         targets: list[tuple[int, int]] = []
         due = self._due
         for queue in queues:
-            first = queue.add_run(bodies, flags, expires, size, shares, due=due)
+            first = queue.add_run(
+                bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
+            )
             core.touch(queue)
             if flags & DURABLE and queue.durable:
                 targets.append((queue.queue_id, first))
@@ -543,30 +590,3 @@ class Route:
                 core.overflow(queue, count)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
         return ticket if flags & DURABLE else 0
-
-
-def apply_expiry_rules(
-    settings: AddressSettings, flags: int, expires: int, now_ms: int
-) -> tuple[int, int]:
-    """Return flags and expiry after the address' expiry-delay, min-, max- and no-expiry."""
-    if settings.no_expiry:
-        return flags & ~EXPIRES, 0
-    if not flags & EXPIRES:
-        delay = next(
-            (
-                d
-                for d in (
-                    settings.expiry_delay,
-                    settings.max_expiry_delay,
-                    settings.min_expiry_delay,
-                )
-                if d != NO_LIMIT
-            ),
-            NO_LIMIT,
-        )
-        return (flags, 0) if delay == NO_LIMIT else (flags | EXPIRES, now_ms + delay)
-    if settings.max_expiry_delay != NO_LIMIT:
-        expires = min(expires, now_ms + settings.max_expiry_delay)
-    if settings.min_expiry_delay != NO_LIMIT:
-        expires = max(expires, now_ms + settings.min_expiry_delay)
-    return flags, expires

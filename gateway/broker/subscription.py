@@ -1,4 +1,4 @@
-"""A consumer's hold on a queue: the broker side of the Subscription port."""
+"""A consumer's hold on a queue, or a browser's look at it: the broker side of Subscription."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol
 
 from gateway.model.message import Message
 from gateway.model.ports import Consumer
+from gateway.queues.indexed import Condition
 from gateway.queues.queue import Held, Queue
 
 
@@ -30,16 +31,29 @@ class Core(Protocol):
     def subscription_closed(self, queue: Queue) -> None: ...
 
 
+class Bindings(Protocol):
+    """An address: senders look again when its version has changed."""
+
+    version: int
+
+
 class Hold:
     """Implements the Subscription port."""
 
     __slots__ = ("_closed", "_core", "_held", "consumer", "queue")
 
-    def __init__(self, core: Core, queue: Queue, consumer: Consumer, priority: int) -> None:
+    def __init__(
+        self,
+        core: Core,
+        queue: Queue,
+        consumer: Consumer,
+        priority: int = 0,
+        condition: Condition | None = None,
+    ) -> None:
         self._core = core
         self.queue = queue
         self.consumer = consumer
-        self._held: Held = queue.attach(consumer, priority)
+        self._held: Held = queue.attach(consumer, priority, condition)
         self._closed = False
 
     @property
@@ -58,6 +72,10 @@ class Hold:
     def dispatch_now(self) -> None:
         """See the Subscription port."""
         self._core.dispatch_queue(self.queue)
+
+    def keeps_searching(self) -> bool:
+        """See the Subscription port."""
+        return self.queue.wait_for_search(self._held)
 
     def acknowledge(self, messages: list[Message]) -> int:
         """See the Subscription port."""
@@ -107,3 +125,110 @@ class Hold:
         self._closed = True
         self.queue.detach(self._held)
         self._core.subscription_closed(self.queue)
+
+
+class Look:
+    """Implements the Subscription port for a browser: settling what it shows changes nothing."""
+
+    __slots__ = ("_browser", "_closed", "_core", "consumer", "queue")
+
+    def __init__(
+        self, core: Core, queue: Queue, consumer: Consumer, condition: Condition | None
+    ) -> None:
+        self._core = core
+        self.queue = queue
+        self.consumer = consumer
+        self._browser = queue.attach_browser(consumer, condition)
+        self._closed = False
+
+    @property
+    def queue_name(self) -> str:
+        return self.queue.name
+
+    @property
+    def address(self) -> str:
+        return self.queue.address
+
+    def ready(self) -> None:
+        """See the Subscription port."""
+        if not self._closed:
+            self._core.touch(self.queue)
+
+    def dispatch_now(self) -> None:
+        """See the Subscription port."""
+        self._core.dispatch_queue(self.queue)
+
+    def keeps_searching(self) -> bool:
+        """See the Subscription port."""
+        self._browser.patient = self._browser.unfinished
+        return self._browser.unfinished
+
+    def acknowledge(self, messages: list[Message]) -> int:
+        """Nothing was taken, so that nothing is removed."""
+        return 0
+
+    def release(
+        self,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+        delayed: bool = False,
+    ) -> int:
+        """Show messages again that could not be sent after all; else there is nothing to do."""
+        if self._browser.delivering:
+            self._browser.rewind(messages)
+            self.ready()
+        return 0
+
+    def reject(self, messages: list[Message]) -> int:
+        """Nothing was taken."""
+        return 0
+
+    def close(self) -> None:
+        """See the Subscription port."""
+        if self._closed:
+            return
+        self._closed = True
+        self.queue.detach_browser(self._browser)
+
+
+class NotFrom:
+    """A condition: what does not come from a certain connection, and meets another condition."""
+
+    __slots__ = ("_origin", "_other", "text")
+
+    def __init__(self, origin: str, other: Condition | None) -> None:
+        self._origin = origin
+        self._other = other
+        self.text = "" if other is None else other.text
+
+    @property
+    def matches(self) -> Callable[[Message], bool]:
+        return self._matches
+
+    def _matches(self, message: Message) -> bool:
+        if getattr(message, "origin", "") == self._origin:
+            return False
+        return self._other is None or self._other.matches(message)
+
+
+class LocalHold(Hold):
+    """A hold whose consumer gets nothing that its own connection sends."""
+
+    __slots__ = ("_bindings",)
+
+    def __init__(
+        self, core: Core, bindings: Bindings, queue: Queue, consumer: Consumer, condition: NotFrom
+    ) -> None:
+        super().__init__(core, queue, consumer, condition=condition)
+        self._bindings = bindings
+        queue.told_apart += 1
+        bindings.version += 1
+
+    def close(self) -> None:
+        """See the Subscription port."""
+        if not self._closed:
+            self.queue.told_apart -= 1
+            self._bindings.version += 1
+        super().close()

@@ -9,7 +9,10 @@ from gateway.model.address import RoutingType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDefinition:
-    """A queue. `ring_size` and `max_consumers`: -1 is no limit. `queue_id` is never used twice."""
+    """A queue. `ring_size` and `max_consumers`: -1 is no limit. `queue_id` is never used twice.
+
+    `filter` is a selector, `no_local` the origin whose messages it does not take; "" is none.
+    """
 
     queue_id: int
     name: str
@@ -20,6 +23,8 @@ class QueueDefinition:
     ring_size: int = -1
     max_consumers: int = -1
     paused: bool = False
+    filter: str = ""
+    no_local: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,9 +60,10 @@ class Message:
         expires: broker time in ms at which it expires; only there with flag EXPIRES.
         due: broker time in ms before which it is not delivered; only there with flag SCHEDULED.
         share: the count that all copies have in common; only there with flag SHARED.
+        origin: the connection that sent it; only there where a consumer wants to tell (no-local).
     """
 
-    __slots__ = ("body", "due", "expires", "flags", "seq", "share")
+    __slots__ = ("body", "due", "expires", "flags", "origin", "seq", "share")
 
     def __init__(self, body: bytes, seq: int, flags: int) -> None:
         self.body = body
@@ -72,6 +73,7 @@ class Message:
     expires: int
     due: int
     share: Share
+    origin: str
 
     @property
     def priority(self) -> int:

@@ -102,6 +102,13 @@ class Consumer(Protocol):
     def removed(self, refusal: Refusal) -> None:
         """The queue is gone (deleted) or the subscription was ended by the gateway."""
 
+    def exhausted(self) -> None:
+        """All that waits has been looked at, and nothing more is for this consumer now.
+
+        Told once to a browser when it has seen what was there, and after a true
+        `Subscription.keeps_searching`.
+        """
+
 
 class Subscription(Protocol):
     """A consumer's hold on one queue.
@@ -120,6 +127,12 @@ class Subscription(Protocol):
 
     def dispatch_now(self) -> None:
         """Dispatch at once what `room()` allows (drain [AMQP 2.6.7])."""
+
+    def keeps_searching(self) -> bool:
+        """Whether messages wait that its selector has not judged yet.
+
+        If so, `Consumer.exhausted` tells when all are judged, or its room has ended.
+        """
 
     def acknowledge(self, messages: list[Message]) -> int:
         """Remove them for good; returns the ticket after which they cannot come back."""
@@ -180,9 +193,17 @@ class Broker(Protocol):
         """Broker time in ms since the epoch; never goes back."""
 
     def open_producer(
-        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        owner: ProducerOwner,
+        *,
+        origin: str = "",
     ) -> Producer:
-        """Resolve (and, where allowed, make) the address. Raises RefusedError."""
+        """Resolve (and, where allowed, make) the address. Raises RefusedError.
+
+        `origin` is what `no_local` of a subscription is compared with.
+        """
 
     def open_relay(self, owner: ProducerOwner) -> Relay:
         """Look after a sender that chooses an address for each message."""
@@ -198,6 +219,8 @@ class Broker(Protocol):
         browse: bool = False,
         temporary: bool = False,
         priority: int = 0,
+        selector: str = "",
+        no_local: str = "",
         options: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
@@ -206,6 +229,11 @@ class Broker(Protocol):
         without one a
         temporary queue that goes with the subscription. `temporary` with a name: a queue that is
         shared by that name and goes with its last consumer.
+
+        It gets what `selector` matches, and nothing whose sender's origin is `no_local`. Those of a
+        subscription hold for its queue: with others than before, what it holds and does not match
+        any more is removed. `browse` shows what waits in a queue, and takes nothing; a
+        subscription's own queue is browsed by naming it.
         """
 
     def find_subscription(self, durable_name: str) -> str | None:

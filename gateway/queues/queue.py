@@ -39,9 +39,10 @@ from gateway.model.message import (
     Share,
 )
 from gateway.model.ports import Consumer
+from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
-from gateway.queues.ready import Ready
 from gateway.queues.scheduled import Scheduled
+from gateway.queues.selecting import Held, Searched
 
 _COUNT_MAX = 0xFFFF
 
@@ -49,27 +50,13 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Held:
-    """A consumer of a queue and what it holds."""
-
-    __slots__ = ("attached", "barred", "consumer", "count", "priority")
-
-    def __init__(self, consumer: Consumer, priority: int = 0) -> None:
-        self.consumer = consumer
-        self.priority = priority
-        self.attached = True
-        self.count = 0  # messages in delivery to it
-        self.barred: set[int] | None = None  # seqs it must not be offered again [AMQP 3.4.5]
-
-
-class Queue:
+class Queue(Searched):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
         "_consumers",
         "_effects",
         "_next",
-        "_ready",
         "_scheduled",
         "account",
         "acknowledged",
@@ -110,6 +97,7 @@ class Queue:
         temporary: bool = False,
         auto_created: bool = False,
     ) -> None:
+        super().__init__()
         self.name = name
         self.address = address
         self.queue_id = queue_id
@@ -132,7 +120,6 @@ class Queue:
         self.any_flags = 0
         self.all_flags = -1
         self._effects = effects
-        self._ready = Ready()
         self._scheduled = Scheduled()
         self._consumers: list[Held] = []
         self._next = 0
@@ -178,10 +165,12 @@ class Queue:
         shares: Sequence[Share] = (),
         *,
         due: int = 0,
+        origin: str = "",
     ) -> int:
         """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
 
-        With flag SCHEDULED it is delivered from `due` on.
+        With flag SCHEDULED it is delivered from `due` on. `origin` marks them with where they come
+        from; it is wanted while `told_apart` is not 0.
 
         Returns the seq of the first; the others follow without a gap. The caller, once it has
         recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
@@ -199,6 +188,9 @@ class Queue:
         if shares:
             for message, share in zip(messages, shares, strict=True):
                 message.share = share
+        if origin:
+            for message in messages:
+                message.origin = origin
         self.any_flags |= flags
         self.all_flags &= flags
         if flags & SCHEDULED:
@@ -270,6 +262,7 @@ class Queue:
         if not self._ready and not self.delivering and not self._scheduled:
             self.any_flags = 0
             self.all_flags = -1
+            self._forget_index()
 
     # ---- time
 
@@ -288,13 +281,15 @@ class Queue:
         late = [m for m in due if m.flags & EXPIRES and m.expires <= now_ms]
         if late:
             due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
-            self.expired += len(late)
-            self._leave(late, Gone.EXPIRED)
         count = len(due)
         room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
         replaced = due[: count - room] if room < count else []
         for message in due[len(replaced) :]:
             self._ready.put_back(message)
+        # Those that go are told of last: an empty queue forgets which flags its messages have.
+        if late:
+            self.expired += len(late)
+            self._leave(late, Gone.EXPIRED)
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
@@ -303,9 +298,13 @@ class Queue:
 
     # ---- consumers
 
-    def attach(self, consumer: Consumer, priority: int = 0) -> Held:
-        """Add a consumer; higher `priority` is served first."""
+    def attach(
+        self, consumer: Consumer, priority: int = 0, condition: Condition | None = None
+    ) -> Held:
+        """Add a consumer; higher `priority` is served first, and gets what meets `condition`."""
         held = Held(consumer, priority)
+        if condition is not None:
+            held.group = self._search().join(condition)
         at = len(self._consumers)
         while at and self._consumers[at - 1].priority < priority:
             at -= 1
@@ -318,6 +317,7 @@ class Queue:
         held.attached = False
         self._consumers.remove(held)
         self._next = 0
+        self._leave_group(held.group)
 
     # ---- out
 
@@ -325,12 +325,19 @@ class Queue:
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
         if self._scheduled.next_due <= now_ms:
             self._come_due(now_ms)
+        searches = self._searches
+        if searches is not None:
+            searches.begin(now_ms, self.any_flags)
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
             if not went:
                 break
             total += went
+        if searches is not None:
+            if total < limit:
+                searches.end()
+            self.searching = self._searches is not None and searches.unfinished
         return total
 
     def _round(self, now_ms: int, limit: int) -> int:
@@ -381,7 +388,7 @@ class Queue:
 
     def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
         """Take up to `count` messages into delivery; what has expired leaves on the way."""
-        messages = self._ready.take(count)
+        messages = self._ready.take(count) if held.group is None else self._find(held.group, count)
         late: list[Message] = []
         if self.any_flags & EXPIRES or held.barred:
             messages, late = self._sift(held, messages, count, now_ms)
@@ -401,7 +408,7 @@ class Queue:
         aside: list[Message] = []
         late: list[Message] = []
         fitting: list[Message] = []
-        while messages and not fitting:
+        while messages:
             for message in messages:
                 if message.flags & EXPIRES and message.expires <= now_ms:
                     late.append(message)
@@ -409,8 +416,10 @@ class Queue:
                     aside.append(message)
                 else:
                     fitting.append(message)
-            if not fitting:
-                messages = self._ready.take(count)
+            if fitting:
+                break
+            group = held.group
+            messages = self._ready.take(count) if group is None else self._find(group, count)
         for message in reversed(aside):
             self._ready.put_back(message)
         return fitting, late

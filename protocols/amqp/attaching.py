@@ -25,12 +25,11 @@ from protocols.amqp.performatives import (
     Target,
 )
 from protocols.amqp.terminus import (
-    check_filters,
+    answered,
     destination_of,
     routing_of,
     wanted_source,
     with_address,
-    without_filters,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +70,9 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             destination, routing = destination_of(
                 target.address, target.capabilities, session.limits.prefixes
             )
-            link.producer = session.broker.open_producer(destination, routing, link)
+            link.producer = session.broker.open_producer(
+                destination, routing, link, origin=session.origin
+            )
         except RefusedError:
             _forget(session, link.temporary)
             raise
@@ -96,18 +97,10 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
 
 def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
-    source = attach.source
-    if source is None:
+    if attach.source is None:
         return _look_up(session, attach)
-    check_filters(source)
+    source = _checked(attach.source, attach.name)
     priority = _priority(attach)
-    if source.dynamic and source.address:
-        raise RefusedError.of(
-            Code.BAD_VALUE,
-            f"A dynamic source must not have an address; this one has {source.address!r}.",
-        )
-    if not source.dynamic and not source.address:
-        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
     link = OutgoingLink(
         session,
         attach.name,
@@ -132,6 +125,8 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             temporary=wanted.temporary,
             browse=wanted.browse,
             priority=priority,
+            selector=wanted.filters.selector,
+            no_local=session.origin if wanted.filters.no_local else "",
             options=_NO_ADD,
         )
     except RefusedError:
@@ -147,13 +142,25 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             role=ROLE_SENDER,
             snd_settle_mode=attach.snd_settle_mode,
             rcv_settle_mode=RCV_FIRST,
-            source=without_filters(source),
+            source=answered(source, wanted.filters),
             target=attach.target or Target(),
             initial_delivery_count=0,
             max_message_size=session.limits.max_message_size,
         )
     )
     return link
+
+
+def _checked(source: Source, name: str) -> Source:
+    """Return the source of a link; raises RefusedError when it leads nowhere."""
+    if source.dynamic and source.address:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"A dynamic source must not have an address; this one has {source.address!r}.",
+        )
+    if not source.dynamic and not source.address:
+        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {name!r} has no address.")
+    return source
 
 
 def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:

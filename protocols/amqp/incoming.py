@@ -427,7 +427,9 @@ class IncomingLink:
         route = self._routes.get((to, routing))
         if route is None:
             destination, prefixed = destination_of(to, (), self._session.limits.prefixes)
-            route = self._session.broker.open_producer(destination, routing or prefixed, self)
+            route = self._session.broker.open_producer(
+                destination, routing or prefixed, self, origin=self._session.origin
+            )
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.pop(next(iter(self._routes))).close()
             self._routes[to, routing] = route

@@ -177,6 +177,12 @@ class OutgoingLink:
         """See the Consumer port."""
         self._session.link_removed(self, refusal)
 
+    def exhausted(self) -> None:
+        """See the Consumer port."""
+        if self.draining:
+            self._session.finish_drain(self)
+            self._session.wake()
+
     # ---- not so hot
 
     def _dressed(self, message: Message, now_ms: int) -> bytes:
@@ -261,6 +267,8 @@ class OutgoingLink:
             return False
         if self.credit and self.room() <= 0:
             return False  # not everything that is there could go out yet
+        if self.credit and self.subscription.keeps_searching():
+            return False  # nor is everything known that is for this link
         self.delivery_count = (self.delivery_count + self.credit) & MASK
         self.credit = 0
         self.draining = False

@@ -90,6 +90,11 @@ class AmqpSession:
     def now_ms(self) -> int:
         return self.broker.now_ms()
 
+    @property
+    def origin(self) -> str:
+        """What this container's messages are told by, for no-local."""
+        return f"AMQP {self.container}"
+
     def wake(self) -> None:
         self._connection.wake()
 
@@ -303,7 +308,7 @@ class AmqpSession:
                 )
         elif isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
-            self._finish_drain(link)
+            self.finish_drain(link)
             if flow.echo and not flow.drain and self.links.get(handle) is link:
                 self._write_flow(link)
         else:
@@ -330,9 +335,9 @@ class AmqpSession:
         for link in list(self.links.values()):
             if isinstance(link, OutgoingLink):
                 link.drain()
-                self._finish_drain(link)
+                self.finish_drain(link)
 
-    def _finish_drain(self, link: OutgoingLink) -> None:
+    def finish_drain(self, link: OutgoingLink) -> None:
         """Tell the peer that a drain is through [AMQP 2.6.7]."""
         if link.end_drain():
             self._write_flow(link, drain=True)

@@ -6,27 +6,35 @@ configured prefix of the address, what the address already is (the broker's busi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.model.address import Destination, RoutingType, parse_destination
+from gateway.model.amqp_types import Described, Symbol, Value
 from gateway.model.errors import Code, RefusedError
 from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
 
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
 _QUEUE: Final = frozenset({"queue", "temporary-queue"})
-#: Filters that would change what a consumer gets; to ignore them would hand it messages that it did
-#: not ask for.
-_SELECTORS: Final = frozenset(
-    {
-        "apache.org:selector-filter:string",
-        "jms-selector",
-        "selector",
-        "apache.org:no-local-filter:list",
-        "no-local",
-    }
-)
-_SELECTOR_CODES: Final = frozenset({0x0000468C00000004, 0x0000468C00000003})
+#: Descriptors of the filters that are known, by symbol and by code.
+_SELECTOR: Final = frozenset({"apache.org:selector-filter:string", 0x0000468C00000004})
+_NO_LOCAL: Final = frozenset({"apache.org:no-local-filter:list", 0x0000468C00000003})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """The filters of a source that are known, and so are in force.
+
+    Attributes:
+        selector: of JMS; "" for none.
+        no_local: nothing that this container sends.
+        kept: the map for the answer: these filters under the names and in the form of the peer.
+    """
+
+    selector: str = ""
+    no_local: bool = False
+    kept: Mapping[str, Value] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +47,7 @@ class Wanted:
     shared: bool = False
     temporary: bool = False
     browse: bool = False
+    filters: Filters = Filters()
 
 
 def routing_of(capabilities: tuple[str, ...]) -> RoutingType | None:
@@ -85,35 +94,49 @@ def wanted_source(
         shared=shared,
         temporary=shared and source.durable == DURABLE_NONE,
         browse=source.distribution_mode == "copy",
+        filters=filters_of(source),
     )
 
 
-def check_filters(source: Source) -> None:
-    """Refuse, by name, filters that would be ignored. Raises RefusedError."""
+def filters_of(source: Source) -> Filters:
+    """Return which filters are in force; one of an unknown type is left out [AMQP 3.5.8].
+
+    A value without descriptor counts where its name is the descriptor. Raises RefusedError.
+    """
+    selector = ""
+    no_local = False
+    kept: dict[str, Value] = {}
     for key, value in (source.filter or {}).items():
-        descriptor = getattr(value, "descriptor", None)
-        if str(key) in _SELECTORS or descriptor in _SELECTORS or descriptor in _SELECTOR_CODES:
-            raise RefusedError.of(
-                Code.NOT_IMPLEMENTED,
-                f"The filter {str(key)!r} is not in this version: attach without it and filter "
-                "in the client.",
-            )
+        descriptor: object = value.descriptor if isinstance(value, Described) else str(key)
+        bare = value.value if isinstance(value, Described) else value
+        if not isinstance(descriptor, str | int):
+            continue
+        if descriptor in _SELECTOR:
+            if selector:
+                raise RefusedError.of(
+                    Code.BAD_SELECTOR,
+                    f"The filter {str(key)!r} is a second selector; join them with AND.",
+                )
+            selector = _selector_text(str(key), bare)
+        elif descriptor in _NO_LOCAL:
+            no_local = True
+        else:
+            continue
+        kept[Symbol(key)] = value
+    return Filters(selector=selector, no_local=no_local, kept=kept or None)
 
 
-def without_filters(source: Source) -> Source:
-    """Return the source for the answer: a filter that is not applied is not echoed [AMQP 3.5.8]."""
-    return Source(
-        address=source.address,
-        durable=source.durable,
-        expiry_policy=source.expiry_policy,
-        timeout=source.timeout,
-        dynamic=source.dynamic,
-        dynamic_node_properties=source.dynamic_node_properties,
-        distribution_mode=source.distribution_mode,
-        default_outcome=source.default_outcome,
-        outcomes=source.outcomes,
-        capabilities=source.capabilities,
-    )
+def _selector_text(key: str, value: Value) -> str:
+    if not isinstance(value, str):
+        raise RefusedError.of(
+            Code.BAD_SELECTOR, f"The filter {key!r} must be a string, not {type(value).__name__}."
+        )
+    return value.strip()
+
+
+def answered(source: Source, filters: Filters) -> Source:
+    """Return the source for the answer: what is not in force is not echoed [AMQP 3.5.8]."""
+    return replace(source, filter=filters.kept)
 
 
 def with_address(target: Target, address: str) -> Target:

@@ -113,6 +113,12 @@ class MessageFrames:
             done += count
         return b"".join(pieces)
 
+    def end_of_browse(self) -> bytes:
+        """Return the frame that ends a browse; it is no message, and not to be acknowledged."""
+        name = escape_value(self._address, self._version) or ""
+        lines = b"false\nmessage-id:%b-end\nbrowser:end\ndestination:" % self._key
+        return self._first + lines + name.encode() + b"\n\n" + self._end
+
     def _converted(self, message: Message) -> bytes:
         flags = message.flags
         expires = message.expires if flags & EXPIRES else 0

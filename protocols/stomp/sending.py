@@ -106,7 +106,7 @@ class Route:
 class Sending:
     """The senders of one connection."""
 
-    __slots__ = ("_broker", "_limits", "_on_evict", "_senders", "_unblocked")
+    __slots__ = ("_broker", "_limits", "_on_evict", "_origin", "_senders", "_unblocked")
 
     def __init__(
         self,
@@ -114,12 +114,15 @@ class Sending:
         limits: StompLimits,
         unblocked: Callable[[Sender], None],
         on_evict: Callable[[], None],
+        *,
+        origin: str,
     ) -> None:
         """Start without senders; `on_evict` is called when routes handed out so far are void."""
         self._broker = broker
         self._limits = limits
         self._unblocked = unblocked
         self._on_evict = on_evict
+        self._origin = origin
         self._senders: dict[tuple[str, str | None], Sender] = {}
 
     def crowded(self, headers: Mapping[str, str]) -> bool:
@@ -177,7 +180,9 @@ class Sending:
         if len(self._senders) >= self._limits.destinations_max:
             self.close_all()
         sender = Sender(self._unblocked)
-        sender.producer = self._broker.open_producer(destination, routing, sender)
+        sender.producer = self._broker.open_producer(
+            destination, routing, sender, origin=self._origin
+        )
         sender.full = sender.producer.blocked() is not None
         sender.routing_header = None if routing is None else routing.value
         self._senders[key] = sender

@@ -75,6 +75,8 @@ class StompConsumer:
     """
 
     __slots__ = (
+        "_all_shown",
+        "_browser",
         "_ended",
         "_frames",
         "_gone",
@@ -106,8 +108,13 @@ class StompConsumer:
         window: int = NO_WINDOW,
         prefetch: int = 0,
         durable_name: str | None = None,
+        browser: bool = False,
     ) -> None:
-        """Prepare; `window` is in bytes (-1 none), `prefetch` in messages (0 no limit)."""
+        """Prepare; `window` is in bytes (-1 none), `prefetch` in messages (0 no limit).
+
+        A `browser` is shown what waits, then a MESSAGE with the header `browser:end`, and nothing
+        more.
+        """
         self._host = host
         self.id, self.key = identity
         self._frames = frames
@@ -123,6 +130,8 @@ class StompConsumer:
         self._later: list[Message] = []
         self._starved = False
         self._transactions = 0
+        self._browser = browser
+        self._all_shown = False
         self._ended = False
         self._gone = False
         self.durable_name = durable_name
@@ -142,7 +151,7 @@ class StompConsumer:
                 self._starved = True
                 host.starved(self)
             return 0
-        if not self.open:
+        if not self.open or self._all_shown:
             return 0
         room = min(_ROOM_MAX, left // self._size + 1)
         hold = self._hold
@@ -211,6 +220,13 @@ class StompConsumer:
         """
         self._end(failed=False)
         self._host.subscription_removed(self, refusal)
+
+    def exhausted(self) -> None:
+        """Tell a browser that it has seen all [gateway.model.ports.Consumer]."""
+        if self._browser and not self._all_shown:
+            self._all_shown = True
+            self._host.outbox.write(self._frames.end_of_browse())
+            self._host.flush_soon()
 
     def take(self, number: int) -> list[Message] | None:
         """Return what an ACK or NACK of `number` settles; None when it settles nothing."""

@@ -34,6 +34,7 @@ _DURABLE_HEADERS: Final = (
 )
 _WINDOW_HEADERS: Final = ("consumer-window-size", "activemq.prefetchSize")
 _NO_LOCAL_HEADERS: Final = ("no-local", "activemq.noLocal")
+_BROWSER_HEADER: Final = "browser"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.]")
 #: Digits of a delivery's number: more than a connection can count to.
@@ -45,9 +46,10 @@ class Subscriptions:
 
     Attributes:
         by_id: the open ones.
+        origin: what this connection's messages are told by, for no-local.
     """
 
-    __slots__ = ("_broker", "_by_key", "_convert", "_count", "_host", "_prefix", "by_id")
+    __slots__ = ("_broker", "_by_key", "_convert", "_count", "_host", "_prefix", "by_id", "origin")
 
     def __init__(self, broker: Broker, host: Host, convert: Convert, name: str) -> None:
         """Start without any; `name` is the connection's and goes into message ids."""
@@ -55,6 +57,7 @@ class Subscriptions:
         self._host = host
         self._convert = convert
         self._prefix = _UNSAFE.sub("_", name)
+        self.origin = f"STOMP {name}"
         self._count = 0
         self._by_key: dict[bytes, StompConsumer] = {}
         self.by_id: dict[str, StompConsumer] = {}
@@ -68,7 +71,7 @@ class Subscriptions:
         self, headers: Mapping[str, str], version: Version, client_id: str | None
     ) -> StompConsumer:
         """Open a subscription; it sends nothing until `start()`. Raises RefusedError."""
-        _refuse_unsupported(headers)
+        selector = _selector(headers)
         name = self._free_id(headers, version)
         destination, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
         durable = _durable_name(headers, client_id, "SUBSCRIBE")
@@ -76,6 +79,12 @@ class Subscriptions:
             raise RefusedError.of(
                 Code.ROUTING_MISMATCH,
                 "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
+            )
+        browser = _is_set(headers, _BROWSER_HEADER)
+        if browser and (durable is not None or routing is RoutingType.MULTICAST):
+            raise RefusedError.of(
+                Code.ROUTING_MISMATCH,
+                "browser:true looks into a queue; name it, as address::queue for a subscription's.",
             )
         mode = AckMode.of(headers.get("ack", "auto"))
         window, prefetch = _windows(headers, self._host.limits.window_bytes)
@@ -98,6 +107,7 @@ class Subscriptions:
             window=window,
             prefetch=prefetch,
             durable_name=durable,
+            browser=browser,
         )
         consumer.subscription = self._broker.subscribe(
             destination,
@@ -106,6 +116,9 @@ class Subscriptions:
             durable_name=durable,
             # Two connections of one client-id share a durable subscription, as in Artemis.
             shared=durable is not None,
+            browse=browser,
+            selector=selector,
+            no_local=self.origin if any(_is_set(headers, n) for n in _NO_LOCAL_HEADERS) else "",
         )
         self.by_id[name] = consumer
         self._by_key[key] = consumer
@@ -232,22 +245,24 @@ def _unknown_delivery(text: str, command: str) -> RefusedError:
     )
 
 
-def _refuse_unsupported(headers: Mapping[str, str]) -> None:
-    if "selector" in headers:
-        if not headers["selector"].strip():
-            raise RefusedError.of(
-                Code.BAD_VALUE, "The selector is empty; leave the header out to get every message."
-            )
+def _selector(headers: Mapping[str, str]) -> str:
+    """Return the selector, "" without one; raises RefusedError when it is empty."""
+    selector = headers.get("selector")
+    if selector is not None and not selector.strip():
         raise RefusedError.of(
-            Code.NOT_IMPLEMENTED,
-            "Selectors are not in this version; subscribe without the header selector.",
+            Code.BAD_VALUE, "The selector is empty; leave the header out to get every message."
         )
-    for name in _NO_LOCAL_HEADERS:
-        if headers.get(name, "false").lower() != "false":
-            raise RefusedError.of(
-                Code.NOT_IMPLEMENTED,
-                f"{name} is not in this version; subscribe without it.",
-            )
+    return selector or ""
+
+
+def _is_set(headers: Mapping[str, str], name: str) -> bool:
+    """Return whether a header says true; raises RefusedError when it says neither."""
+    text = headers.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"{name} '{shown(headers[name])}' is neither true nor false."
+        )
+    return text == "true"
 
 
 def _durable_name(headers: Mapping[str, str], client_id: str | None, command: str) -> str | None:

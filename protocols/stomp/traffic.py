@@ -98,7 +98,13 @@ class Traffic:
         self._parser = parser
         self._commands = commands
         self._limits = parser.limits
-        self._sending = Sending(broker, self._limits, self._unblocked, parser.forget)
+        self._sending = Sending(
+            broker,
+            self._limits,
+            self._unblocked,
+            parser.forget,
+            origin=commands.subscriptions.origin,
+        )
         self._stalled: Sender | DiskWait | None = None
         self._spool: deque[_Run | tuple[Head, bytes]] = deque()
         self._spool_bytes = 0

@@ -6,6 +6,7 @@ judges.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -30,12 +31,19 @@ class Item:
 
 @dataclass(eq=False)
 class Seat:
-    """A consumer: `room` is what it takes, `held` what it has, `barred` what it must not get."""
+    """A consumer: `room` is what it takes, `held` what it has, `barred` what it must not get.
+
+    `wants` is its selector.
+    """
 
     priority: int
+    wants: Callable[[Item], bool] = lambda item: True
     room: int = 0
     held: list[Item] = field(default_factory=list)
     barred: set[int] = field(default_factory=set)
+
+    def takes(self, item: Item) -> bool:
+        return item.seq not in self.barred and self.wants(item)
 
 
 class NaiveQueue:
@@ -110,21 +118,24 @@ class NaiveQueue:
             evicted += 1
         return evicted
 
-    def delivered(self, seat: Seat, seqs: list[int], now: int) -> None:
-        """The real queue has handed these to a consumer: judge it."""
+    def delivered(self, seat: Seat, seqs: list[int], now: int, *, hasty: bool = False) -> None:
+        """The real queue has handed these to a consumer: judge it.
+
+        `hasty`: it has not looked at all that waits, so that others may come late.
+        """
         assert not self.paused, "a paused queue delivers"
         assert len(seqs) <= seat.room, "more than the consumer has room for"
         for seq in seqs:
-            for item in [i for i in self.waiting if self._late(i, now)]:
+            for item in [i for i in self.waiting if self._late(i, now) and seat.wants(i)]:
                 if item.place < next(i.place for i in self.waiting if i.seq == seq):
                     self.waiting.remove(item)
                     self._leave("expired", item)
-            first = next(i for i in self.waiting if i.seq not in seat.barred)
+            first = next(i for i in self.waiting if seat.takes(i))
             assert first.seq == seq, f"{seq} is delivered where {first.seq} is next"
             assert not self._late(first, now), "an expired message is delivered"
             for other in self.seats:
-                if other.priority > seat.priority and other.room > 0:
-                    assert seq in other.barred, "a consumer of higher priority is passed over"
+                if other.priority > seat.priority and other.room > 0 and not hasty:
+                    assert not other.takes(first), "a consumer of higher priority is passed over"
             self.waiting.remove(first)
             seat.held.append(first)
             seat.room -= 1
@@ -134,11 +145,7 @@ class NaiveQueue:
         if self.paused:
             return []
         open_seats = [seat for seat in self.seats if seat.room > 0]
-        return [
-            item.seq
-            for item in self.waiting
-            if any(item.seq not in seat.barred for seat in open_seats)
-        ]
+        return [i.seq for i in self.waiting if any(seat.takes(i) for seat in open_seats)]
 
     def drop_late(self, now: int) -> None:
         """What has expired leaves, wherever it waits."""

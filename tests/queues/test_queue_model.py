@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED
+from gateway.queues import selecting
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
 from tests.queues.naive import NaiveQueue, Seat
@@ -26,12 +27,32 @@ SUBSET = st.sets(st.integers(0, 30))
 BODIES = st.integers(1, 6)
 
 
+class Selector:
+    """A selector: the same condition on a message and on an item of the naive queue."""
+
+    def __init__(self, text, matches, wants) -> None:
+        self.text = text
+        self.matches = matches
+        self.wants = wants
+
+
+SELECTORS = [
+    Selector("durable", lambda m: bool(m.flags & DURABLE), lambda i: i.durable),
+    Selector("odd", lambda m: m.seq % 2 == 1, lambda i: i.seq % 2 == 1),
+    Selector("high", lambda m: m.priority > 4, lambda i: i.priority > 4),
+    Selector("fresh", lambda m: m.delivery_count == 0, lambda i: i.attempts == 0),
+    Selector("none", lambda m: False, lambda i: False),
+]
+
+
 class Taker:
     """A consumer whose room is its seat's; the naive queue judges what it gets."""
 
-    def __init__(self, machine: QueueMachine, priority: int) -> None:
+    def __init__(self, machine: QueueMachine, priority: int, selector=None) -> None:
         self.machine = machine
         self.seat = Seat(priority)
+        if selector is not None:
+            self.seat.wants = selector.wants
         self.messages = {}
         self.held = None
 
@@ -44,13 +65,59 @@ class Taker:
         for message in messages:
             assert message.flags & ~any_flags == 0, "any_flags lacks a flag of the message"
             self.messages[message.seq] = message
-        machine.naive.delivered(self.seat, [m.seq for m in messages], machine.now)
+        seqs = [m.seq for m in messages]
+        machine.naive.delivered(self.seat, seqs, machine.now, hasty=machine.hasty)
 
     def removed(self, refusal) -> None:
         raise AssertionError("the queue itself removes nobody")
 
 
+class Viewer:
+    """A browser: `shown` are seqs in the order in which it saw them."""
+
+    def __init__(self, machine: QueueMachine, selector, room: int) -> None:
+        self.machine = machine
+        self.wants = Seat(0).wants if selector is None else selector.wants
+        self.left = room
+        self.shown = []
+        self.missed = set()  # what somebody held while it was there: it may not have seen it
+        self.ended = False
+        self.browser = machine.queue.attach_browser(self, selector)
+
+    def room(self) -> int:
+        return self.left
+
+    def deliver(self, messages, any_flags) -> None:
+        assert 0 < len(messages) <= self.left
+        self.left -= len(messages)
+        naive = self.machine.naive
+        for message in messages:
+            assert message.flags & ~any_flags == 0
+            item = next(i for i in naive.waiting if i.seq == message.seq)
+            assert self.wants(item)
+            assert item.expires is None or item.expires > self.machine.now, "shown, but expired"
+            assert message.seq not in self.shown or item.due is not None, "shown twice"
+            self.shown.append(message.seq)
+
+    def exhausted(self) -> None:
+        assert not self.ended, "told twice"
+        assert self.left > 0
+        self.ended = True
+
+    def owed(self) -> list[int]:
+        """Return what it should have been shown by now."""
+        now = self.machine.now
+        return [
+            i.seq
+            for i in self.machine.naive.waiting
+            if self.wants(i) and (i.expires is None or i.expires > now)
+            if i.seq not in self.shown and i.seq not in self.missed
+        ]
+
+
 class QueueMachine(RuleBasedStateMachine):
+    hasty = False
+
     @initialize(evicts_next=st.booleans())
     def start(self, evicts_next: bool) -> None:
         self.now = 1000
@@ -62,6 +129,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.evicts_next = evicts_next
         self.naive = NaiveQueue(evicts_next=evicts_next)
         self.takers = []
+        self.viewers = []
         for priority in (0, 0, 5):
             self.attach_one(priority, 2)
 
@@ -133,14 +201,18 @@ class QueueMachine(RuleBasedStateMachine):
     # ---- consumers
 
     @precondition(lambda self: len(self.takers) < 4 and not self.queue.deleted)
-    @rule(priority=st.sampled_from([0, 0, 5]), room=st.integers(0, 5))
-    def attach(self, priority, room) -> None:
-        self.attach_one(priority, room)
+    @rule(
+        priority=st.sampled_from([0, 0, 5]),
+        room=st.integers(0, 5),
+        selector=st.sampled_from([None, None, *SELECTORS]),
+    )
+    def attach(self, priority, room, selector) -> None:
+        self.attach_one(priority, room, selector)
 
-    def attach_one(self, priority, room) -> None:
-        taker = Taker(self, priority)
+    def attach_one(self, priority, room, selector=None) -> None:
+        taker = Taker(self, priority, selector)
         taker.seat.room = room
-        taker.held = self.queue.attach(taker, priority)
+        taker.held = self.queue.attach(taker, priority, selector)
         self.takers.append(taker)
         self.naive.seats.append(taker.seat)
 
@@ -157,8 +229,28 @@ class QueueMachine(RuleBasedStateMachine):
         went = self.queue.dispatch(self.now, limit)
         assert went == sum(len(t.seat.held) for t in self.takers) - before
         self.take_expiries()
+        while limit == 1000 and self.queue.searching:
+            self.queue.dispatch(self.now, limit)
+            self.take_expiries()
         if limit == 1000:
             assert not self.naive.starving(self.now), "somebody has room for what waits"
+            for viewer in self.viewers:
+                assert viewer.left == 0 or not viewer.owed(), "a browser is not shown something"
+                assert viewer.ended or viewer.left == 0, "a browser waits for its end"
+
+    @precondition(lambda self: len(self.viewers) < 2)
+    @rule(selector=st.sampled_from([None, *SELECTORS]), room=st.sampled_from([2, 1000]))
+    def browse(self, selector, room) -> None:
+        self.viewers.append(Viewer(self, selector, room))
+
+    @precondition(lambda self: self.viewers)
+    @rule(room=st.sampled_from([0, 3, 1000]))
+    def stop_browsing(self, room) -> None:
+        if room:
+            self.viewers[0].left = room
+            self.dispatch(1000)
+        else:
+            self.queue.detach_browser(self.viewers.pop(0).browser)
 
     def take_expiries(self) -> None:
         """What is behind the last delivery may have been found expired as well."""
@@ -298,6 +390,11 @@ class QueueMachine(RuleBasedStateMachine):
     # ---- what always holds
 
     @invariant()
+    def held_ones_may_be_missed(self) -> None:
+        for viewer in self.viewers:
+            viewer.missed.update(item.seq for t in self.takers for item in t.seat.held)
+
+    @invariant()
     def same(self) -> None:
         queue, naive = self.queue, self.naive
         queue.check_invariants()
@@ -337,3 +434,23 @@ QueueMachine.TestCase.settings = settings(
     max_examples=400, stateful_step_count=40, deadline=None, derandomize=True
 )
 TestQueueAgainstNaive = QueueMachine.TestCase
+
+
+class HastyQueueMachine(QueueMachine):
+    """The same with searches that look at a place or two in a turn."""
+
+    hasty = True
+
+    def __init__(self) -> None:
+        self.limits = selecting.TURN_PLACES, selecting.PLACES_MIN
+        selecting.TURN_PLACES, selecting.PLACES_MIN = 3, 1
+        super().__init__()
+
+    def teardown(self) -> None:
+        selecting.TURN_PLACES, selecting.PLACES_MIN = self.limits
+
+
+HastyQueueMachine.TestCase.settings = settings(
+    max_examples=200, stateful_step_count=40, deadline=None, derandomize=True
+)
+TestHastyQueueAgainstNaive = HastyQueueMachine.TestCase

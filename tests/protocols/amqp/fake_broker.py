@@ -13,6 +13,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
+from gateway.selectors import compile_selector
 
 FULL = Refusal(code=Code.ADDRESS_FULL, text='Address "q" is full.', transient=True)
 
@@ -120,6 +121,9 @@ class FakeSubscription:
 
     def dispatch_now(self) -> None:
         self.dispatch()
+
+    def keeps_searching(self) -> bool:
+        return False
 
     def dispatch(self) -> None:
         while not self.closed:
@@ -282,7 +286,12 @@ class FakeBroker:
         return self.clock_ms
 
     def open_producer(
-        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        owner: ProducerOwner,
+        *,
+        origin: str = "",
     ) -> FakeProducer:
         if self.refuse_open is not None:
             raise RefusedError(self.refuse_open)
@@ -309,16 +318,22 @@ class FakeBroker:
         browse: bool = False,
         temporary: bool = False,
         priority: int = 0,
+        selector: str = "",
+        no_local: str = "",
         options: Mapping[str, str] | None = None,
     ) -> FakeSubscription:
         if self.refuse_subscribe is not None:
             raise RefusedError(self.refuse_subscribe)
+        if selector:
+            compile_selector(selector, destination.address)
         facts = {
             "shared": shared,
             "browse": browse,
             "priority": priority,
             "durable": durable_name,
             "temporary": temporary,
+            "selector": selector,
+            "no_local": no_local,
         }
         shown = {key: value for key, value in facts.items() if value}
         self.note("subscribe", destination.address, routing, shown)

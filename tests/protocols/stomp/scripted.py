@@ -10,6 +10,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, STOMP, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
+from gateway.selectors import compile_selector
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 
@@ -121,6 +122,9 @@ class ScriptedSubscription:
 
     def dispatch_now(self) -> None:
         self.dispatch()
+
+    def keeps_searching(self) -> bool:
+        return False
 
     def _settle(self, what: str, messages: list[Message]) -> int:
         for message in messages:
@@ -249,7 +253,12 @@ class ScriptedBroker:
         return self.clock_ms
 
     def open_producer(
-        self, destination: Destination, routing: RoutingType | None, owner: ProducerOwner
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        owner: ProducerOwner,
+        *,
+        origin: str = "",
     ) -> ScriptedProducer:
         if self.refuse_open is not None:
             raise self.refuse_open
@@ -286,10 +295,14 @@ class ScriptedBroker:
         browse: bool = False,
         temporary: bool = False,
         priority: int = 0,
+        selector: str = "",
+        no_local: str = "",
         options: Mapping[str, str] | None = None,
     ) -> ScriptedSubscription:
         if self.refuse_subscribe is not None:
             raise self.refuse_subscribe
+        if selector:
+            compile_selector(selector, destination.address)
         self.note("subscribe", destination, routing, durable_name)
         subscription = ScriptedSubscription(self, destination.address, consumer)
         self.subscriptions[destination.address] = subscription

@@ -88,10 +88,11 @@ def test_s18_s22_what_is_subscribed(lines: str, call: tuple[object, ...]) -> Non
     ("lines", "code", "part"),
     [
         ("id:0\n", "bad-header", "destination"),
-        ("id:0\ndestination:q\nselector:a = 1\n", "not-implemented", "selector"),
         ("id:0\ndestination:q\nselector: \n", "bad-value", "selector is empty"),
-        ("id:0\ndestination:q\nno-local:true\n", "not-implemented", "no-local"),
-        ("id:0\ndestination:q\nactivemq.noLocal:true\n", "not-implemented", "activemq.noLocal"),
+        ("id:0\ndestination:q\nno-local:yes\n", "bad-value", "no-local"),
+        ("id:0\ndestination:q\nactivemq.noLocal:1\n", "bad-value", "activemq.noLocal"),
+        ("id:0\ndestination:q\nbrowser:1\n", "bad-value", "browser"),
+        ("id:0\ndestination:/topic/q\nbrowser:true\n", "routing-mismatch", "address::queue"),
         ("id:0\ndestination:q\nsubscription-type:TOPIC\n", "bad-value", "subscription-type"),
         (
             "id:0\ndestination:/topic/q\nsubscription-type:ANYCAST\n",

@@ -1,0 +1,255 @@
+"""Who looks through a queue instead of taking from its head: selectors and browsers.
+
+Consumers with one selector are a group and share one search, so that each message is judged once
+however many they are. A browser has a search of its own, takes nothing, and is shown what waits in
+delivery order, then what arrives. Each search looks at a bounded number of places in a turn; what
+is left goes on in the next one. It knows no clock, store or protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.model.message import EXPIRES, Message
+from gateway.model.ports import Consumer
+from gateway.queues.indexed import Condition, IndexedReady, Search
+from gateway.queues.ready import Ready
+
+#: Places that the searches of one queue look at in a turn: less than a millisecond.
+TURN_PLACES: Final = 512
+#: What each search gets at least, however many there are.
+PLACES_MIN: Final = 32
+
+
+class Group(Search):
+    """Consumers with one selector."""
+
+    __slots__ = ("members",)
+
+    def __init__(self, condition: Condition) -> None:
+        super().__init__(condition, takes=True)
+        self.members = 0
+
+
+class Browser(Search):
+    """One browser.
+
+    Attributes:
+        consumer: who is shown the messages.
+        patient: it waits for the end of its search (drain).
+        ended: it was told once that it has seen all.
+    """
+
+    __slots__ = ("consumer", "delivering", "ended", "patient")
+
+    def __init__(self, consumer: Consumer, condition: Condition | None) -> None:
+        super().__init__(condition, takes=False)
+        self.consumer = consumer
+        self.patient = False
+        self.ended = False
+        self.delivering = False
+
+    def show(self, ready: IndexedReady, now_ms: int, any_flags: int) -> None:
+        """Show what there is room for; what has expired is not shown."""
+        room = self.consumer.room()
+        while room > 0:
+            found = ready.find(self, room)
+            if not found:
+                break
+            if any_flags & EXPIRES:
+                found = [m for m in found if not (m.flags & EXPIRES and m.expires <= now_ms)]
+            if found:
+                self.delivering = True
+                self.consumer.deliver(found, any_flags)
+                self.delivering = False
+            room = self.consumer.room()
+        if room > 0 and self.unfinished:
+            return
+        if (room > 0 and not self.ended) or self.patient:
+            self.ended = self.ended or room > 0
+            self.patient = False
+            self.consumer.exhausted()
+
+
+class Held:
+    """A consumer of a queue and what it holds.
+
+    Attributes:
+        group: with a selector: all that have the same.
+    """
+
+    __slots__ = ("attached", "barred", "consumer", "count", "group", "priority")
+
+    def __init__(self, consumer: Consumer, priority: int = 0) -> None:
+        self.consumer = consumer
+        self.priority = priority
+        self.group: Group | None = None
+        self.attached = True
+        self.count = 0  # messages in delivery to it
+        self.barred: set[int] | None = None  # seqs it must not be offered again [AMQP 3.4.5]
+
+
+class Searches:
+    """All searches of one queue; there is none of these while there is no search.
+
+    Attributes:
+        groups: by selector.
+        browsers: in the order in which they came.
+        patient: consumers that wait for the end of their group's search (drain).
+    """
+
+    __slots__ = ("browsers", "groups", "patient", "ready")
+
+    def __init__(self, ready: IndexedReady) -> None:
+        self.ready = ready
+        self.groups: list[Group] = []
+        self.browsers: list[Browser] = []
+        self.patient: list[Held] = []
+
+    def __len__(self) -> int:
+        return len(self.groups) + len(self.browsers)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether somebody with room has not seen all that waits."""
+        return any(group.unfinished for group in self.groups) or any(
+            browser.unfinished for browser in self.browsers
+        )
+
+    def join(self, condition: Condition) -> Group:
+        """Return the group of those with this selector, with one member more."""
+        group = next((g for g in self.groups if g.condition is condition), None)
+        if group is None:
+            group = Group(condition)
+            self.groups.append(group)
+            self.ready.searches.append(group)
+        group.members += 1
+        return group
+
+    def leave(self, group: Group) -> None:
+        """Take one member away."""
+        group.members -= 1
+        if not group.members:
+            self.groups.remove(group)
+            self.ready.searches.remove(group)
+
+    def join_browser(self, browser: Browser) -> None:
+        """Show a browser what waits from now on."""
+        self.browsers.append(browser)
+        self.ready.searches.append(browser)
+
+    def leave_browser(self, browser: Browser) -> None:
+        """Show it nothing more."""
+        self.browsers.remove(browser)
+        self.ready.searches.remove(browser)
+
+    def wait(self, member: Held) -> bool:
+        """Whether the search of a consumer has not seen all yet; its end will be told."""
+        if member.group is None or not member.group.unfinished:
+            return False
+        if member not in self.patient:
+            self.patient.append(member)
+        return True
+
+    def begin(self, now_ms: int, any_flags: int) -> None:
+        """Start a turn: everybody may look at some places; browsers do."""
+        share = max(PLACES_MIN, TURN_PLACES // len(self))
+        for group in self.groups:
+            group.allowance = share
+            group.unfinished = False
+        for browser in list(self.browsers):
+            browser.allowance = share
+            browser.unfinished = False
+            browser.show(self.ready, now_ms, any_flags)
+
+    def end(self) -> None:
+        """End a turn: tell those that wait and have seen all, or have no room any more."""
+        waiting, self.patient = self.patient, []
+        for member in waiting:
+            group = member.group
+            if not member.attached or group is None:
+                continue
+            if group.unfinished and member.consumer.room() > 0:
+                self.patient.append(member)
+            else:
+                member.consumer.exhausted()
+
+
+class Searched:
+    """The part of a queue that selectors and browsers see.
+
+    Attributes:
+        filter: what the address lets in; it looks, not the queue.
+        no_local: whose messages it does not let in; "" for nobody's.
+        told_apart: consumers for which messages are marked with where they come from.
+        searching: not all that waits was judged: dispatch again, in another turn.
+    """
+
+    __slots__ = ("_ready", "_searches", "filter", "no_local", "searching", "told_apart")
+
+    def __init__(self) -> None:
+        self.filter: Condition | None = None
+        self.no_local = ""
+        self.told_apart = 0
+        self.searching = False
+        self._ready: Ready | IndexedReady = Ready()
+        self._searches: Searches | None = None
+
+    @property
+    def selective(self) -> bool:
+        """Whether some of its consumers have a selector."""
+        return self._searches is not None and bool(self._searches.groups)
+
+    @property
+    def browsers(self) -> Sequence[Browser]:
+        return () if self._searches is None else self._searches.browsers
+
+    def attach_browser(self, consumer: Consumer, condition: Condition | None = None) -> Browser:
+        """Show somebody what waits, and what comes later; dispatching shows it."""
+        browser = Browser(consumer, condition)
+        self._search().join_browser(browser)
+        return browser
+
+    def detach_browser(self, browser: Browser) -> None:
+        """Show it nothing more."""
+        searches = self._search()
+        searches.leave_browser(browser)
+        self._forget_searches(searches)
+
+    def wait_for_search(self, member: Held) -> bool:
+        """Whether its search has not seen all yet; then `Consumer.exhausted` tells its end."""
+        return self._searches is not None and self._searches.wait(member)
+
+    def _search(self) -> Searches:
+        """Return the searches, of which there will be one now. O(n) when it is the first."""
+        if self._searches is None:
+            ready = self._ready
+            if not isinstance(ready, IndexedReady):
+                self._ready = ready = IndexedReady(ready)
+            self._searches = Searches(ready)
+        return self._searches
+
+    def _leave_group(self, group: Group | None) -> None:
+        if group is not None:
+            searches = self._search()
+            searches.leave(group)
+            self._forget_searches(searches)
+
+    def _forget_searches(self, searches: Searches) -> None:
+        if not len(searches):
+            # The index stays until the queue is empty: with the next search it would be back.
+            self._searches = None
+            self.searching = False
+            self._forget_index()
+
+    def _forget_index(self) -> None:
+        """Go back to the cheap order once nothing waits and nobody searches."""
+        if self._searches is None and not self._ready and type(self._ready) is IndexedReady:
+            self._ready = Ready()
+
+    def _find(self, group: Group, count: int) -> list[Message]:
+        """Take up to `count` messages of one priority that the group is for."""
+        ready = self._ready
+        assert isinstance(ready, IndexedReady), "a selector on a queue without index"
+        return ready.find(group, count)
