@@ -34,6 +34,7 @@ from gateway import __version__
 from gateway.alarm import Alarm
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports import Tap
+from gateway.compacting import compaction_rule, set_up_journal
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import AddressConfig, Config, QueueConfig
@@ -223,11 +224,14 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
     files.mkdir(config.data_directory)
     lock = DirectoryLock(config.data_directory, f"process {os.getpid()} (sluicegate {__version__})")
     try:
-        journal, restored = open_journal(files, config.journal_directory, config.journal_file_size)
+        journal, restored = open_journal(
+            files, config.journal_directory, config.journal_file_size, compaction_rule(config)
+        )
         ballast = ballast_for(files, config.journal_directory, config.ballast_size)
         segments = Segments(files, config.journal_directory, lambda: os.urandom(16), ballast)
         # A full disk is found here, before anybody has been promised anything.
         make_room(segments, ballast, config.journal_file_size)
+        set_up_journal(journal, config)
         store = JournalStore(journal)
         broker = Gateway(
             turn=turn,

@@ -52,6 +52,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "listener.opened": "a listener takes connections",
     "log.lines_dropped": "lines were lost because nobody read them; `count` of them",
     "login.refused": "a user and password were not let in; `reason` says why",
+    "store.compaction_stopped": "a journal file could not be read; it and all behind it stay",
     "store.failed": "the disk refused; nothing unconfirmed will be confirmed",
     "store.recovered": "the journal was read; `messages` came back",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",

@@ -138,6 +138,13 @@ class Batch:
             _extend(self.cancelled, queue_id, start, last)
             count -= last - start + 1
             last = start - 1
+        self.remove_stored(queue_id, first, last, count)
+
+    def remove_stored(self, queue_id: int, first: int, last: int, count: int) -> None:
+        """Record that `count` stored messages between two seqs are gone, those of this batch too.
+
+        Without cancelling what this batch adds.
+        """
         _extend(self.removes, queue_id, first, last)
         self.removed_live.append((queue_id, first, last, count))
         self.bytes_bound += _RANGE_BYTES + _RUN_BYTES

@@ -84,6 +84,7 @@ class Journal:
         "bytes_cancelled",
         "bytes_written",
         "cancelled",
+        "cancels",
         "compaction",
         "index",
         "on_durable",
@@ -135,6 +136,7 @@ class Journal:
         )
         self.synced = next_ticket - 1
         self._looked = self.synced
+        self.cancels = True  # False: what is consumed before it is written is written all the same
         self.batches = self.stored = self.cancelled = 0
         self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
@@ -215,7 +217,10 @@ class Journal:
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """Record that the `count` stored messages between two seqs are gone; returns the ticket."""
-        self._open.remove(queue_id, first, last, count)
+        if self.cancels:
+            self._open.remove(queue_id, first, last, count)
+        else:
+            self._open.remove_stored(queue_id, first, last, count)
         self.compaction.changes.removed(queue_id, first, last)
         return self._open.number
 

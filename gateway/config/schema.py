@@ -94,6 +94,9 @@ TOP: Final = Table(
         "global-max-size": v.limit(v.size_bytes, 1 << 20),
         "global-max-messages": v.limit(v.count),
         "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
+        "journal-compact-min-files": v.at_least(0, v.count),
+        # Above three quarters what is copied would soon be copied again.
+        "journal-compact-percentage": v.within(1, 75, v.count),
         "store-task-limit": v.at_least(1, v.count),
         "concurrent-store-and-dispatch-queues": v.boolean,
         "max-disk-usage": v.within(-1, 100, v.count),
@@ -112,8 +115,8 @@ TOP: Final = Table(
         " sync-interval on-corruption amqp-use-core-subscription-naming"
         " address-queue-scan-period"
         " journal-datasync journal-min-files journal-pool-files journal-type"
-        " journal-buffer-timeout journal-buffer-size journal-compact-min-files"
-        " journal-compact-percentage journal-sync-transactional journal-sync-non-transactional"
+        " journal-buffer-timeout journal-buffer-size"
+        " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files durability"
         " concurrent-store-and-dispatch-topics store-linger literal-match-markers"
         " wildcard-addresses diverts security-settings transaction-timeout persistence-enabled"

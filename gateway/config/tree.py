@@ -152,6 +152,10 @@ class Config:
         global_max_size: bytes that all addresses together may hold; -1 no limit.
         global_max_messages: messages that all addresses together may hold; -1 no limit.
         journal_file_size: bytes of one journal file.
+        journal_compact_min_files: from how many journal files on what lives in old ones is copied
+            forward; 0 never.
+        journal_compact_percentage: less than so much of their bytes must live for that.
+        concurrent_store_and_dispatch_queues: what is consumed before it is written is not written.
         store_task_limit: messages that may wait for the journal before senders wait.
         max_disk_usage: percent of a file system that may be used, -1 no limit; None not written.
         min_disk_free: bytes that stay free, -1 no limit; None not written.
@@ -173,6 +177,8 @@ class Config:
     global_max_size: int = 512 * MIB
     global_max_messages: int = -1
     journal_file_size: int = 32 * MIB
+    journal_compact_min_files: int = 3
+    journal_compact_percentage: int = 50
     store_task_limit: int = 10_000
     concurrent_store_and_dispatch_queues: bool = True
     max_disk_usage: int | None = None

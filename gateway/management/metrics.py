@@ -87,6 +87,29 @@ _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
         "Messages consumed before they had to be written",
         lambda j: j.cancelled,
     ),
+    _counter(
+        "journal_cancelled_bytes_total",
+        "Bytes never written, since what they hold was consumed before",
+        lambda j: j.bytes_cancelled,
+    ),
+    _gauge("journal_used_bytes", "Bytes in journal files", lambda j: j.index.used_bytes),
+    _gauge("journal_live_bytes", "About how many of them live", lambda j: j.index.live_bytes),
+    _counter(
+        "journal_copied_messages_total",
+        "Messages carried forward out of old journal files",
+        lambda j: j.compaction.copied,
+    ),
+    _counter("journal_copied_bytes_total", "Their bytes", lambda j: j.compaction.copied_bytes),
+    _counter(
+        "journal_emptied_files_total",
+        "Journal files emptied by carrying forward",
+        lambda j: j.compaction.emptied,
+    ),
+    _gauge(
+        "journal_compaction_failed",
+        "1 when a journal file could not be read",
+        lambda j: j.compaction.failure is not None,
+    ),
     _gauge("journal_files", "Journal files in use", lambda j: len(j.index.live)),
     _gauge("journal_congested", "1 while senders wait for the disk", lambda j: j.congested),
 )

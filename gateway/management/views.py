@@ -49,9 +49,21 @@ FIXED: Final[Mapping[str, object]] = {
 
 
 class LiveSegments(Protocol):
-    """Which journal files hold something."""
+    """Which journal files hold something, and how much."""
 
     live: dict[int, int]
+    used: dict[int, int]
+    used_bytes: int
+    live_bytes: int
+
+
+class CompactionFigures(Protocol):
+    """What was carried forward out of old journal files."""
+
+    copied: int
+    copied_bytes: int
+    emptied: int
+    failure: Exception | None
 
 
 class JournalFigures(Protocol):
@@ -61,7 +73,9 @@ class JournalFigures(Protocol):
     stored: int
     cancelled: int
     bytes_written: int
+    bytes_cancelled: int
     synced: int
+    compaction: CompactionFigures
     index: LiveSegments
 
     @property
@@ -257,11 +271,21 @@ def disk_view(sources: Sources) -> dict[str, object]:
     }
 
 
+def compaction_view(compaction: CompactionFigures) -> dict[str, object]:
+    """Return what was carried forward; `failure` says why no more is."""
+    return {
+        "copiedMessages": compaction.copied,
+        "copiedBytes": compaction.copied_bytes,
+        "emptiedFiles": compaction.emptied,
+        "failure": None if compaction.failure is None else str(compaction.failure),
+    }
+
+
 def journal_view(journal: JournalFigures) -> dict[str, object]:
     """Return the journal's figures; `cancelledMessages` were consumed before they were written."""
     return {
         "files": [
-            {"number": number, "liveMessages": live}
+            {"number": number, "liveMessages": live, "bytes": journal.index.used.get(number, 0)}
             for number, live in sorted(journal.index.live.items())
         ],
         "currentFile": journal.segment,
@@ -269,6 +293,10 @@ def journal_view(journal: JournalFigures) -> dict[str, object]:
         "bytesWritten": journal.bytes_written,
         "storedMessages": journal.stored,
         "cancelledMessages": journal.cancelled,
+        "cancelledBytes": journal.bytes_cancelled,
+        "usedBytes": journal.index.used_bytes,
+        "liveBytes": journal.index.live_bytes,
+        "compaction": compaction_view(journal.compaction),
         "syncedTicket": journal.synced,
         "congested": journal.congested,
         "failure": None if journal.failure is None else str(journal.failure),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import count
+from types import SimpleNamespace
 from urllib.parse import quote
 
 from twisted.internet.defer import Deferred
@@ -69,12 +70,16 @@ class ListStore:
 class Live:
     def __init__(self, live):
         self.live = live
+        self.used = dict.fromkeys(live, 50)
+        self.used_bytes, self.live_bytes = 100, 40
 
 
 class Journal:
     """The journal's figures, all different."""
 
     batches, stored, cancelled, bytes_written, synced = 3, 5, 7, 11, 13
+    bytes_cancelled = 17
+    compaction = SimpleNamespace(copied=19, copied_bytes=23, emptied=29, failure=None)
     index = Live({1: 0, 2: 4})
     congested = True
     failure = None

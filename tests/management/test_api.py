@@ -139,12 +139,24 @@ def test_the_store_shows_files_counters_and_why_it_failed():
     shown = Core(journal=journal).ask("GET", "/api/v1/store")[1]
     assert shown["disk"] == {"freeBytes": None}
     assert shown["journal"] == {
-        "files": [{"number": 1, "liveMessages": 0}, {"number": 2, "liveMessages": 4}],
+        "files": [
+            {"number": 1, "liveMessages": 0, "bytes": 50},
+            {"number": 2, "liveMessages": 4, "bytes": 50},
+        ],
         "currentFile": 2,
         "batches": 3,
         "bytesWritten": 11,
         "storedMessages": 5,
         "cancelledMessages": 7,
+        "cancelledBytes": 17,
+        "usedBytes": 100,
+        "liveBytes": 40,
+        "compaction": {
+            "copiedMessages": 19,
+            "copiedBytes": 23,
+            "emptiedFiles": 29,
+            "failure": None,
+        },
         "syncedTicket": 13,
         "congested": True,
         "failure": "no room",

@@ -102,6 +102,9 @@ def test_the_journals_figures():
     assert value(found, "journal_batches_total") == 3
     assert value(found, "journal_stored_messages_total") == 5
     assert value(found, "journal_cancelled_messages_total") == 7
+    assert value(found, "journal_cancelled_bytes_total") == 17
+    assert value(found, "journal_copied_messages_total") == 19
+    assert value(found, "journal_compaction_failed") == 0
     assert value(found, "journal_written_bytes_total") == 11
     assert value(found, "journal_files") == 2
     assert value(found, "journal_congested") == 1

@@ -58,6 +58,7 @@ class World:
         self.rule = CompactionRule(
             min_files=chance.choice([0, 2, 2, 3]), percentage=chance.choice([30, 50, 70])
         )
+        self.cancels = chance.random() < 0.9
         #: Some messages are taken by nobody, as those of a dead-letter queue: they pin old files.
         self.hoard = chance.choice([0, 0, 0, 3, 11])
         self.serial = 0
@@ -143,6 +144,7 @@ class World:
         self.store.snapshot = lambda: list(self.model.now.defined.values())
         self.journal.on_durable = self._on_durable
         self.journal.on_failed = self._on_failed
+        self.journal.cancels = self.cancels
         self.writer = TurnWriter(self.journal, segments, self.segment_bytes)
         self.journal.start(self.writer)
 

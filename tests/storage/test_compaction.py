@@ -263,3 +263,24 @@ def test_ranges_without_ranges() -> None:
         assert [seq for a, b in left for seq in range(a, b + 1)] == [
             seq for seq in range(low, high + 1) if seq not in dead
         ]
+
+
+def test_without_cancelling_all_is_written() -> None:
+    life = begin()
+    life.journal.cancels = False
+    life.store.define(QUEUE_DEFINITION)
+    life.remove(life.add(b"taken at once"))
+    kept = life.add(b"kept")
+    life.settle()
+    assert (life.journal.stored, life.journal.cancelled, life.journal.bytes_cancelled) == (2, 0, 0)
+    assert [m.seq for m in restart(life).messages[QUEUE]] == [kept]
+
+
+def test_bytes_that_are_never_written_are_counted() -> None:
+    life = begin()
+    life.store.define(QUEUE_DEFINITION)
+    life.remove(life.add(bytes(500)))
+    life.settle()
+    assert life.journal.cancelled == 1
+    assert 500 < life.journal.bytes_cancelled < 700
+    assert life.journal.bytes_written < 500
