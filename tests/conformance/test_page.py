@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from gateway.config import schema
+from gateway.config.schema import Table
 from tests.conformance import page
 from tests.conformance.page import Scenarios
 
@@ -30,6 +34,20 @@ def test_every_reason_is_a_sentence_for_people() -> None:
         assert reason.endswith("."), reason
         assert "|" not in reason
         assert len(reason) > 20
+
+
+LATER = frozenset[str]().union(*(t.later for t in vars(schema).values() if isinstance(t, Table)))
+REFUSED = [r for r in page.current()[0].reasons.values() if "refused at configuration" in r]
+
+
+@pytest.mark.parametrize("reason", sorted(REFUSED))
+def test_what_is_said_to_be_refused_at_configuration_is(reason: str) -> None:
+    """A key that is implemented takes this sentence, and the rows that it stands for, with it."""
+    keys = re.findall("`([^`]+)`", reason)
+    assert keys
+    for key in keys:
+        in_values = key == "protocols"  # WS is one of its values
+        assert in_values or {key, f"default-{key}"} & LATER, key
 
 
 def test_every_title_is_one_line_that_a_table_takes() -> None:
