@@ -11,10 +11,10 @@ whole or not at all: of a moved message the copy and the removal are in one jour
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.settings import FullPolicy
+from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.address import Destination, parse_destination
@@ -160,6 +160,20 @@ def removing(queue: Queue, why: Gone) -> Act:
     return act
 
 
+def passing(queue: Queue, do: Callable[[list[Message]], int]) -> Act:
+    """Return what does something with those that still wait, and tells how many it was."""
+
+    def act(messages: list[Message]) -> tuple[int, Refusal | None]:
+        return do(_that_wait(queue, messages)), None
+
+    return act
+
+
+def _that_wait(queue: Queue, messages: list[Message]) -> list[Message]:
+    there = {m.seq for m in queue.holdings()}
+    return [m for m in messages if m.seq in there]
+
+
 class Move:
     """Moves messages of a queue to an address, in their order; they count as acknowledged here."""
 
@@ -168,40 +182,50 @@ class Move:
         self._gateway = gateway
         self._queue = queue
         destination = parse_destination(target)
-        self._route = _route_to(gateway, queue, destination)
+        self._only = _only_queue(gateway, destination)
+        address = gateway.directory.find_address(destination.address)
+        targets = _targets(address, self._only)
+        if not targets:
+            raise RefusedError(_no_taker(address.name))
+        if queue in targets:
+            raise RefusedError.of(
+                Code.BAD_VALUE, f"target {target!r} leads back to queue {queue.name!r}."
+            )
+        self._route = Route(gateway, address, None, None, only=self._only)
 
     def act(self, messages: list[Message]) -> tuple[int, Refusal | None]:
         """Move those of these that still wait, as far as the target takes them."""
         route = self._route
         refusal = route.resolve()
-        if refusal is None and not route.takers(0):
+        if refusal is None and not _targets(route.target, self._only):
             refusal = _no_taker(route.address)
         if refusal is not None:
             return 0, refusal
-        fitting, full = self._room_for(self._that_wait(messages))
-        if fitting:
-            self._move(fitting)
-        return len(fitting), full
+        fitting, full = self._room_for(_that_wait(self._queue, messages))
+        return self._move(fitting) if fitting else 0, full
 
-    def _that_wait(self, messages: list[Message]) -> list[Message]:
-        there = {m.seq for m in self._queue.holdings()}
-        return [m for m in messages if m.seq in there]
-
-    def _move(self, messages: list[Message]) -> None:
-        store, route = self._gateway.store, self._route
+    def _move(self, messages: list[Message]) -> int:
+        store = self._gateway.store
         store.begin_atomic()
         try:
-            self._queue.take_out({m.seq for m in messages}, Gone.ACKNOWLEDGED)
-            for (flags, expires, due), run in groupby(messages, key=_alike):
-                bodies = [m.body for m in run]
-                if due:
-                    ticket = route.send_later(bodies, flags, expires, due)
-                else:
-                    ticket = route.send(bodies, flags, expires)
-                assert ticket >= 0, "refused though there was room"
-                self._gateway.recorded = max(self._gateway.recorded, ticket)
+            moved = {m.seq for m in messages if self._send(m)}
+            self._queue.take_out(moved, Gone.ACKNOWLEDGED)
         finally:
             store.end_atomic()
+        return len(moved)
+
+    def _send(self, message: Message) -> bool:
+        """Send a copy; returns whether a queue has it. What no queue wants stays where it is."""
+        route, flags = self._route, message.flags
+        address = route.target
+        lost = address.unrouted + address.dropped
+        expires = message.expires if flags & EXPIRES else 0
+        if flags & SCHEDULED:
+            ticket = route.send_later([message.body], flags & _KEPT, expires, message.due)
+        else:
+            ticket = route.send([message.body], flags & _KEPT, expires)
+        self._gateway.recorded = max(self._gateway.recorded, ticket)
+        return ticket >= 0 and address.unrouted + address.dropped == lost
 
     def _room_for(self, messages: Sequence[Message]) -> tuple[list[Message], Refusal | None]:
         """Return the first ones that the target takes, and why not the others.
@@ -223,40 +247,29 @@ class Move:
         return list(messages), None
 
 
-def _route_to(gateway: Gateway, queue: Queue, destination: Destination) -> Route:
-    address = gateway.directory.find_address(destination.address)
-    only = None
-    if destination.queue is not None:
-        only = gateway.directory.find_queue(destination.queue)
-        if only.address != address.name:
-            raise RefusedError.of(
-                Code.NOT_FOUND, f"Queue {only.name!r} is not on address {address.name!r}."
-            )
-    route = Route(gateway, address, None, None, only=only)
-    route.resolve()
-    takers = route.takers(0)
-    if not takers:
-        raise RefusedError(_no_taker(address.name))
-    if queue in takers:
+def _only_queue(gateway: Gateway, destination: Destination) -> Queue | None:
+    """Return the queue of an `address::queue`. Raises RefusedError (not-found)."""
+    if destination.queue is None:
+        return None
+    only = gateway.directory.find_queue(destination.queue)
+    if only.address != destination.address:
         raise RefusedError.of(
-            Code.BAD_VALUE, f"target {destination.address!r} leads back to queue {queue.name!r}."
+            Code.NOT_FOUND, f"Queue {only.name!r} is not on address {destination.address!r}."
         )
-    return route
+    return only
+
+
+def _targets(address: Address, only: Queue | None) -> list[Queue]:
+    """Return the queues that a moved message could be in then."""
+    if address.gone or only is None:
+        return [] if address.gone else address.queues
+    return [] if only.deleted else [only]
 
 
 def _no_taker(name: str) -> Refusal:
     return Refusal(
         code=Code.NOT_FOUND,
         text=f"Address {name!r} has no queue that would take the messages; nothing was moved.",
-    )
-
-
-def _alike(message: Message) -> tuple[int, int, int]:
-    flags = message.flags
-    return (
-        flags & _KEPT,
-        message.expires if flags & EXPIRES else 0,
-        message.due if flags & SCHEDULED else 0,
     )
 
 

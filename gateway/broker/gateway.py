@@ -382,9 +382,10 @@ class Gateway:
         """Return where a producer goes on whose address was deleted. Raises RefusedError."""
         return self.directory.for_sending(destination, routing)
 
-    def retry_messages(self, queue: Queue) -> int:
+    def retry_messages(self, queue: Queue, messages: list[Message] | None = None) -> int:
         """Send what waits in a queue back to where it died or expired; returns how many went."""
-        return len(self._mover.retry(queue, queue.browse(0, queue.ready_count)))
+        chosen = queue.browse(0, queue.ready_count) if messages is None else messages
+        return len(self._mover.retry(queue, chosen))
 
     def internal_route(self, name: str, queue: str | None = None) -> Route:
         """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""

@@ -6,6 +6,7 @@
     GET    /countMessages ?filter= &groupByProperty=    {"messages", "groups"}
     POST   /removeAllMessages {"filter", "limit"}       {"messages"}: what waited, not what is out
     POST   /moveMessages {"target", "filter", "limit", "flushLimit"}
+    POST   /retryMessages {"filter", "limit"}           dead letters go back to where they died
     POST   /expireMessages, /sendMessagesToDeadLetterAddress {"filter", "limit"}
 
 A filter is a selector. What waits for its time counts as waiting, but is browsed nowhere. Calls on
@@ -22,7 +23,7 @@ from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from gateway.broker.errand import Act, Errand, Move, counting, removing
+from gateway.broker.errand import Act, Errand, Move, counting, passing, removing
 from gateway.management import views
 from gateway.management.answers import (
     Fields,
@@ -87,6 +88,7 @@ class MessagesApi:
         router.add("GET", queue + "/countMessages", self.count)
         router.add("POST", queue + "/removeAllMessages", self.remove_all)
         router.add("POST", queue + "/moveMessages", self.move)
+        router.add("POST", queue + "/retryMessages", self.retry)
         router.add("POST", queue + "/expireMessages", self.expire)
         router.add("POST", queue + "/sendMessagesToDeadLetterAddress", self.kill)
 
@@ -183,6 +185,12 @@ class MessagesApi:
         queue, fields = self._read(request, name, Moving)
         act = Move(self._gateway, queue, fields.target).act
         return self._run(queue, fields, act, step=_positive("flushLimit", fields.flush_limit))
+
+    def retry(self, request: Request, name: str) -> Deferred[Response]:
+        """Send back what came from other queues; what has nowhere to go back to stays."""
+        queue, fields = self._read(request, name, Selection)
+        act = passing(queue, lambda messages: self._gateway.retry_messages(queue, messages))
+        return self._run(queue, fields, act)
 
     def _read(self, request: Request, name: str, kind: type[Chosen]) -> tuple[Queue, Chosen]:
         check_query(request, ())

@@ -7,7 +7,6 @@
     DELETE /queues/{name} ?removeConsumers=      204; 409 while it has consumers
     POST   /queues/{name}/pause, /resume         200 with the state; a pause survives a restart
     POST   /queues/{name}/trim                   200 {"messages"}: down to the ring size
-    POST   /queues/{name}/retryMessages          200 {"messages"}: dead letters, sent back
 
 What concerns the messages of a queue is in `messages_api`.
 
@@ -112,7 +111,6 @@ class QueuesApi:
         router.add("POST", queue + "/pause", self.pause)
         router.add("POST", queue + "/resume", self.resume)
         router.add("POST", queue + "/trim", self.trim)
-        router.add("POST", queue + "/retryMessages", self.retry_messages)
 
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""
@@ -228,10 +226,6 @@ class QueuesApi:
     def trim(self, request: Request, name: str) -> Deferred[Response]:
         """Evict what a lowered ring size leaves over."""
         return self._remove(request, name, Queue.trim)
-
-    def retry_messages(self, request: Request, name: str) -> Deferred[Response]:
-        """Send back what came from other queues; what has nowhere to go back to stays."""
-        return self._remove(request, name, self._gateway.retry_messages)
 
     def _remove(
         self, request: Request, name: str, remove: Callable[[Queue], int]
