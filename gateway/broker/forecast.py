@@ -132,7 +132,7 @@ class _Walk:
             case Admission.DROP:
                 return None
             case Admission.STORE | Admission.BLOCK:
-                takers = route.takers(held[2], body, flags, expires)
+                takers = route.takers_of(body, flags, expires, held[2])
                 held[2] += 1
                 if takers:
                     self._change(held, size + OVERHEAD_BYTES * len(takers), 1)

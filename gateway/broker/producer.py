@@ -207,12 +207,16 @@ class Route:
             return Picker(anycast, self._copied_to(), self._origin)
         return None
 
-    def takers(self, later: int, body: bytes, flags: int, expires: int) -> list[Queue]:
+    def takers_of(self, body: bytes, flags: int, expires: int, later: int = 0) -> list[Queue]:
         """Return who would get this message if it came behind `later` others."""
         picker = self._picker()
-        if picker is not None:
-            one, copies = picker.choose(body, flags, expires, self._address.cursor + later)
-            return one + copies
+        if picker is None:
+            return self.takers(later)
+        one, copies = picker.choose(body, flags, expires, self._address.cursor + later)
+        return one + copies
+
+    def takers(self, later: int) -> list[Queue]:
+        """Return who would get a message that no filter keeps out, behind `later` others."""
         able = self._able()
         one = [able[(self._address.cursor + later) % len(able)]] if able else []
         return one + self._copied_to()

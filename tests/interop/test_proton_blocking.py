@@ -14,6 +14,7 @@ from proton import (
     Described,
     Message,
     Terminus,
+    Timeout,
     symbol,
     timestamp,
     ulong,
@@ -25,6 +26,7 @@ from proton.reactor import (
     DurableSubscription,
     Filter,
     ReceiverOption,
+    Selector,
 )
 from proton.utils import (
     BlockingConnection,
@@ -336,14 +338,38 @@ def test_an_anonymous_sender_is_refused_what_has_no_address(shared: ScratchGatew
         receiver.accept()
 
 
-def test_browsing_over_a_link_is_refused_not_taken_for_consuming(
-    shared: ScratchGateway, address: str
-) -> None:
+def test_a_browser_sees_what_waits_and_takes_nothing(shared: ScratchGateway, address: str) -> None:
     with connected(shared) as connection:
-        connection.create_sender(address).send(Message(body="stays"))
-        with pytest.raises(LinkDetached, match=r"not-implemented.*/api/v1/queues/"):
-            connection.create_receiver(address, credit=10, options=Copy())
-        assert queue(shared, address)["messageCount"] == 1
+        sender = connection.create_sender(address)
+        for number in range(5):
+            sender.send(Message(body=number, properties={"odd": number % 2}))
+        browser = connection.create_receiver(address, credit=10, options=[Copy()])
+        assert [browser.receive().body for _ in range(5)] == list(range(5))
+        sender.send(Message(body=5))
+        assert browser.receive().body == 5
+        browser.accept()
+        some = connection.create_receiver(
+            address, credit=10, name="some", options=[Copy(), Selector("odd = 1")]
+        )
+        assert [some.receive().body for _ in range(2)] == [1, 3]
+        browser.close()
+        state = queue(shared, address)
+        assert (state["messageCount"], state["deliveringCount"]) == (6, 0)
+        assert (state["consumerCount"], state["messagesAcknowledged"]) == (0, 0)
+
+
+def test_a_selector_takes_what_it_says(shared: ScratchGateway, address: str) -> None:
+    with connected(shared) as connection:
+        sender = connection.create_sender(address)
+        for number in range(20):
+            sender.send(Message(body=number, properties={"number": number}))
+        receiver = connection.create_receiver(address, options=Selector("number BETWEEN 5 AND 7"))
+        assert [receiver.receive().body for _ in range(3)] == [5, 6, 7]
+        with pytest.raises(Timeout):
+            receiver.receive(timeout=0.2)
+        wait_until(lambda: queue(shared, address)["messageCount"] == 20)
+        with pytest.raises(LinkDetached, match=r"invalid-field.*column"):
+            connection.create_receiver(address, name="wrong", options=Selector("number = = 1"))
 
 
 def test_at_most_once_needs_no_settlement(shared: ScratchGateway, address: str) -> None:
@@ -357,11 +383,15 @@ def test_at_most_once_needs_no_settlement(shared: ScratchGateway, address: str) 
         wait_until(lambda: queue(shared, address)["messageCount"] == 0)
 
 
-def test_a_filter_that_would_be_ignored_is_refused(shared: ScratchGateway, address: str) -> None:
-    with connected(shared) as connection:
-        with pytest.raises(LinkDetached, match="not-implemented"):
-            connection.create_receiver(address, options=NO_LOCAL)
-        connection.create_sender(address).send(Message(body="goes on"))
+def test_no_local_is_deaf_to_its_own_connection(shared: ScratchGateway, address: str) -> None:
+    with connected(shared) as connection, connected(shared) as other:
+        receiver = connection.create_receiver(address, options=NO_LOCAL)
+        connection.create_sender(address).send(Message(body="mine"))
+        other.create_sender(address).send(Message(body="not mine"))
+        assert receiver.receive().body == "not mine"
+        receiver.accept()
+        receiver.close()
+        wait_until(lambda: queue(shared, address)["messageCount"] == 1)
 
 
 def test_a_name_that_cannot_be_is_refused_on_its_link(shared: ScratchGateway, address: str) -> None:

@@ -133,5 +133,11 @@ def test_a_quiet_connection_is_kept_alive(play: Any) -> None:
 
 def test_a_refusal_costs_its_link_only(play: Any) -> None:
     seen = play("refusals")["seen"]
-    assert len(seen) == 2
-    assert "amqp:not-implemented" in seen
+    assert seen == ["amqp:invalid-field", "amqp:invalid-field"]
+
+
+def test_a_selector_takes_and_a_browser_sees_what_it_says(
+    play: Any, shared: ScratchGateway, address: str
+) -> None:
+    assert play("selecting") == {"shown": [3, 5, 7, 9], "taken": [3, 5, 7, 9]}
+    wait_until(lambda: queue(shared, address)["messageCount"] == 6)

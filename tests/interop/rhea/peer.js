@@ -295,13 +295,46 @@ const scenarios = {
     },
 
     // What is refused costs a link, never the connection.
+    // What a selector takes, and what a browser with one sees.
+    selecting() {
+        const connection = connect();
+        const sender = connection.open_sender(given.address);
+        const taken = [];
+        const shown = [];
+        let sent = 0;
+        const filter = rhea.filter.selector("colour = 'red' AND size > 2");
+        sender.on('sendable', () => {
+            for (; sent < 10 && sender.sendable(); sent++) {
+                const colour = sent % 2 ? 'red' : 'blue';
+                sender.send({ body: sent, application_properties: { colour, size: sent } });
+            }
+        });
+        const look = () => {
+            const browser = connection.open_receiver({ credit_window: 0, source: {
+                address: given.address, distribution_mode: 'copy', filter } });
+            browser.drain = true;
+            browser.add_credit(100);
+            browser.on('message', (context) => shown.push(context.message.body));
+            browser.once('receiver_drained', take);
+        };
+        const take = () => {
+            const receiver = connection.open_receiver({ source: { address: given.address, filter } });
+            receiver.on('message', (context) => {
+                taken.push(context.message.body);
+                if (taken.length === 4) done({ shown, taken }, connection);
+            });
+        };
+        let settled = 0;
+        sender.on('settled', () => { if (++settled === 10) look(); });
+    },
+
     refusals() {
         const connection = connect({}, ['receiver_error', 'sender_error']);
         const seen = [];
         connection.on('receiver_error', (context) => seen.push(context.receiver.error.condition));
         connection.on('sender_error', (context) => seen.push(context.sender.error.condition));
-        connection.open_receiver({ name: 'browser', source: { address: given.address,
-            distribution_mode: 'copy' } });
+        connection.open_receiver({ name: 'wrong', source: { address: given.address,
+            filter: rhea.filter.selector('colour = = 1') } });
         connection.open_sender({ name: 'reserved', target: '$reserved' });
         const sender = connection.open_sender({ name: 'fine', target: given.address });
         sender.once('sendable', () => sender.send({ body: 'goes on' }));
