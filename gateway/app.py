@@ -254,7 +254,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
         raise
     store.snapshot = core.definitions
     core.watch_disk(reactor, config, fatal)
-    segments.on_tight = lambda: reactor.callFromThread(core.disk.ran_out)
+    ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal)
     return core
 

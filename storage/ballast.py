@@ -31,9 +31,10 @@ class Ballast:
         wanted: bytes that it is to hold.
         size: bytes that it holds.
         given: how often part of it was given up.
+        on_asked: called, on the thread that writes, each time a write found no room.
     """
 
-    __slots__ = ("_directory", "_fs", "_lock", "_path", "given", "size", "wanted")
+    __slots__ = ("_directory", "_fs", "_lock", "_path", "given", "on_asked", "size", "wanted")
 
     def __init__(self, fs: FileSystem, directory: str, wanted: int) -> None:
         """Take up what an earlier process left; raises OSError."""
@@ -43,6 +44,7 @@ class Ballast:
         self._lock = threading.Lock()
         self.wanted = wanted
         self.given = 0
+        self.on_asked: Callable[[], None] = _nothing
         self.size = self._resize(fs.size) if fs.exists(self._path) else 0
 
     @property
@@ -76,6 +78,7 @@ class Ballast:
 
     def give(self, count: int) -> bool:
         """Give up `count` bytes, or what is left; returns whether there were any."""
+        self.on_asked()
         with self._lock:
             if not self.size:
                 return False
@@ -102,3 +105,7 @@ class Ballast:
         if new:
             self._fs.fsync_dir(self._directory)
         return size
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

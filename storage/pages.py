@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from storage.ballast import NO_ROOM, Ballast
 from storage.errors import PageDamageError
 from storage.files import FileSystem, read_file
 from storage.record import (
@@ -188,12 +189,22 @@ class _OpenPage:
 
 
 class PageWriter:
-    """Writes blocks and deletes pages, on the writer's thread. All errors are OSError."""
+    """Writes blocks and deletes pages, on the writer's thread. All errors are OSError.
 
-    __slots__ = ("_directory", "_fs", "_make_uuid", "_open")
+    With `ballast` a full disk is one only when that is used up.
+    """
 
-    def __init__(self, fs: FileSystem, directory: str, make_uuid: Callable[[], bytes]) -> None:
+    __slots__ = ("_ballast", "_directory", "_fs", "_make_uuid", "_open")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        make_uuid: Callable[[], bytes],
+        ballast: Ballast | None = None,
+    ) -> None:
         self._fs = fs
+        self._ballast = ballast
         self._directory = directory
         self._make_uuid = make_uuid
         self._open: dict[int, _OpenPage] = {}  # by store: its newest page; fd -1: closed
@@ -233,13 +244,26 @@ class PageWriter:
             end += block.length
             block.forget_bodies()
         data = b"".join(parts)
-        self._fs.pwrite(page.fd, data, start)
+        self._put(page.fd, data, start)
         if start:
             self._fs.fdatasync(page.fd)
         else:
             self._fs.fsync(page.fd)
         page.end = end
         return len(data)
+
+    def _put(self, fd: int, data: bytes, offset: int) -> None:
+        """Write, again where the disk was full and the ballast has made room: nothing is synced."""
+        while True:
+            try:
+                self._fs.pwrite(fd, data, offset)
+            except OSError as error:
+                if error.errno not in NO_ROOM or self._ballast is None:
+                    raise
+                if not self._ballast.give(len(data)):
+                    raise
+            else:
+                return
 
     def _create(self, store: int, number: int) -> _OpenPage:
         before = self._open.pop(store, None)

@@ -68,7 +68,6 @@ class Segments:
         "_size",
         "_spares",
         "_uuid",
-        "on_tight",
     )
 
     def __init__(
@@ -78,10 +77,7 @@ class Segments:
         make_uuid: Callable[[], bytes],
         ballast: Ballast | None = None,
     ) -> None:
-        """Take up what is in `directory`; without `ballast` a full disk is a failure.
-
-        `on_tight` is called, on the thread that writes, each time the disk had no room.
-        """
+        """Take up what is in `directory`; without `ballast` a full disk is a failure."""
         self._fs = fs
         self._directory = directory
         self._make_uuid = make_uuid
@@ -92,7 +88,6 @@ class Segments:
         self._size = 0
         self._allocated = 0
         self._ballast = ballast
-        self.on_tight: Callable[[], None] = _nothing
         self._spares = Spares(fs, directory)
 
     @property
@@ -154,7 +149,6 @@ class Segments:
             except OSError as error:
                 if error.errno not in NO_ROOM or self._ballast is None or not given:
                     raise
-                self.on_tight()
                 # Once more when nothing was left to give: somebody else may have made room.
                 given = self._ballast.give(whole - self._allocated)
             else:
@@ -196,7 +190,3 @@ class Segments:
         if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1
-
-
-def _nothing() -> None:
-    """Stand for whoever does not want to know."""

@@ -10,6 +10,7 @@ import pytest
 from gateway.disk_watch import ballast_for, make_room, measuring
 from storage.ballast import Ballast
 from storage.files import RealFiles
+from storage.pages import PageBlock, PageReader, PageWriter
 from storage.segments import Segments, segment_name
 
 MIB = 1 << 20
@@ -116,7 +117,7 @@ class Journal:
         self.ballast.make()
         self.tight = 0
         self.segments = Segments(small, self.folder, lambda: bytes(16), self.ballast)
-        self.segments.on_tight = self._tight
+        self.ballast.on_asked = self._tight
         self.number = 0
 
     def _tight(self) -> None:
@@ -185,6 +186,49 @@ def test_a_segment_without_ballast_fails_as_before(small):
     segments = Segments(small, str(small.folder), lambda: bytes(16))
     with pytest.raises(OSError, match="No space"):
         segments.write(b"x", number=1, synced=0, segment=1, size=4 * MIB)
+
+
+class Writing(SmallDisk):
+    """Runs out of room in the middle of a write."""
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        room = self.room - self.used + max(0, self.size(fd) - offset)
+        if len(data) > room:
+            super().pwrite(fd, data[: max(0, room)], offset)
+            raise OSError(self.error, os.strerror(self.error))
+        return super().pwrite(fd, data, offset)
+
+
+def block(number: int, size: int) -> PageBlock:
+    one = PageBlock(1, 1, number, ((7, 1 + number),), 0)
+    one.extend([bytes([65 + number]) * size], 0, 0, size)
+    one.ticket = number + 1
+    return one
+
+
+def test_a_page_is_written_on_the_ballast(tmp_path):
+    small = Writing(tmp_path, 16 * MIB)
+    ballast = Ballast(small, str(tmp_path), 2 * MIB)
+    ballast.make()
+    asked = []
+    ballast.on_asked = lambda: asked.append(ballast.size)
+    pages = PageWriter(small, str(tmp_path), lambda: bytes(16), ballast)
+    small.room = small.used + 1000
+    first, second, third = (block(n, MIB // 2) for n in range(3))
+    pages.write([first])
+    pages.write([second])
+    assert asked == [2 * MIB, 2 * MIB - first.length - 64]
+    reader = PageReader(small, str(tmp_path))
+    for one, letter in ((first, b"A"), (second, b"B")):
+        assert list(reader.read(1, 1, one.offset, one.length).bodies) == [letter * (MIB // 2)]
+    small.room = 0
+    ballast.give(4 * MIB)
+    with pytest.raises(OSError, match="No space"):
+        pages.write([third])
+    small.error = errno.EIO
+    with pytest.raises(OSError, match="Input/output"):
+        pages.write([block(2, MIB // 2)])
+    pages.close()
 
 
 def test_a_start_on_a_full_disk_needs_ballast_of_before(small):
