@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.model.address import RoutingType
+from gateway.model.attributes import from_note, to_note
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
@@ -166,6 +167,9 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
                 "max": definition.max_consumers,
                 "paused": definition.paused,
             }
+            attributes = to_note(definition.attributes)
+            if attributes:
+                fields["attributes"] = attributes
             # Few queues have them; each segment begins with all definitions.
             if definition.filter:
                 fields["filter"] = definition.filter
@@ -210,6 +214,7 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                     ring_size=fields["ring"],
                     max_consumers=fields["max"],
                     paused=fields["paused"],
+                    attributes=from_note(fields.get("attributes", {})),
                     filter=fields.get("filter", ""),
                     no_local=fields.get("no-local", ""),
                 ), gone

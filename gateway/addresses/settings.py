@@ -74,6 +74,10 @@ class AddressSettings:
         default_ring_size: ring of queues made without one; -1 none.
         ring_victim: which message a full ring evicts.
         default_max_consumers: of queues made without their own; -1 no limit.
+        default_exclusive_queue: one consumer gets everything, until it leaves.
+        default_purge_on_no_consumers: without consumers a queue takes and keeps nothing.
+        default_consumers_before_dispatch: nothing is delivered before so many are there.
+        default_delay_before_dispatch: ms after the first of them when fewer will do; -1 never.
         expiry_delay: ms to live for messages sent without an expiry; -1 for ever.
         min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
         max_expiry_delay: most ms to live, also for messages sent without an expiry; -1 none.
@@ -100,6 +104,10 @@ class AddressSettings:
     default_ring_size: int = NO_LIMIT
     ring_victim: RingVictim = RingVictim.OLDEST
     default_max_consumers: int = NO_LIMIT
+    default_exclusive_queue: bool = False
+    default_purge_on_no_consumers: bool = False
+    default_consumers_before_dispatch: int = 0
+    default_delay_before_dispatch: int = NO_LIMIT
     expiry_delay: int = NO_LIMIT
     min_expiry_delay: int = NO_LIMIT
     max_expiry_delay: int = NO_LIMIT
@@ -174,6 +182,8 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "max_size_messages": _size_problem,
     "default_ring_size": ring_size_problem,
     "default_max_consumers": max_consumers_problem,
+    "default_consumers_before_dispatch": _below_zero,
+    "default_delay_before_dispatch": _below_no_limit,
     "expiry_delay": _below_no_limit,
     "min_expiry_delay": _below_no_limit,
     "max_expiry_delay": _below_no_limit,

@@ -40,6 +40,7 @@ class Address:
         "name",
         "operator_block",
         "producers",
+        "purging",
         "routed",
         "routing_types",
         "settings",
@@ -69,6 +70,7 @@ class Address:
         self.blocked: Refusal | None = None
         self.operator_block = False
         self.guarded = False
+        self.purging = False  # some queue takes nothing while it has no consumers
         self.apply_settings(settings)
 
     def apply_settings(self, settings: AddressSettings) -> None:
@@ -80,11 +82,17 @@ class Address:
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
         queue.account = self
+        self.look_at_queues()
         self.routing_types |= {queue.routing}
         self.version += 1
 
     def unbind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).remove(queue)
+        self.version += 1
+
+    def look_at_queues(self) -> None:
+        """Notice what queues do now that producers have to know."""
+        self.purging = any(q.attributes.purge_on_no_consumers for q in self.queues)
         self.version += 1
 
     @property

@@ -6,19 +6,15 @@ may where its protocol allows it. Whatever is durable is defined in the store be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
-from gateway.addresses.settings import (
-    AddressSettings,
-    RingVictim,
-    max_consumers_problem,
-    ring_size_problem,
-)
 from gateway.broker.address import Address
+from gateway.broker.conduct import begin, check, follow
 from gateway.broker.ports import Store, Tap
 from gateway.model.address import Destination, RoutingType, check_name
+from gateway.model.attributes import changed
 from gateway.model.definitions import AddressDefinition, QueueDefinition
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
@@ -312,9 +308,7 @@ class Directory:
             temporary=temporary,
             auto_created=auto_created,
         )
-        queue.ring_size = settings.default_ring_size
-        queue.max_consumers = settings.default_max_consumers
-        _apply(settings, queue)
+        begin(settings, queue)
         self._bind(queue)
         if queue.durable:
             self._store.define(self.definition_of(queue))
@@ -349,6 +343,7 @@ class Directory:
             paused=queue.paused,
             filter=_text(queue.filter),
             no_local=queue.no_local,
+            attributes=queue.attributes,
         )
 
     # ---- changing and removing
@@ -363,12 +358,13 @@ class Directory:
         ring_size: int | None = None,
         max_consumers: int | None = None,
         selector: str = "",
+        attributes: Mapping[str, object] | None = None,
     ) -> tuple[Queue, int]:
         """Make a queue for an operator; returns it and its ticket. Raises RefusedError.
 
         Only what `selector` matches enters it.
         """
-        _check(ring_size, max_consumers)
+        check(ring_size, max_consumers, attributes or {})
         check_name(address, "address")
         condition = compile_selector(selector, address) if selector else None
         queue = self.make_queue(name, address, routing, durable=durable)
@@ -377,7 +373,14 @@ class Directory:
             queue.ring_size = ring_size
         if max_consumers is not None:
             queue.max_consumers = max_consumers
+        self._behave(queue, attributes or {})
         return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
+
+    def _behave(self, queue: Queue, attributes: Mapping[str, object]) -> None:
+        if attributes:
+            queue.behave(changed(queue.attributes, attributes))
+            self.addresses[queue.address].look_at_queues()
+            self._owner.touch(queue)
 
     def update_queue(
         self,
@@ -387,13 +390,14 @@ class Directory:
         max_consumers: int | None = None,
         paused: bool | None = None,
         selector: str | None = None,
+        attributes: Mapping[str, object] | None = None,
     ) -> tuple[Queue, int]:
         """Change a queue's attributes; returns it and the ticket.
 
         A new `selector` ("": none) is for what comes from now on; what the queue holds stays.
         Nothing changes when RefusedError is raised.
         """
-        _check(ring_size, max_consumers)
+        check(ring_size, max_consumers, attributes or {})
         queue = self.find_queue(name)
         if selector is not None:
             condition = compile_selector(selector, queue.address) if selector else None
@@ -402,6 +406,7 @@ class Directory:
             queue.ring_size = ring_size
         if max_consumers is not None:
             queue.max_consumers = max_consumers
+        self._behave(queue, attributes or {})
         if paused is not None:
             queue.paused = paused
             if not paused:
@@ -511,7 +516,8 @@ class Directory:
         )
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
-        _apply(self._settings.for_address(definition.address), queue)
+        queue.behave(definition.attributes)
+        follow(self._settings.for_address(definition.address), queue)
         queue.paused = definition.paused
         if definition.filter:
             queue.filter = compile_selector(definition.filter, definition.address)
@@ -539,24 +545,6 @@ class Directory:
 def _text(condition: Condition | None) -> str:
     """Return the text of a selector; "" for none."""
     return "" if condition is None else condition.text
-
-
-def _apply(settings: AddressSettings, queue: Queue) -> None:
-    """Give a queue what it takes from its address' settings at each start."""
-    queue.max_attempts = settings.max_delivery_attempts
-    queue.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
-
-
-def _check(ring_size: int | None, max_consumers: int | None) -> None:
-    """Raise RefusedError (bad-value) for attributes that no queue can have."""
-    problems = [
-        ("ringSize", ring_size, ring_size_problem),
-        ("maxConsumers", max_consumers, max_consumers_problem),
-    ]
-    for key, value, problem in problems:
-        text = problem(value) if value is not None else None
-        if text:
-            raise RefusedError.of(Code.BAD_VALUE, f"{key} cannot be {value}: {text}.")
 
 
 def _no_taps(name: str) -> Sequence[Tap]:

@@ -280,7 +280,11 @@ class Gateway:
         return self.settings.for_address(queue.address).reject_as_modified
 
     def subscription_closed(self, queue: Queue) -> None:
-        """A consumer left: a temporary queue goes with its last one."""
+        """A consumer left: a temporary queue goes with its last one, or what waits does."""
+        if queue.attributes.purge_on_no_consumers and not queue.consumer_count:
+            queue.purge()
+        if queue.exclusive:
+            self.touch(queue)  # whoever comes next has it now
         if queue.temporary and not queue.consumer_count and queue.routing is RoutingType.MULTICAST:
             self.directory.drop_queue(queue)
 

@@ -177,6 +177,10 @@ ADDRESS_SETTINGS: Final = Table(
         "default-ring-size": v.count,
         "ring-victim": v.choice(RingVictim),
         "default-max-consumers": v.count,
+        "default-exclusive-queue": v.boolean,
+        "default-purge-on-no-consumers": v.boolean,
+        "default-consumers-before-dispatch": v.count,
+        "default-delay-before-dispatch": v.duration_ms,
         "expiry-delay": v.duration_ms,
         "min-expiry-delay": v.duration_ms,
         "max-expiry-delay": v.duration_ms,
@@ -189,8 +193,7 @@ ADDRESS_SETTINGS: Final = Table(
         " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
         " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
         " prefetch-page-messages default-last-value-queue default-last-value-key"
-        " default-non-destructive default-exclusive-queue default-purge-on-no-consumers"
-        " default-consumers-before-dispatch default-delay-before-dispatch default-group-rebalance"
+        " default-non-destructive default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
         " default-consumer-window-size auto-delete-queues auto-delete-addresses"
         " auto-delete-created-queues auto-delete-queues-delay auto-delete-addresses-delay"
@@ -212,11 +215,14 @@ QUEUE: Final = Table(
         "durable": v.boolean,
         "ring-size": _ring,
         "max-consumers": _max_consumers,
+        "exclusive": v.boolean,
+        "purge-on-no-consumers": v.boolean,
+        "consumers-before-dispatch": v.at_least(0, v.count),
+        "delay-before-dispatch": v.at_least(-1, v.duration_ms),
     },
     required=frozenset({"name"}),
     later=_words(
-        "filter purge-on-no-consumers exclusive last-value last-value-key non-destructive"
-        " consumers-before-dispatch delay-before-dispatch group-buckets group-rebalance"
+        "filter last-value last-value-key non-destructive group-buckets group-rebalance"
         " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
         " auto-delete-delay auto-delete-message-count enabled user"
     ),

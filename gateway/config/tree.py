@@ -10,6 +10,7 @@ from typing import Final
 from gateway.addresses.match import SettingsTable
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
+from gateway.model.attributes import NAMES
 
 MIB: Final = 1 << 20
 #: What STOMP clients of other brokers write.
@@ -94,6 +95,16 @@ class QueueConfig:
     durable: bool = True
     ring_size: int | None = None
     max_consumers: int | None = None
+    exclusive: bool | None = None
+    purge_on_no_consumers: bool | None = None
+    consumers_before_dispatch: int | None = None
+    delay_before_dispatch: int | None = None
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """Return the attributes that are written, by their names in the core."""
+        written = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in written.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

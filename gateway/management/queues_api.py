@@ -44,6 +44,7 @@ from gateway.management.json_body import read_fields
 from gateway.management.router import Router
 from gateway.management.views import FIXED, Sources
 from gateway.model.address import RoutingType, check_name
+from gateway.model.attributes import NAMES
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
 
@@ -55,13 +56,13 @@ class _Attributes(Fields, kw_only=True):
     max_consumers: int | UnsetType = UNSET
     filter: object = UNSET
     enabled: object = UNSET
-    exclusive: object = UNSET
+    exclusive: bool | UnsetType = UNSET
     last_value: object = UNSET
     last_value_key: object = UNSET
     non_destructive: object = UNSET
-    purge_on_no_consumers: object = UNSET
-    consumers_before_dispatch: object = UNSET
-    delay_before_dispatch: object = UNSET
+    purge_on_no_consumers: bool | UnsetType = UNSET
+    consumers_before_dispatch: int | UnsetType = UNSET
+    delay_before_dispatch: int | UnsetType = UNSET
     group_buckets: object = UNSET
     group_rebalance: object = UNSET
     group_first_key: object = UNSET
@@ -155,6 +156,7 @@ class QueuesApi:
             durable=fields.durable,
             ring_size=ring_size,
             max_consumers=max_consumers,
+            attributes=_attributes(fields),
         )
         if makes_address:
             ticket = self._gateway.store.ticket
@@ -163,13 +165,15 @@ class QueuesApi:
     @staticmethod
     def _check_same(queue: Queue, fields: NewQueue, address: str, routing: RoutingType) -> None:
         """Raise RefusedError (already-exists) unless the queue is what is asked for."""
-        wanted = {
+        wanted: dict[str, tuple[object, object]] = {
             "address": (address, queue.address),
             "routingType": (routing.value, queue.routing.value),
             "durable": (fields.durable, queue.durable),
             "ringSize": (fields.ring_size, queue.ring_size),
             "maxConsumers": (fields.max_consumers, queue.max_consumers),
         }
+        for name, value in _attributes(fields).items():
+            wanted[name] = (value, getattr(queue.attributes, name))
         for key, (asked, there) in wanted.items():
             if asked is not UNSET and asked != there:
                 message = f"Queue {queue.name!r} exists already, with {key} {there!r}."
@@ -196,6 +200,7 @@ class QueuesApi:
             name,
             ring_size=_given(fields.ring_size),
             max_consumers=_given(fields.max_consumers),
+            attributes=_attributes(fields),
         )
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 
@@ -241,6 +246,12 @@ class QueuesApi:
         count = remove(queue)
         ticket = self._gateway.recorded
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
+
+
+def _attributes(fields: _Attributes) -> dict[str, object]:
+    """Return the attributes that are given, by their names in the core."""
+    values = {name: getattr(fields, name) for name in NAMES}
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 def _given(value: int | UnsetType) -> int | None:

@@ -34,13 +34,9 @@ BODY_SHOWN_MAX: Final = 65536
 FIXED: Final[Mapping[str, object]] = {
     "filter": None,
     "enabled": True,
-    "exclusive": False,
     "lastValue": False,
     "lastValueKey": None,
     "nonDestructive": False,
-    "purgeOnNoConsumers": False,
-    "consumersBeforeDispatch": 0,
-    "delayBeforeDispatch": -1,
     "groupBuckets": -1,
     "groupRebalance": False,
     "groupFirstKey": None,
@@ -138,6 +134,10 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "persistentSize": queue.size_bytes,
         "ringSize": queue.ring_size,
         **FIXED,
+        "exclusive": queue.attributes.exclusive,
+        "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,
+        "consumersBeforeDispatch": queue.attributes.consumers_before_dispatch,
+        "delayBeforeDispatch": queue.attributes.delay_before_dispatch,
         "firstMessageAge": None,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.model.address import RoutingType
+from gateway.model.attributes import PLAIN, QueueAttributes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class QueueDefinition:
     ring_size: int = -1
     max_consumers: int = -1
     paused: bool = False
+    attributes: QueueAttributes = PLAIN
     filter: str = ""
     no_local: str = ""
 

@@ -41,7 +41,7 @@ from gateway.model.message import (
 from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
-from gateway.queues.scheduled import Scheduled
+from gateway.queues.scheduled import NEVER, Scheduled
 from gateway.queues.selecting import Held, Searched
 
 _COUNT_MAX = 0xFFFF
@@ -68,17 +68,12 @@ class Queue(Searched):
         "deleted",
         "delivering",
         "durable",
-        "evicts_next",
         "expired",
         "killed",
-        "max_attempts",
-        "max_consumers",
         "name",
         "next_seq",
-        "paused",
         "queue_id",
         "replaced",
-        "ring_size",
         "routing",
         "size_bytes",
         "temporary",
@@ -106,12 +101,7 @@ class Queue(Searched):
         self.temporary = temporary
         self.auto_created = auto_created
         self.account: Account | None = None
-        self.ring_size = -1
-        self.evicts_next = False  # the ring's victim is what would be delivered next
         self.deleted = False
-        self.max_consumers = -1
-        self.max_attempts = 10
-        self.paused = False
         self.touched = False
         self.next_seq = 1
         self.added = self.acknowledged = self.expired = self.killed = self.replaced = 0
@@ -144,11 +134,17 @@ class Queue(Searched):
     @property
     def next_time(self) -> int:
         """When the queue has something to do without being asked; NEVER if it has not."""
-        return self._scheduled.next_due
+        due = self._scheduled.next_due
+        return due if self.start is None else min(due, self.start.opens_at)
 
     @property
     def consumer_count(self) -> int:
         return len(self._consumers)
+
+    @property
+    def takes(self) -> bool:
+        """Whether messages are routed to it now."""
+        return bool(self._consumers) or not self.attributes.purge_on_no_consumers
 
     @property
     def consumers(self) -> Sequence[Held]:
@@ -293,8 +289,8 @@ class Queue(Searched):
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
-        if self._scheduled:
-            self._effects.wake(self, self._scheduled.next_due)
+        if self.next_time < NEVER:
+            self._effects.wake(self, self.next_time)
 
     # ---- consumers
 
@@ -306,7 +302,8 @@ class Queue(Searched):
         if condition is not None:
             held.group = self._search().join(condition)
         at = len(self._consumers)
-        while at and self._consumers[at - 1].priority < priority:
+        # Whoever has an exclusive queue keeps it.
+        while at > int(self.exclusive) and self._consumers[at - 1].priority < priority:
             at -= 1
         self._consumers.insert(at, held)
         return held
@@ -318,6 +315,8 @@ class Queue(Searched):
         self._consumers.remove(held)
         self._next = 0
         self._leave_group(held.group)
+        if self.start is not None and not self._consumers:
+            self.start.left()
 
     # ---- out
 
@@ -325,6 +324,12 @@ class Queue(Searched):
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
         if self._scheduled.next_due <= now_ms:
             self._come_due(now_ms)
+        if self.start is not None:
+            opened = self.start.is_open(len(self._consumers), now_ms)
+            if self.next_time < NEVER:
+                self._effects.wake(self, self.next_time)
+            if not opened:
+                return 0
         searches = self._searches
         if searches is not None:
             searches.begin(now_ms, self.any_flags)
@@ -371,12 +376,13 @@ class Queue(Searched):
 
     def _with_room(self, below: int | None) -> list[tuple[Held, int]]:
         """Return those of the highest priority, below a given one, that have room."""
-        if len(self._consumers) == 1 and below is None:
-            held = self._consumers[0]
+        consumers = self._consumers[:1] if self.exclusive else self._consumers
+        if len(consumers) == 1 and below is None:
+            held = consumers[0]
             room = held.consumer.room()
             return [(held, room)] if room > 0 else []
         found: list[tuple[Held, int]] = []
-        for held in self._consumers:
+        for held in consumers:
             if below is not None and held.priority >= below:
                 continue
             if found and held.priority < found[0][0].priority:

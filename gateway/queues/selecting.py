@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.model.message import EXPIRES, Message
 from gateway.model.ports import Consumer
+from gateway.queues.conduct import Conduct
 from gateway.queues.indexed import Condition, IndexedReady, Search
 from gateway.queues.ready import Ready
 
@@ -176,7 +177,7 @@ class Searches:
                 member.consumer.exhausted()
 
 
-class Searched:
+class Searched(Conduct):
     """The part of a queue that selectors and browsers see.
 
     Attributes:
@@ -189,6 +190,7 @@ class Searched:
     __slots__ = ("_ready", "_searches", "filter", "no_local", "searching", "told_apart")
 
     def __init__(self) -> None:
+        super().__init__()
         self.filter: Condition | None = None
         self.no_local = ""
         self.told_apart = 0
