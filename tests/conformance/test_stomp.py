@@ -326,6 +326,38 @@ def test_s23_a_topic_where_only_a_queue_may_be():
     assert left(core, "a") == 0
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("selector", ["", " ", "a = = b", "a LIKE 7"])
+def test_s25_a_selector_that_is_none_makes_no_consumer(core, version, selector):
+    client = Stomp(core, version)
+    client.send("q", "m")
+    headers = client.refused("SUBSCRIBE", destination="q", id="s", selector=selector)
+    assert headers["error-code"] in ("bad-value", "bad-selector")
+    assert core.queue("q").consumers == []
+    assert client.session.closing is (version == "1.2")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_s25_a_selector_takes_what_it_says(core, version):
+    client = Stomp(core, version)
+    for colour in ("red", "blue", "red"):
+        client.send("q", colour, colour=colour)
+    assert bodies(client.subscribe("q", selector="colour = 'red'")) == ["red", "red"]
+    assert left(core) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["no_local", "activemq.noLocal"])
+@pytest.mark.parametrize("topic", [True, False])
+def test_s27_a_no_local_subscriber_does_not_hear_itself(core, version, name, topic):
+    where = "/topic/t" if topic else "q"
+    client, other = Stomp(core, version), Stomp(core, version)
+    client.subscribe(where, **{name: "true"})
+    assert client.do("SEND", "own", destination=where) == []
+    other.send(where, "other's")
+    assert bodies(client.more()) == ["other's"]
+
+
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 def test_s26_each_subscriber_has_a_copy_under_its_own_ids(core, version):
     one, two = Stomp(core, version), Stomp(core, version)
