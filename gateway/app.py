@@ -38,8 +38,7 @@ from gateway.compacting import compaction_rule, set_up_journal
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import AddressConfig, Config, QueueConfig
-from gateway.disk import DiskLimit
-from gateway.disk_watch import DiskWatch, ballast_for, make_room, watch_disk
+from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.listeners import Connections, Listener, drain, make_speakers
 from gateway.management.api import add_routes
 from gateway.management.router import Router
@@ -56,6 +55,7 @@ from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from gateway.streams.stream import Run
+from gateway.upkeep import chores, tidy, watch_of
 from gateway.waits import shorten_waits
 from protocols.shell import Timers
 from storage.arrow_log import StreamFiles
@@ -128,7 +128,7 @@ class Core:
         self.registry: StreamRegistry
         self.alarm: Alarm
         self._lock = lock
-        self._threads: Threads
+        self.threads: Threads
         self._defined: dict[int, StreamDefinition] = {}
 
     def taps_on(self, address: str) -> Sequence[Tap]:
@@ -142,21 +142,9 @@ class Core:
     def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
         """Join the streams to the broker."""
         self.registry = registry
-        self._threads = threads
+        self.threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
-
-    def watch_disk(self, reactor: Reactor, config: Config, fatal: Fatal) -> None:
-        """Have the disk judged, from `disk.start()` on."""
-        self.disk = watch_disk(
-            DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free),
-            self.broker.disk,
-            directories=[config.data_directory, config.journal_directory],
-            seconds=reactor.seconds,
-            ballast=self.ballast,
-            threads=self._threads,
-        )
-        self.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
 
     def definitions(self) -> list[Definition]:
         """Return all that each new journal segment begins with."""
@@ -210,7 +198,7 @@ class Core:
             self.store.journal.close(lambda: closed.callback(None))
             await closed
         finally:
-            self._threads.stop()
+            self.threads.stop()
             self._lock.release()
 
 
@@ -253,7 +241,8 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
         lock.release()
         raise
     store.snapshot = core.definitions
-    core.watch_disk(reactor, config, fatal)
+    core.disk = watch_of(config, broker, ballast, core.threads, reactor.seconds)
+    core.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal)
     return core
@@ -462,6 +451,7 @@ class GatewayService(MultiService):
         core.disk.start()
         self._around.start()
         declare(core, config)
+        tidy(core.broker, config)
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
             group.speakers = make_speakers(config, acceptor, core.broker, self.gate)
         self._add_routes(core)
@@ -481,10 +471,8 @@ class GatewayService(MultiService):
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
         self._loop(core.store.journal.cover, COVER_SECONDS)
-        self._loop(core.disk.scan, self.config.disk_scan_period / 1000)
-        scan_ms = self.config.message_expiry_scan_period
-        if scan_ms > 0:
-            self._loop(core.broker.expire, scan_ms / 1000)
+        for work, seconds in chores(core.broker, core.disk, self.config):
+            self._loop(work, seconds)
         self.ready = True
         _log.info("gateway.ready", acceptors=" ".join(one.address for one in self.acceptors))
         self.on_ready()

@@ -30,6 +30,7 @@ from zope.interface import implementer
 #: Every event there is, with its meaning; a test compares this with what the code says.
 EVENTS: Final[Mapping[str, str]] = {
     "address.configured": "an address or queue of the configuration was made or changed",
+    "address.reaped": "a queue or address that was made on demand and is not used was taken away",
     "config.reload_refused": "SIGHUP came; this version reads its configuration only at start",
     "connection.refused": "a connection was not taken; `reason` says why",
     "disk.ballast_given": "a write found no room and took it from the ballast; `left` bytes of it",

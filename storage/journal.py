@@ -349,6 +349,12 @@ class Journal:
 
     # ---- compaction
 
+    @property
+    def compacting(self) -> bool:
+        """Whether a step of the compaction is under way."""
+        compaction = self.compaction
+        return compaction.reading or compaction.waiting or compaction.ticket > self.synced
+
     def _compact(self) -> None:
         """Take the next step of carrying forward what lives in the oldest segment.
 

@@ -115,7 +115,7 @@ class Recovered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class SegmentFile:
     """A segment file with its header read."""
 
     path: str
@@ -123,6 +123,7 @@ class _Segment:
     head: SegmentHead
 
     def batch_head(self, offset: int) -> BatchHead | None:
+        """Return the header at `offset`; None when it is not whole."""
         return decode_batch_head(self.data, offset, salt_of(self.head.uuid, offset))
 
     def payload(self, offset: int, head: BatchHead | None) -> bytes | None:
@@ -150,7 +151,7 @@ def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
         found.segments.append(number)
         head = _header(path, data, number)
         if head is not None:
-            _read_segment(found, _Segment(path, data, head))
+            _read_segment(found, SegmentFile(path, data, head))
     return found
 
 
@@ -197,7 +198,7 @@ def _header(path: str, data: bytes, number: int) -> SegmentHead | None:
     return head if head.number == number else None
 
 
-def _read_segment(found: Recovered, segment: _Segment) -> None:
+def _read_segment(found: Recovered, segment: SegmentFile) -> None:
     """Apply all whole batches of a segment."""
     _check_first(found, segment)
     offset = SEGMENT_HEADER_BYTES
@@ -211,7 +212,7 @@ def _read_segment(found: Recovered, segment: _Segment) -> None:
             what = f"batch {head.number} stands where batch {expected} belongs"
             raise DamageError(segment.path, offset, what)
         try:
-            _apply(found, payload, segment.head.number)
+            apply_payload(found, payload, segment.head.number)
         except BadRecordError as error:
             raise DamageError(segment.path, offset, str(error)) from error
         found.ticket = head.number
@@ -220,7 +221,7 @@ def _read_segment(found: Recovered, segment: _Segment) -> None:
     found.end = segment.path, offset
 
 
-def _check_first(found: Recovered, segment: _Segment) -> None:
+def _check_first(found: Recovered, segment: SegmentFile) -> None:
     """Compare the segment's first number with where reading stopped before."""
     expected = found.ticket + 1
     first = segment.head.first
@@ -247,7 +248,9 @@ def _missing(found: Recovered, path: str, offset: int, last: int) -> DamageError
     return DamageError(path, offset, what, batches=last - first + 1)
 
 
-def _judge_tail(found: Recovered, segment: _Segment, offset: int, head: BatchHead | None) -> None:
+def _judge_tail(
+    found: Recovered, segment: SegmentFile, offset: int, head: BatchHead | None
+) -> None:
     """Tell the end of the data, a torn tail and rot apart: no whole batch is at `offset`."""
     for later in _heads_after(segment, offset, head):
         if later.synced > found.ticket:
@@ -260,7 +263,7 @@ def _judge_tail(found: Recovered, segment: _Segment, offset: int, head: BatchHea
         found.clean = False
 
 
-def _heads_after(segment: _Segment, offset: int, head: BatchHead | None) -> Iterator[BatchHead]:
+def _heads_after(segment: SegmentFile, offset: int, head: BatchHead | None) -> Iterator[BatchHead]:
     """Yield whole headers behind a broken batch: where its length says, then by search."""
     if head is not None:
         following = segment.batch_head(offset + BATCH_HEADER_BYTES + head.length)
@@ -275,7 +278,8 @@ def _heads_after(segment: _Segment, offset: int, head: BatchHead | None) -> Iter
         at = segment.data.find(_MAGIC, at + 1)
 
 
-def _apply(found: Recovered, payload: bytes, segment: int) -> None:
+def apply_payload(found: Recovered, payload: bytes, segment: int) -> None:
+    """Apply a whole batch, the one behind `found.ticket`. Raises BadRecordError."""
     found.clean = False
     found.used[segment] = found.used.get(segment, 0) + BATCH_HEADER_BYTES + len(payload)
     for record in decode_records(payload):

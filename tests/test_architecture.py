@@ -50,6 +50,13 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.streams",
     ),
     "gateway.disk": ("gateway.model",),
+    "gateway.upkeep": (
+        "gateway.broker",
+        "gateway.config",
+        "gateway.disk",
+        "gateway.disk_watch",
+        "storage",
+    ),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": ("gateway.model", "gateway.streams", "storage"),
     "gateway.management": ("*",),

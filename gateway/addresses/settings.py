@@ -78,6 +78,14 @@ class AddressSettings:
         default_purge_on_no_consumers: without consumers a queue takes and keeps nothing.
         default_consumers_before_dispatch: nothing is delivered before so many are there.
         default_delay_before_dispatch: ms after the first of them when fewer will do; -1 never.
+        auto_delete_queues: queues made on demand go when they are not used any more.
+        auto_delete_created_queues: so do those that an operator made.
+        auto_delete_queues_delay: ms after the last consumer left.
+        auto_delete_queues_message_count: messages that such a queue may still hold; -1 any.
+        auto_delete_queues_skip_usage_check: one that never was used goes too.
+        auto_delete_addresses: addresses made on demand go when they have no queue any more.
+        auto_delete_addresses_delay: ms after that.
+        auto_delete_addresses_skip_usage_check: one that never had a queue goes too.
         expiry_delay: ms to live for messages sent without an expiry; -1 for ever.
         min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
         max_expiry_delay: most ms to live, also for messages sent without an expiry; -1 none.
@@ -108,6 +116,14 @@ class AddressSettings:
     default_purge_on_no_consumers: bool = False
     default_consumers_before_dispatch: int = 0
     default_delay_before_dispatch: int = NO_LIMIT
+    auto_delete_queues: bool = False
+    auto_delete_created_queues: bool = False
+    auto_delete_queues_delay: int = 0
+    auto_delete_queues_message_count: int = 0
+    auto_delete_queues_skip_usage_check: bool = False
+    auto_delete_addresses: bool = False
+    auto_delete_addresses_delay: int = 0
+    auto_delete_addresses_skip_usage_check: bool = False
     expiry_delay: int = NO_LIMIT
     min_expiry_delay: int = NO_LIMIT
     max_expiry_delay: int = NO_LIMIT
@@ -184,6 +200,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "default_max_consumers": max_consumers_problem,
     "default_consumers_before_dispatch": _below_zero,
     "default_delay_before_dispatch": _below_no_limit,
+    "auto_delete_queues_message_count": _below_no_limit,
     "expiry_delay": _below_no_limit,
     "min_expiry_delay": _below_no_limit,
     "max_expiry_delay": _below_no_limit,

@@ -20,6 +20,7 @@ from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.broker.reaper import Reaper
 from gateway.broker.redelivery import redelivery_delay
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
@@ -95,6 +96,7 @@ class Gateway:
         self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self.disk = DiskGate(self)
+        self.reaper = Reaper(self.directory, now_ms)
         self._clock_ms = now_ms
         self._now_ms = now_ms()
         self._make_name = make_name
@@ -281,6 +283,7 @@ class Gateway:
 
     def subscription_closed(self, queue: Queue) -> None:
         """A consumer left: a temporary queue goes with its last one, or what waits does."""
+        self.reaper.left(queue)
         if queue.attributes.purge_on_no_consumers and not queue.consumer_count:
             queue.purge()
         if queue.exclusive:

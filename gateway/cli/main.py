@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "receive": ("gateway.cli.messages", "receive", "Receive messages and print them."),
     "browse": ("gateway.cli.browse", "browse", "Look at a queue's messages, changing nothing."),
     "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
+    "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
     "demo": ("gateway.cli.demo", "demo", "A gateway, senders and a Spark query, checked."),
     "bench": ("gateway.cli.bench", "bench", "Measure messages a second."),

@@ -6,23 +6,53 @@ import contextlib
 
 import click
 
-from gateway.cli.errors import CliError
+from gateway.cli.errors import EX_IOERR, EX_RUNNING, CliError
 from gateway.cli.settings import config_options, read_config
+from gateway.config.tree import Config
+from storage.errors import LockedError, StorageError
 
 
 @click.command()
 @config_options
-def run(*, file: str | None, data: str | None, sets: tuple[str, ...]) -> int:
+@click.option(
+    "--salvage",
+    is_flag=True,
+    help="Start on a damaged journal: damaged files are kept in the quarantine, losses are told.",
+)
+def run(*, file: str | None, data: str | None, sets: tuple[str, ...], salvage: bool) -> int:
     """Start the gateway in the foreground; Ctrl-C or SIGTERM stops it cleanly.
 
     Exit status: 0 clean stop, 64 configuration, 69 a port that cannot be had, 74 data directory or
     disk, 75 already running.
     """
     config = read_config(file, sets, data)
+    if salvage:
+        _salvage(config)
     # The reactor and all that hangs on it are loaded only now: a mistake is told at once.
     from gateway.service import run_gateway  # noqa: PLC0415
 
     return run_gateway(config, say=_say, complain=_complain)
+
+
+def _salvage(config: Config) -> None:
+    """Repair the journal, and say what was lost."""
+    from gateway.datadir import lost_by_name, repair  # noqa: PLC0415 - as above
+    from gateway.service import make_uuid  # noqa: PLC0415 - as above
+
+    try:
+        done = repair(config.data_directory, config.journal_directory, make_uuid)
+    except LockedError as error:
+        raise CliError("already-running", str(error), status=EX_RUNNING) from None
+    except (StorageError, OSError) as error:
+        raise CliError("bad-data-directory", str(error), status=EX_IOERR) from None
+    for damage in done.seen.damage:
+        _say(f"salvaged: {damage.path} at offset {damage.offset}: {damage.what}")
+    for copy in done.copies:
+        _say(f"quarantined: {copy}")
+    for name, count in lost_by_name(done.seen).items():
+        _say(f"lost: at most {count} messages of {name}")
+    if not done.seen.damage:
+        _say("salvage: nothing is damaged")
 
 
 def _say(line: str) -> None:

@@ -103,6 +103,7 @@ TOP: Final = Table(
         "min-disk-free": v.limit(v.size_bytes),
         "disk-scan-period": v.at_least(1, v.duration_ms),
         "ballast-size": v.at_least(0, v.size_bytes),
+        "address-queue-scan-period": v.at_least(-1, v.duration_ms),
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
         "stomp-default-persistent": v.boolean,
         "allow-insecure": v.boolean,
@@ -113,7 +114,6 @@ TOP: Final = Table(
     later=_words(
         "paging-directory large-messages-directory bindings-directory page-sync-timeout"
         " sync-interval on-corruption amqp-use-core-subscription-naming"
-        " address-queue-scan-period"
         " journal-datasync journal-min-files journal-pool-files journal-type"
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
@@ -181,6 +181,14 @@ ADDRESS_SETTINGS: Final = Table(
         "default-purge-on-no-consumers": v.boolean,
         "default-consumers-before-dispatch": v.count,
         "default-delay-before-dispatch": v.duration_ms,
+        "auto-delete-queues": v.boolean,
+        "auto-delete-created-queues": v.boolean,
+        "auto-delete-queues-delay": v.at_least(0, v.duration_ms),
+        "auto-delete-queues-message-count": v.count,
+        "auto-delete-queues-skip-usage-check": v.boolean,
+        "auto-delete-addresses": v.boolean,
+        "auto-delete-addresses-delay": v.at_least(0, v.duration_ms),
+        "auto-delete-addresses-skip-usage-check": v.boolean,
         "expiry-delay": v.duration_ms,
         "min-expiry-delay": v.duration_ms,
         "max-expiry-delay": v.duration_ms,
@@ -195,10 +203,7 @@ ADDRESS_SETTINGS: Final = Table(
         " prefetch-page-messages default-last-value-queue default-last-value-key"
         " default-non-destructive default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
-        " default-consumer-window-size auto-delete-queues auto-delete-addresses"
-        " auto-delete-created-queues auto-delete-queues-delay auto-delete-addresses-delay"
-        " auto-delete-queues-message-count auto-delete-queues-skip-usage-check"
-        " auto-delete-addresses-skip-usage-check config-delete-queues config-delete-addresses"
+        " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
         " slow-consumer-threshold slow-consumer-threshold-measurement-unit slow-consumer-policy"
         " slow-consumer-check-period retroactive-message-count id-cache-size enable-metrics"

@@ -172,6 +172,7 @@ class Config:
         min_disk_free: bytes that stay free, -1 no limit; None not written.
         disk_scan_period: ms between two looks at the disk.
         ballast_size: bytes kept back for what goes on while the disk is full; 0 none.
+        address_queue_scan_period: ms between two looks for unused queues; 0 or less: never.
         message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
             delivery.
         users_file: absolute path of the users file; it need not exist.
@@ -196,6 +197,7 @@ class Config:
     min_disk_free: int | None = None
     disk_scan_period: int = 5_000
     ballast_size: int = 64 * MIB
+    address_queue_scan_period: int = 30_000
     message_expiry_scan_period: int = 30_000
     stomp_default_persistent: bool = True
     allow_insecure: bool = False

@@ -24,7 +24,8 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
+from operator import attrgetter
 
 from gateway.model.address import RoutingType
 from gateway.model.message import (
@@ -57,6 +58,7 @@ class Queue(Searched):
         "_consumers",
         "_effects",
         "_next",
+        "_ranks",
         "_scheduled",
         "account",
         "acknowledged",
@@ -113,6 +115,7 @@ class Queue(Searched):
         self._scheduled = Scheduled()
         self._consumers: list[Held] = []
         self._next = 0
+        self._ranks: list[tuple[int, int]] = []
 
     # ---- figures
 
@@ -306,6 +309,7 @@ class Queue(Searched):
         while at > int(self.exclusive) and self._consumers[at - 1].priority < priority:
             at -= 1
         self._consumers.insert(at, held)
+        self._ranks.clear()
         return held
 
     def detach(self, held: Held) -> None:
@@ -313,6 +317,7 @@ class Queue(Searched):
         assert held.count == 0, "a consumer left with messages"
         held.attached = False
         self._consumers.remove(held)
+        self._ranks.clear()
         self._next = 0
         self._leave_group(held.group)
         if self.start is not None and not self._consumers:
@@ -348,49 +353,70 @@ class Queue(Searched):
     def _round(self, now_ms: int, limit: int) -> int:
         """Serve each consumer of the highest priority that has room and takes something."""
         below: int | None = None
-        while open_ones := self._with_room(below):
+        # Nobody beyond the number of messages can get one: most consumers are not even asked.
+        enough = min(len(self._ready), limit)
+        while open_ones := self._with_room(below, enough):
             went = self._serve(open_ones, now_ms, limit)
             if went or not self._ready:
                 return went
+            if len(open_ones) >= enough:
+                enough = len(self._consumers) + 1
+                continue
             # All that waits is barred from these: those of lower priority may have it.
             below = open_ones[0][0].priority
         return 0
 
-    def _serve(self, open_ones: list[tuple[Held, int]], now_ms: int, limit: int) -> int:
+    def _serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
         """Give each its share once; returns how many messages went out."""
-        start = self._next % len(open_ones) if len(open_ones) > 1 else 0
         share = -(-min(len(self._ready), limit) // len(open_ones))
         total = 0
-        for held, room in open_ones[start:] + open_ones[:start]:
+        for held, room, place in open_ones:
             if not held.attached:
                 continue  # it left while another one was served
             messages = self._take_for(held, min(room, share), now_ms)
             if not messages:
                 continue
             total += len(messages)
-            self._next += 1
+            self._next = place + 1
             held.consumer.deliver(messages, self.any_flags)
             if not self._ready:
                 break
         return total
 
-    def _with_room(self, below: int | None) -> list[tuple[Held, int]]:
-        """Return those of the highest priority, below a given one, that have room."""
-        consumers = self._consumers[:1] if self.exclusive else self._consumers
+    def _with_room(self, below: int | None, enough: int) -> list[tuple[Held, int, int]]:
+        """Return some of the highest priority, below a given one, that have room.
+
+        At most `enough`, from where the last round ended: (consumer, room, place among its like).
+        """
+        consumers = self._consumers
         if len(consumers) == 1 and below is None:
             held = consumers[0]
             room = held.consumer.room()
-            return [(held, room)] if room > 0 else []
-        found: list[tuple[Held, int]] = []
-        for held in consumers:
-            if below is not None and held.priority >= below:
+            return [(held, room, 0)] if room > 0 else []
+        found: list[tuple[Held, int, int]] = []
+        for first, after in self._ranks or self._ranked():
+            if below is not None and consumers[first].priority >= below:
                 continue
-            if found and held.priority < found[0][0].priority:
-                break
-            room = held.consumer.room()
-            if room > 0:
-                found.append((held, room))
+            count = after - first
+            for step in range(count):
+                place = (self._next + step) % count
+                held = consumers[first + place]
+                room = held.consumer.room()
+                if room > 0:
+                    found.append((held, room, place))
+                    if len(found) >= enough:
+                        return found
+            if found:
+                return found
         return found
+
+    def _ranked(self) -> list[tuple[int, int]]:
+        """Note where in the list of consumers each priority begins and ends."""
+        ranks = self._ranks
+        for _, like in groupby(self._consumers, key=attrgetter("priority")):
+            first = ranks[-1][1] if ranks else 0
+            ranks.append((first, first + len(list(like))))
+        return ranks
 
     def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
         """Take up to `count` messages into delivery; what has expired leaves on the way."""

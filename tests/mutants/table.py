@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "payload sum not checked",
-        "storage.recovery:_Segment.payload",
+        "storage.recovery:SegmentFile.payload",
         "return payload if zlib.crc32(payload, self._salt(offset)) == head.payload_crc else None",
         "return payload",
     ),
@@ -281,7 +281,7 @@ MUTANTS = (
     ),
     Mutant(
         "flags of a return lost",
-        "storage.recovery:_apply",
+        "storage.recovery:apply_payload",
         "held[seq].flags = flags",
         "pass",
     ),

@@ -1,0 +1,143 @@
+"""Takes away queues and addresses that were made on demand and are not used any more.
+
+    in use ──first sweep without use──> marked ──second──> gone
+       ^───────consumer, message, binding───┘
+
+A queue is out of use when it has no consumer, no more messages than its address' settings allow,
+and was used before (unless they skip that check), and the delay since its last consumer is over. An
+address is when it has no queue, no tap and no producer. What the configuration names is never
+taken, nor are subscriptions, which their clients end themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.addresses.settings import AddressSettings
+from gateway.broker.address import Address
+from gateway.model.address import RoutingType
+from gateway.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from gateway.broker.directory import Directory
+
+
+class _Use:
+    """What is remembered of a queue or an address between sweeps."""
+
+    __slots__ = ("idle_since", "marked", "used")
+
+    def __init__(self, now_ms: int) -> None:
+        self.idle_since = now_ms
+        self.used = False
+        self.marked = False
+
+
+class Reaper:
+    """See the module text. `kept` are the names of the queues of the configuration."""
+
+    __slots__ = ("_addresses", "_directory", "_now_ms", "_queues", "kept")
+
+    def __init__(self, directory: Directory, now_ms: Callable[[], int]) -> None:
+        self._directory = directory
+        self._now_ms = now_ms
+        self._queues: dict[int, _Use] = {}
+        self._addresses: dict[str, _Use] = {}
+        self.kept: frozenset[str] = frozenset()
+
+    def left(self, queue: Queue) -> None:
+        """A consumer has left the queue."""
+        use = self._queues.setdefault(queue.queue_id, _Use(self._now_ms()))
+        use.used = True
+        use.marked = False
+        use.idle_since = self._now_ms()
+
+    def start(self) -> list[str]:
+        """Take away what was made on demand and held nothing when the gateway stopped."""
+        gone = []
+        for queue in list(self._directory.queues.values()):
+            settings = self._settings(queue.address)
+            idle = not queue.message_count and not queue.consumer_count
+            if idle and queue.auto_created and settings.auto_delete_queues and self._may_go(queue):
+                self._directory.drop_queue(queue)
+                gone.append(f"queue {queue.name}")
+        return gone
+
+    def sweep(self) -> list[str]:
+        """Mark what is out of use, and take away what was marked before; returns what went."""
+        now_ms = self._now_ms()
+        gone = []
+        for queue in list(self._directory.queues.values()):
+            use = self._queues.setdefault(queue.queue_id, _Use(now_ms))
+            if not self._queue_is_idle(queue, use, now_ms):
+                use.marked = False
+            elif use.marked:
+                self._directory.drop_queue(queue)
+                gone.append(f"queue {queue.name}")
+            else:
+                use.marked = True
+        gone += self._sweep_addresses(now_ms)
+        alive = {queue.queue_id for queue in self._directory.queues.values()}
+        self._queues = {number: u for number, u in self._queues.items() if number in alive}
+        return gone
+
+    def _may_go(self, queue: Queue) -> bool:
+        settings = self._settings(queue.address)
+        wanted = (
+            settings.auto_delete_queues
+            if queue.auto_created
+            else settings.auto_delete_created_queues
+        )
+        return (
+            wanted
+            and not queue.temporary
+            and queue.routing is RoutingType.ANYCAST
+            and queue.name not in self.kept
+        )
+
+    def _queue_is_idle(self, queue: Queue, use: _Use, now_ms: int) -> bool:
+        if not self._may_go(queue) or queue.consumer_count:
+            return False
+        settings = self._settings(queue.address)
+        most = settings.auto_delete_queues_message_count
+        if 0 <= most < queue.message_count:
+            return False
+        removed = queue.acknowledged + queue.expired + queue.killed + queue.replaced
+        used = use.used or removed or settings.auto_delete_queues_skip_usage_check
+        return bool(used) and now_ms - use.idle_since >= settings.auto_delete_queues_delay
+
+    def _sweep_addresses(self, now_ms: int) -> list[str]:
+        gone = []
+        for name, address in list(self._directory.addresses.items()):
+            use = self._addresses.setdefault(name, _Use(now_ms))
+            if address.queues:
+                use.used = True
+            if not self._address_is_idle(address, use):
+                use.marked = False
+                use.idle_since = now_ms
+            elif use.marked:
+                self._directory.forget_address(name)
+                gone.append(f"address {name}")
+            elif now_ms - use.idle_since >= address.settings.auto_delete_addresses_delay:
+                use.marked = True
+        alive = self._directory.addresses
+        self._addresses = {name: u for name, u in self._addresses.items() if name in alive}
+        return gone
+
+    @staticmethod
+    def _address_is_idle(address: Address, use: _Use) -> bool:
+        settings = address.settings
+        used = use.used or address.routed or settings.auto_delete_addresses_skip_usage_check
+        return bool(
+            settings.auto_delete_addresses
+            and address.auto_created
+            and not address.temporary
+            and not address.queues
+            and not address.taps
+            and not address.producers
+            and used
+        )
+
+    def _settings(self, address: str) -> AddressSettings:
+        return self._directory.addresses[address].settings

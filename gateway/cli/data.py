@@ -1,0 +1,172 @@
+"""`sluicegate data`: what a data directory holds, whether it is whole, and making it smaller.
+
+`verify` and `print` change nothing and work beside a running gateway. Exit status: 0 whole, 1
+damaged, 66 no journal there, 74 the disk or a format, 75 in use by another process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from gateway.cli.errors import EX_FAILED, EX_IOERR, EX_RUNNING, CliError
+from gateway.config.tree import MIB
+from gateway.datadir import (
+    MissingJournalError,
+    compact,
+    counts_by_name,
+    describe,
+    journal_of,
+    look,
+    lost_by_name,
+    names_of,
+    owner_of,
+    records_of,
+)
+from storage.errors import LockedError, StorageError
+from storage.survey import Survey
+
+EX_NOINPUT = 66
+Command = Callable[..., Any]
+
+
+def told(command: Command) -> Command:
+    """Turn what can go wrong with a data directory into an error line and an exit status."""
+
+    @wraps(command)
+    def run(*args: object, **kwargs: object) -> object:
+        try:
+            return command(*args, **kwargs)
+        except MissingJournalError as error:
+            raise CliError("no-journal", str(error), status=EX_NOINPUT) from None
+        except LockedError as error:
+            raise CliError("already-running", str(error), status=EX_RUNNING) from None
+        except (StorageError, OSError) as error:
+            raise CliError("bad-data-directory", str(error), status=EX_IOERR) from None
+
+    return run
+
+
+@click.group()
+def data() -> None:
+    """Look at a data directory, or make it smaller."""
+
+
+@data.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@told
+def verify(directory: str, *, as_json: bool) -> int:
+    """Read all of the journal in DIR: what it holds, and what is damaged (exit status 1)."""
+    journal = journal_of(directory)
+    owner = owner_of(directory)
+    facts = report(look(journal)) | {"inUseBy": owner}
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        for line in lines_of(facts):
+            click.echo(line)
+    return EX_FAILED if facts["damage"] else 0
+
+
+def report(seen: Survey) -> dict[str, Any]:
+    """Return all that verify tells."""
+    live = seen.live()
+    return {
+        "segments": [
+            {
+                "file": facts.path,
+                "bytes": facts.size,
+                "usedBytes": facts.used,
+                "batches": len(facts.batches),
+                "liveMessages": live.get(facts.number, (0, 0))[0],
+                "liveBytes": live.get(facts.number, (0, 0))[1],
+                "damaged": facts.damaged,
+            }
+            for facts in seen.segments
+        ],
+        "queues": {
+            name: {"messages": count, "bytes": size}
+            for name, (count, size) in counts_by_name(seen).items()
+        },
+        "damage": [
+            {
+                "file": one.path,
+                "offset": one.offset,
+                "end": one.end,
+                "what": one.what,
+                "batches": None if one.batches is None else one.batches[1] - one.batches[0] + 1,
+            }
+            for one in seen.damage
+        ],
+        "lost": lost_by_name(seen),
+        "tornBytes": seen.found.torn_bytes,
+        "cleanStop": seen.found.clean,
+    }
+
+
+def lines_of(facts: dict[str, Any]) -> list[str]:
+    """Return verify's report for people."""
+    lines = []
+    for one in facts["segments"]:
+        dead = max(0, one["usedBytes"] - one["liveBytes"])
+        mark = "  DAMAGED" if one["damaged"] else ""
+        lines.append(
+            f"segment {one['file']}: {one['batches']} batches, {one['liveMessages']} messages live,"
+            f" {one['liveBytes']} B live, {dead} B dead{mark}"
+        )
+    for name, held in facts["queues"].items():
+        lines.append(f"queue {name}: {held['messages']} messages, {held['bytes']} B")
+    lines += [f"damage {d['file']} at offset {d['offset']}: {d['what']}" for d in facts["damage"]]
+    lines += [f"lost {name}: at most {count} messages" for name, count in facts["lost"].items()]
+    if facts["tornBytes"]:
+        lines.append(f"torn tail: {facts['tornBytes']} B that were never confirmed")
+    if facts["inUseBy"]:
+        lines.append(f"in use by {facts['inUseBy']}")
+    lines.append("damaged" if facts["damage"] else "whole")
+    return lines
+
+
+@data.command("print")
+@click.argument("directory", metavar="DIR")
+@click.option("--queue", "wanted", metavar="NAME", help="Only records that concern this queue.")
+@told
+def print_(directory: str, *, wanted: str | None) -> int:
+    """Print the journal's records, one a line: file, offset, batch, what; bodies by their size."""
+    seen = look(journal_of(directory))
+    numbers = {name: number for number, name in names_of(seen).items()}
+    if wanted is not None and wanted not in numbers:
+        raise CliError("not-found", f"there is no queue {wanted} in {directory}")
+    only = None if wanted is None else numbers[wanted]
+    for file, offset, batch, record in records_of(seen):
+        if only is None or only in _concerned(record):
+            click.echo(f"{file} {offset} {batch} {describe(record)}")
+    return EX_FAILED if seen.damage else 0
+
+
+def _concerned(record: object) -> set[int]:
+    """Return the queue ids of a record."""
+    targets = getattr(record, "targets", None)
+    if targets is not None:
+        return {queue_id for queue_id, _ in targets}
+    return {getattr(record, "queue_id", -1)}
+
+
+@data.command("compact")
+@click.argument("directory", metavar="DIR")
+@click.option("--file-size", default=32 * MIB, show_default=True, help="Bytes of a journal file.")
+@told
+def compact_(directory: str, *, file_size: int) -> None:
+    """Carry what lives forward, so that the files behind it go. No gateway may run on DIR."""
+    from gateway.service import make_uuid  # noqa: PLC0415 - what only looks needs no reactor
+
+    before, after = compact(directory, file_size, make_uuid)
+    click.echo(
+        f"{len(before.segments)} files with {sum(s.used for s in before.segments)} B"
+        f" before, {len(after.segments)} with {sum(s.used for s in after.segments)} B after;"
+        f" {sum(count for count, _ in after.live().values())} messages"
+    )

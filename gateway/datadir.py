@@ -1,0 +1,213 @@
+"""A data directory looked at from outside: survey, salvage, compaction of what no gateway runs on.
+
+`look` changes nothing and works beside a running gateway, whose files come and go meanwhile.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import posixpath
+import queue
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gateway import __version__
+from gateway.model.definitions import (
+    AddressDefinition,
+    Definition,
+    QueueDefinition,
+    StreamDefinition,
+)
+from gateway.persistence import JournalStore, decode_definition, open_journal, restore
+from storage.compaction import CompactionRule
+from storage.errors import StorageError
+from storage.files import FileSystem, RealFiles, read_file
+from storage.lock import DirectoryLock
+from storage.record import AddRun, Record, Remove, decode_records
+from storage.salvage import salvage
+from storage.segments import Segments, segment_name, segment_number
+from storage.survey import Survey, survey
+from storage.writer import ThreadWriter
+
+QUARANTINE: Final = "quarantine"
+#: A running gateway may take files away while they are read: then all is read again.
+_TRIES: Final = 10
+#: What is left of the files when all that is dead is gone.
+_ALL: Final = CompactionRule(min_files=2, percentage=75)
+
+
+class MissingJournalError(StorageError):
+    """There is no journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvaged:
+    """What a salvage found and did; `copies` are the files in the quarantine."""
+
+    seen: Survey
+    copies: list[str]
+
+
+def journal_of(data: str) -> str:
+    """Return the journal below a data directory. Raises MissingJournalError."""
+    directory = posixpath.join(data, "journal")
+    if not os.path.isdir(directory):  # noqa: PTH112 - the file port takes texts
+        raise MissingJournalError(f"There is no journal in {data}: {directory} is no directory.")
+    return directory
+
+
+def owner_of(data: str) -> str | None:
+    """Return who has the data directory, None when nobody does. Changes nothing."""
+    try:
+        fd = os.open(posixpath.join(data, "lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+    else:
+        return None
+    finally:
+        os.close(fd)
+
+
+def look(directory: str) -> Survey:
+    """Read the whole journal. Raises FormatError, OSError."""
+    fs = RealFiles()
+    for _ in range(_TRIES):
+        try:
+            return survey(_files(fs, directory))
+        except FileNotFoundError:
+            continue  # a running gateway had no more need of it
+    return survey(_files(fs, directory))
+
+
+def _files(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]]:
+    numbers = sorted(n for n in map(segment_number, fs.listdir(directory)) if n is not None)
+    for number in numbers:
+        path = posixpath.join(directory, segment_name(number))
+        yield number, path, read_file(fs, path)
+
+
+def names_of(seen: Survey) -> dict[int, str]:
+    """Return per queue or stream id what people call it; those that are gone are not in it."""
+    names: dict[int, str] = {}
+    for note in seen.found.notes:
+        definition, gone = decode_definition(note)
+        match definition:
+            case QueueDefinition():
+                number, name = definition.queue_id, definition.name
+            case StreamDefinition():
+                number, name = definition.stream_id, f"stream {definition.name}"
+            case _:
+                continue
+        if gone:
+            names.pop(number, None)
+        else:
+            names[number] = name
+    return names
+
+
+def records_of(seen: Survey) -> Iterator[tuple[str, int, int, Record]]:
+    """Yield (file name, offset, batch, record) of all that is whole."""
+    for facts in seen.segments:
+        for number, offset, payload in facts.batches:
+            for record in decode_records(payload):
+                yield posixpath.basename(facts.path), offset, number, record
+
+
+def describe(record: Record) -> str:
+    """Return one line for people; bodies are told by their size."""
+    match record:
+        case AddRun():
+            size = sum(len(body) for body in record.bodies if body is not None)
+            count = len(record.bodies)
+            places = [f"{q}:{first}-{first + count - 1}" for q, first in record.targets]
+            return f"add {' '.join(places)} {size} B"
+        case Remove():
+            pairs = zip(record.ranges[::2], record.ranges[1::2], strict=True)
+            return f"remove {record.queue_id}:{','.join(f'{a}-{b}' for a, b in pairs)}"
+        case _:
+            return str(record)
+
+
+def repair(data: str, directory: str, make_uuid: Callable[[], bytes]) -> Salvaged:
+    """Salvage the journal in `directory`, of a data directory that nobody runs on.
+
+    Raises LockedError naming the owner, FormatError, OSError.
+    """
+    fs = RealFiles()
+    fs.mkdir(data)
+    fs.mkdir(directory)
+    lock = DirectoryLock(data, f"process {os.getpid()} (sluicegate {__version__}, salvage)")
+    try:
+        seen = look(directory)
+        quarantine = posixpath.join(data, QUARANTINE)
+        copies = salvage(fs, seen, quarantine, make_uuid)
+        return Salvaged(seen=seen, copies=copies)
+    finally:
+        lock.release()
+
+
+def compact(data: str, segment_bytes: int, make_uuid: Callable[[], bytes]) -> tuple[Survey, Survey]:
+    """Carry forward what lives, so that old files go; returns what was there before and after.
+
+    Raises LockedError naming the owner, DamageError, StorageError, OSError.
+    """
+    directory = journal_of(data)
+    lock = DirectoryLock(data, f"process {os.getpid()} (sluicegate {__version__}, compaction)")
+    try:
+        before = look(directory)
+        if before.found.pages:
+            raise StorageError(
+                "Messages of this data directory are on pages; a running gateway compacts it."
+            )
+        _compact(directory, segment_bytes, make_uuid)
+        return before, look(directory)
+    finally:
+        lock.release()
+
+
+def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes]) -> None:
+    fs = RealFiles()
+    journal, restored = open_journal(fs, directory, segment_bytes, _ALL)
+    store = JournalStore(journal)
+    definitions: list[Definition] = [*restored.queues, *restored.addresses, *restored.streams]
+    store.snapshot = lambda: definitions
+    answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    failures: list[BaseException] = []
+    journal.on_failed = failures.append
+    journal.compaction.on_failed = failures.append
+    segments = Segments(fs, directory, make_uuid)
+    journal.start(ThreadWriter(journal, segments, answers.put, segment_bytes))
+    stopped: list[bool] = []
+    # Something has to be written: the first batch opens a file, from then on the others are old.
+    store.define(AddressDefinition(name="", routing_types=frozenset()))
+    store.undefine(AddressDefinition(name="", routing_types=frozenset()))
+    journal.flush()
+    while not failures and (journal.writing or journal.compacting):
+        answers.get()()
+    journal.close(lambda: stopped.append(True))
+    while not stopped:
+        answers.get()()
+    if failures:
+        raise StorageError(f"The compaction stopped: {failures[0]}.")
+
+
+def lost_by_name(seen: Survey) -> dict[str, int]:
+    """Return per queue how many messages are missing, at most; `queue 7` when it has no name."""
+    names = names_of(seen)
+    return {names.get(number, f"queue {number}"): n for number, n in sorted(seen.lost().items())}
+
+
+def counts_by_name(seen: Survey) -> dict[str, tuple[int, int]]:
+    """Return per queue and stream that exists how many messages it has, and their bytes."""
+    restored = restore(seen.found)
+    counts = {}
+    for number, name in names_of(seen).items():
+        messages = restored.messages.get(number, [])
+        counts[name] = len(messages), sum(len(message.body) for message in messages)
+    return dict(sorted(counts.items()))

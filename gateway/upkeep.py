@@ -1,0 +1,61 @@
+"""What the gateway does now and then by itself, and how often; the composition root has the clock.
+
+The disk is looked at every disk-scan-period, expired messages every message-expiry-scan-period,
+unused queues every address-queue-scan-period, and what is empty once at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from gateway.broker import Gateway
+from gateway.config.tree import Config
+from gateway.disk import DiskLimit
+from gateway.disk_watch import DiskWatch, RunBlocking, watch_disk
+from storage.ballast import Ballast
+
+_log = structlog.get_logger()
+
+#: What to do, and seconds between two times.
+Chore = tuple[Callable[[], object], float]
+
+
+def chores(broker: Gateway, disk: DiskWatch, config: Config) -> list[Chore]:
+    """Return what is to be done regularly; a period of 0 or less is never."""
+    wanted: Sequence[tuple[Callable[[], object], int]] = (
+        (disk.scan, config.disk_scan_period),
+        (broker.expire, config.message_expiry_scan_period),
+        (lambda: _tell(broker.reaper.sweep()), config.address_queue_scan_period),
+    )
+    return [(work, ms / 1000) for work, ms in wanted if ms > 0]
+
+
+def watch_of(
+    config: Config,
+    broker: Gateway,
+    ballast: Ballast,
+    threads: RunBlocking,
+    seconds: Callable[[], float],
+) -> DiskWatch:
+    """Return the watch over the directories of a configuration, not started."""
+    return watch_disk(
+        DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free),
+        broker.disk,
+        directories=[config.data_directory, config.journal_directory],
+        seconds=seconds,
+        ballast=ballast,
+        threads=threads,
+    )
+
+
+def tidy(broker: Gateway, config: Config) -> None:
+    """Take away what was made on demand and is empty, but nothing that the configuration names."""
+    broker.reaper.kept = frozenset(queue.name for a in config.addresses for queue in a.queues)
+    _tell(broker.reaper.start())
+
+
+def _tell(gone: Sequence[str]) -> None:
+    for name in gone:
+        _log.info("address.reaped", what=name)

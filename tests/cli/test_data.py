@@ -1,0 +1,160 @@
+"""`sluicegate data` and `run --salvage` as processes, beside a running gateway and after damage."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+
+from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+
+Start = Callable[..., ScratchGateway]
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gateway", "data", *arguments],
+        capture_output=True, text=True, timeout=60, check=False, env=importing_environment(),
+    )  # fmt: skip
+
+
+def send(gateway: ScratchGateway, queue: str, bodies: list[str]) -> None:
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    sender = connection.create_sender(queue)
+    for body in bodies:
+        sender.send(Message(body=body, durable=True))
+    connection.close()
+
+
+def take(gateway: ScratchGateway, queue: str) -> list[str]:
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    receiver = connection.create_receiver(queue, credit=100)
+    _, shown = gateway.request("GET", f"/api/v1/queues/{queue}")
+    assert isinstance(shown, dict)
+    bodies = []
+    for _ in range(int(shown["messageCount"])):
+        bodies.append(receiver.receive(timeout=10).body)
+        receiver.accept()
+    connection.close()
+    return bodies
+
+
+def journal_files(gateway: ScratchGateway) -> list[Path]:
+    return sorted((gateway.data / "journal").glob("0*.journal"))
+
+
+def change(path: Path, text: bytes) -> int:
+    """Turn one bit where `text` is; returns its offset."""
+    content = bytearray(path.read_bytes())
+    place = content.index(text)
+    content[place] ^= 1
+    path.write_bytes(content)
+    return place
+
+
+def test_verify_and_print_work_beside_a_gateway_and_compact_refuses(
+    gateway_process: Start,
+) -> None:
+    gateway = gateway_process()
+    send(gateway, "orders", [f"order {n}" for n in range(7)])
+    data = str(gateway.data)
+    before = [path.read_bytes() for path in journal_files(gateway)]
+    done = cli("verify", data)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^queue orders: 7 messages, \d+ B$", done.stdout, re.MULTILINE)
+    assert f"in use by process {gateway.pid} " in done.stdout
+    assert done.stdout.endswith("whole\n")
+    printed = cli("print", data, "--queue", "orders")
+    assert printed.returncode == 0, printed.stderr
+    assert sum(" add " in line for line in printed.stdout.splitlines()) == 7
+    refused = cli("compact", data)
+    assert refused.returncode == 75
+    assert f"process {gateway.pid} " in refused.stderr
+    assert [path.read_bytes() for path in journal_files(gateway)] == before
+    send(gateway, "orders", ["one more"])
+    assert len(take(gateway, "orders")) == 8
+
+
+def test_compact_leaves_one_file_and_all_messages(gateway_process: Start) -> None:
+    small = "journal-file-size=1MiB"
+    gateway = gateway_process(settings=[small, "journal-compact-min-files=0"])
+    send(gateway, "old", ["old one"])
+    for _ in range(3):
+        send(gateway, "big", ["x" * 700_000])
+        assert len(take(gateway, "big")) == 1
+    assert gateway.stop() == 0
+    assert len(journal_files(gateway)) > 2
+    done = cli("compact", str(gateway.data), "--file-size", str(1 << 20))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("1 messages\n")
+    assert len(journal_files(gateway)) <= 2
+    assert cli("verify", str(gateway.data)).returncode == 0
+    gateway.start()
+    assert take(gateway, "old") == ["old one"]
+    assert gateway.stop() == 0
+
+
+def test_a_gateway_compacts_while_it_runs(gateway_process: Start) -> None:
+    gateway = gateway_process(settings=["journal-file-size=1MiB"])
+    send(gateway, "old", ["old one"])
+    for _ in range(6):
+        send(gateway, "big", ["x" * 700_000])
+        assert len(take(gateway, "big")) == 1
+    assert len(journal_files(gateway)) <= 3
+    _, store = gateway.request("GET", "/api/v1/store")
+    assert isinstance(store, dict)
+    assert store["journal"]["compaction"]["copiedMessages"] >= 1
+    gateway.kill()
+    gateway.start()
+    assert take(gateway, "old") == ["old one"]
+
+
+def test_salvage_keeps_what_is_whole_and_tells_what_is_lost(gateway_process: Start) -> None:
+    gateway = gateway_process()
+    send(gateway, "orders", [f"order {n} " * 20 for n in range(10)])
+    send(gateway, "others", ["other"])
+    gateway.kill()
+    (path,) = journal_files(gateway)
+    place = change(path, b"order 4 order 4")
+    damaged = path.read_bytes()
+
+    found = cli("verify", str(gateway.data))
+    assert found.returncode == 1
+    offset = re.search(rf"damage {path} at offset (\d+): batch \d+ cannot be read", found.stdout)
+    assert offset is not None
+    assert 0 < place - int(offset[1]) < 300
+    assert "lost orders: at most 1 messages" in found.stdout
+    as_json = json.loads(cli("verify", str(gateway.data), "--json").stdout)
+    assert as_json["lost"] == {"orders": 1}
+    assert as_json["queues"]["others"]["messages"] == 1
+    assert path.read_bytes() == damaged
+    assert cli("compact", str(gateway.data)).returncode == 74
+
+    with pytest.raises(Exception, match="status 74"):
+        gateway.start()
+    salvaging = ScratchGateway(gateway.data.parent)
+    command = [*salvaging.command(), "--salvage"]
+    salvaging.command = lambda: command  # type: ignore[method-assign]
+    with salvaging:
+        log = salvaging.log.read_text()
+        assert f"salvaged: {path} at offset {offset[1]}" in log
+        assert "lost: at most 1 messages of orders" in log
+        (kept,) = (gateway.data / "quarantine").iterdir()
+        assert kept.read_bytes() == damaged
+        assert take(salvaging, "orders") == [f"order {n} " * 20 for n in range(10) if n != 4]
+        assert take(salvaging, "others") == ["other"]
+    assert cli("verify", str(gateway.data)).returncode == 0
+
+
+def test_a_directory_without_a_journal_is_66(tmp_path: Path) -> None:
+    for verb in ("verify", "print", "compact"):
+        done = cli(verb, str(tmp_path))
+        assert done.returncode == 66
+        assert str(tmp_path) in done.stderr
