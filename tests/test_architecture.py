@@ -57,6 +57,8 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.disk_watch",
         "storage",
     ),
+    "gateway.compacting": ("gateway.config", "storage"),
+    "gateway.datadir": ("gateway.model", "gateway.persistence", "storage"),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": ("gateway.model", "gateway.streams", "storage"),
     "gateway.management": ("*",),

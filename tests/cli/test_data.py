@@ -65,7 +65,7 @@ def test_verify_and_print_work_beside_a_gateway_and_compact_refuses(
     gateway = gateway_process()
     send(gateway, "orders", [f"order {n}" for n in range(7)])
     data = str(gateway.data)
-    before = [path.read_bytes() for path in journal_files(gateway)]
+    before = journal_files(gateway)
     done = cli("verify", data)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^queue orders: 7 messages, \d+ B$", done.stdout, re.MULTILINE)
@@ -77,7 +77,7 @@ def test_verify_and_print_work_beside_a_gateway_and_compact_refuses(
     refused = cli("compact", data)
     assert refused.returncode == 75
     assert f"process {gateway.pid} " in refused.stderr
-    assert [path.read_bytes() for path in journal_files(gateway)] == before
+    assert journal_files(gateway) == before
     send(gateway, "orders", ["one more"])
     assert len(take(gateway, "orders")) == 8
 

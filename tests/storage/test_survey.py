@@ -101,7 +101,7 @@ def test_whatever_is_changed_the_rest_is_kept(seed: int) -> None:
         # It was the last batch: a torn tail, of one message or one removal.
         assert len(missing) + len(kept.keys() - held.keys()) <= 1
     elif in_a_body(before, at, held):
-        assert len(missing) <= seen.lost().get(QUEUE, 0) <= len(missing) + 1
+        assert len(missing) <= seen.lost().get(QUEUE, 0) <= len(missing) + 5
 
 
 @pytest.mark.parametrize("call", range(1, 16))
