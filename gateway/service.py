@@ -136,11 +136,6 @@ def make_uuid() -> bytes:
     return os.urandom(16)
 
 
-def make_uuid() -> bytes:
-    """Return 16 bytes that no other journal file has."""
-    return os.urandom(16)
-
-
 def harden() -> None:
     """Keep files private, memory out of core dumps, and room for many connections."""
     os.umask(0o077)
