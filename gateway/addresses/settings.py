@@ -58,6 +58,12 @@ class AddressSettings:
         dead_letter_address: where messages go that failed too often or were rejected; None: they
             are lost.
         expiry_address: where expired messages go; None: they are lost.
+        auto_create_dead_letter_resources: whether each address gets a queue of its own there.
+        dead_letter_queue_prefix: in front of the address' name in that queue's name.
+        dead_letter_queue_suffix: behind it.
+        auto_create_expiry_resources: the same for expired messages.
+        expiry_queue_prefix: the same for expired messages.
+        expiry_queue_suffix: the same for expired messages.
         max_delivery_attempts: failed deliveries after which a message is dead; -1 never.
         redelivery_delay: ms that a message waits which a consumer gave back; 0 not at all.
         redelivery_delay_multiplier: by how much longer it waits after each further attempt.
@@ -96,6 +102,12 @@ class AddressSettings:
 
     dead_letter_address: str | None = "DLQ"
     expiry_address: str | None = "ExpiryQueue"
+    auto_create_dead_letter_resources: bool = False
+    dead_letter_queue_prefix: str = "DLQ."
+    dead_letter_queue_suffix: str = ""
+    auto_create_expiry_resources: bool = False
+    expiry_queue_prefix: str = "EXP."
+    expiry_queue_suffix: str = ""
     max_delivery_attempts: int = 10
     redelivery_delay: int = 0
     redelivery_delay_multiplier: float = 1.0

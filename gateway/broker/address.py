@@ -95,6 +95,12 @@ class Address:
         self.purging = any(q.attributes.purge_on_no_consumers for q in self.queues)
         self.version += 1
 
+    def taking(self, queues: list[Queue]) -> list[Queue]:
+        """Return those of these queues that messages are routed to now."""
+        if not self.purging:
+            return queues
+        return [q for q in queues if q.consumer_count or not q.attributes.purge_on_no_consumers]
+
     @property
     def queues(self) -> list[Queue]:
         return self.anycast + self.multicast

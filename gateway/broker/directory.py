@@ -314,6 +314,14 @@ class Directory:
             self._store.define(self.definition_of(queue))
         return queue
 
+    def make_letter_queue(self, name: str, address: str, origin: str) -> None:
+        """Make a queue for what died or expired at one address. Raises RefusedError."""
+        quoted = origin.replace("'", "''")
+        condition = compile_selector(f"_AMQ_ORIG_ADDRESS = '{quoted}'", address)
+        queue = self.make_queue(name, address, RoutingType.MULTICAST, auto_created=True)
+        self._set_filter(queue, condition)
+        self._store.define(self.definition_of(queue))
+
     def _bind(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         address = self.addresses.get(queue.address)

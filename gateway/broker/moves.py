@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.addresses.settings import AddressSettings
 from gateway.model import stomp_form
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol, Value
@@ -80,6 +81,7 @@ class Mover:
             gateway.figures.lost_dead_letters += len(messages)
             return
         try:
+            self._make_queue(queue.address, target, settings, why)
             route = gateway.internal_route(target)
         except RefusedError:
             gateway.figures.lost_dead_letters += len(messages)
@@ -91,6 +93,21 @@ class Mover:
                     gateway.figures.lost_dead_letters += 1
         finally:
             gateway.store.end_atomic()
+
+    def _make_queue(self, address: str, target: str, settings: AddressSettings, why: Gone) -> None:
+        """Make the queue for what comes from one address, where settings say so.
+
+        Raises RefusedError.
+        """
+        if why is Gone.KILLED:
+            wanted = settings.auto_create_dead_letter_resources
+            ends = settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix
+        else:
+            wanted = settings.auto_create_expiry_resources
+            ends = settings.expiry_queue_prefix, settings.expiry_queue_suffix
+        name = address.join(ends)
+        if wanted and name not in self._gateway.queues:
+            self._gateway.directory.make_letter_queue(name, target, address)
 
     def retry(self, queue: Queue, messages: list[Message]) -> list[Message]:
         """Send copies back to where messages were first; returns those that are there again."""

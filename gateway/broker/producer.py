@@ -181,20 +181,19 @@ class Route:
             return address.multicast
         return address.anycast + address.multicast
 
-    def _taking(self, queues: list[Queue]) -> list[Queue]:
-        return [q for q in queues if q.takes] if self._address.purging else queues
-
     def _copied_to(self) -> list[Queue]:
         """Return the queues of which each gets a copy."""
         if self._only is not None or self._routing is RoutingType.ANYCAST:
             return []
-        return self._taking(self._address.multicast)
+        return self._address.taking(self._address.multicast)
 
     def _one_of(self) -> list[Queue]:
         """Return the queues of which one gets a message."""
         if self._only is not None:
-            return self._taking(self._targets())
-        return [] if self._routing is RoutingType.MULTICAST else self._taking(self._address.anycast)
+            return self._address.taking(self._targets())
+        if self._routing is RoutingType.MULTICAST:
+            return []
+        return self._address.taking(self._address.anycast)
 
     def _able(self) -> list[Queue]:
         """Return those of them that get it in turn: with consumers, if any has some."""

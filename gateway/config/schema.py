@@ -161,6 +161,12 @@ ADDRESS_SETTINGS: Final = Table(
     keys={
         "dead-letter-address": _optional_address,
         "expiry-address": _optional_address,
+        "auto-create-dead-letter-resources": v.boolean,
+        "dead-letter-queue-prefix": v.text,
+        "dead-letter-queue-suffix": v.text,
+        "auto-create-expiry-resources": v.boolean,
+        "expiry-queue-prefix": v.text,
+        "expiry-queue-suffix": v.text,
         "max-delivery-attempts": v.count,
         "redelivery-delay": v.duration_ms,
         "redelivery-delay-multiplier": v.number,
@@ -196,8 +202,6 @@ ADDRESS_SETTINGS: Final = Table(
         "reject-as-modified": v.boolean,
     },
     later=_words(
-        "auto-create-dead-letter-resources dead-letter-queue-prefix dead-letter-queue-suffix"
-        " auto-create-expiry-resources expiry-queue-prefix expiry-queue-suffix"
         " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
         " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
         " prefetch-page-messages default-last-value-queue default-last-value-key"

@@ -145,11 +145,6 @@ class Queue(Searched):
         return len(self._consumers)
 
     @property
-    def takes(self) -> bool:
-        """Whether messages are routed to it now."""
-        return bool(self._consumers) or not self.attributes.purge_on_no_consumers
-
-    @property
     def consumers(self) -> Sequence[Held]:
         return self._consumers
 
@@ -258,7 +253,7 @@ class Queue(Searched):
         size = sum([len(m.body) for m in messages])
         self.size_bytes -= size
         self._effects.gone(self, messages, why, size)
-        if not self._ready and not self.delivering and not self._scheduled:
+        if not self.delivering and self._scheduled.next_due == NEVER and not self._ready:
             self.any_flags = 0
             self.all_flags = -1
             self._forget_index()
@@ -389,7 +384,9 @@ class Queue(Searched):
         At most `enough`, from where the last round ended: (consumer, room, place among its like).
         """
         consumers = self._consumers
-        if len(consumers) == 1 and below is None:
+        if self.exclusive or len(consumers) == 1:
+            if below is not None or not consumers:
+                return []
             held = consumers[0]
             room = held.consumer.room()
             return [(held, room, 0)] if room > 0 else []
