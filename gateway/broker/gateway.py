@@ -450,12 +450,12 @@ class Gateway:
                 f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
             )
 
-    def find_subscription(self, durable_name: str) -> str | None:
+    def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         """See the Broker port."""
         queue = self.directory.queues.get(durable_name)
         if queue is None or queue.temporary or queue.routing is not RoutingType.MULTICAST:
             return None
-        return queue.address
+        return ("" if queue.filter is None else queue.filter.text), bool(queue.no_local)
 
     def delete_subscription(self, durable_name: str) -> None:
         """See the Broker port."""

@@ -236,8 +236,11 @@ class Broker(Protocol):
         subscription's own queue is browsed by naming it.
         """
 
-    def find_subscription(self, durable_name: str) -> str | None:
-        """Return the address of a durable subscription's queue; None when there is no such one."""
+    def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
+        """Return the selector of a durable subscription ("": none) and whether it is no-local.
+
+        None when there is no such subscription.
+        """
 
     def delete_subscription(self, durable_name: str) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""

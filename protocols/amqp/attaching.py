@@ -30,6 +30,7 @@ from protocols.amqp.terminus import (
     routing_of,
     wanted_source,
     with_address,
+    written_filters,
 )
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:
     delivered on such a link.
     """
     name = f"{session.container}.{attach.name}"
-    if session.broker.find_subscription(name) is None:
+    found = session.broker.find_subscription(name)
+    if found is None:
         raise RefusedError.of(Code.NOT_FOUND, f"Unknown subscription link: {attach.name}.")
     link = OutgoingLink(session, attach.name, attach.handle, settled=False)
     link.durable_name = name
@@ -187,6 +189,7 @@ def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:
                 expiry_policy="never",
                 distribution_mode="copy",
                 capabilities=("topic",),
+                filter=written_filters(*found),
             ),
             target=attach.target or Target(),
             initial_delivery_count=0,

@@ -18,8 +18,10 @@ from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
 _QUEUE: Final = frozenset({"queue", "temporary-queue"})
 #: Descriptors of the filters that are known, by symbol and by code.
-_SELECTOR: Final = frozenset({"apache.org:selector-filter:string", 0x0000468C00000004})
-_NO_LOCAL: Final = frozenset({"apache.org:no-local-filter:list", 0x0000468C00000003})
+_SELECTOR_NAME: Final = Symbol("apache.org:selector-filter:string")
+_NO_LOCAL_NAME: Final = Symbol("apache.org:no-local-filter:list")
+_SELECTOR: Final = frozenset({_SELECTOR_NAME, 0x0000468C00000004})
+_NO_LOCAL: Final = frozenset({_NO_LOCAL_NAME, 0x0000468C00000003})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,16 @@ def _selector_text(key: str, value: Value) -> str:
             Code.BAD_SELECTOR, f"The filter {key!r} must be a string, not {type(value).__name__}."
         )
     return value.strip()
+
+
+def written_filters(selector: str, no_local: bool) -> dict[str, Value] | None:  # noqa: FBT001
+    """Return the filters of a subscription under the names that JMS clients know."""
+    filters: dict[str, Value] = {}
+    if selector:
+        filters[_SELECTOR_NAME] = Described(_SELECTOR_NAME, selector)
+    if no_local:
+        filters[_NO_LOCAL_NAME] = Described(_NO_LOCAL_NAME, [])
+    return filters or None
 
 
 def answered(source: Source, filters: Filters) -> Source:

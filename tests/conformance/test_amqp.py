@@ -469,6 +469,25 @@ def test_q32_a_subscription_is_looked_up_by_its_name(core, closed):
     assert ("peer.sub" in core.gateway.queues) is not closed
 
 
+def test_q32_a_subscription_is_found_with_its_filters(core):
+    peer = Amqp.at(core)
+    no_local = Symbol("apache.org:no-local-filter:list")
+    wanted = {Symbol("jms-selector"): select("a > 5").popitem()[1]}
+    wanted |= {Symbol("no-local"): Described(no_local, [])}
+    durable = Source(
+        address="t", durable=2, expiry_policy="never", capabilities=("topic",), filter=wanted
+    )
+    peer.receiver(name="sub", source=durable)
+    peer.tell(Detach(handle=1, closed=False))
+    (answer,) = of(peer.receiver(name="sub", source=None), Attach)
+    found = answer.source.filter
+    assert {str(key): value.value for key, value in found.items()} == {
+        "apache.org:selector-filter:string": "a > 5",
+        "apache.org:no-local-filter:list": [],
+    }
+    assert all(str(value.descriptor) == str(key) for key, value in found.items())
+
+
 @pytest.mark.parametrize("name", ["nobody", "queue"])
 def test_q32_an_unknown_subscription_is_not_found(core, name):
     core.directory.create_queue("peer.queue", "t", ANYCAST)

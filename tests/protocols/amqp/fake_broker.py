@@ -343,8 +343,8 @@ class FakeBroker:
         self.subscriptions.append(made)
         return made
 
-    def find_subscription(self, durable_name: str) -> str | None:
-        return "q" if durable_name in self.queues else None
+    def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
+        return ("", False) if durable_name in self.queues else None
 
     def delete_subscription(self, durable_name: str) -> None:
         if self.refuse_delete is not None:
