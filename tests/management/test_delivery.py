@@ -35,3 +35,28 @@ def test_dead_letters_go_back_at_the_apis_word():
     assert core.ask("POST", QUEUES + "/DLQ/retryMessages") == (200, {"messages": 0})
     assert core.ask("POST", QUEUES + "/none/retryMessages")[0] == 404
     assert core.ask("POST", QUEUES + "/DLQ/retryMessages?all=true")[0] == 422
+
+
+GIVEN = {
+    "exclusive": True,
+    "purgeOnNoConsumers": True,
+    "consumersBeforeDispatch": 2,
+    "delayBeforeDispatch": 500,
+}
+
+
+def test_attributes_are_made_shown_changed_and_kept():
+    core = Core()
+    status, shown = core.ask("POST", QUEUES, {"name": "q", **GIVEN})
+    assert status == 201
+    assert {key: shown[key] for key in GIVEN} == GIVEN
+    assert core.ask("POST", QUEUES, {"name": "q", **GIVEN})[0] == 201
+    assert core.ask("POST", QUEUES, {"name": "q", "exclusive": False})[0] == 409
+    status, shown = core.ask("PATCH", QUEUES + "/q", {"consumersBeforeDispatch": 0})
+    assert status == 200
+    assert {key: shown[key] for key in GIVEN} == {**GIVEN, "consumersBeforeDispatch": 0}
+    for wrong in ({"exclusive": "yes"}, {"delayBeforeDispatch": -2}, {"purgeOnNoConsumers": 1}):
+        status, error = core.ask("PATCH", QUEUES + "/q", {"maxConsumers": 3, **wrong})
+        assert status == 422
+        assert next(iter(wrong)) in error["message"]
+    assert core.ask("GET", QUEUES + "/q")[1]["maxConsumers"] == -1
