@@ -19,7 +19,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from typing import Any, Final, TypeVar, cast
 
 import structlog
@@ -47,14 +46,13 @@ from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition, Definition, StreamDefinition
-from gateway.model.message import MAYBE_SEEN, Message
 from gateway.model.turn import Turn
 from gateway.persistence import JournalStore, Restored, open_journal
+from gateway.restart import restore_pages, stream_runs
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 from gateway.streams.registry import StreamRegistry, StreamSettings
-from gateway.streams.stream import Run
 from gateway.upkeep import chores, tidy, watch_of
 from gateway.waits import shorten_waits
 from protocols.shell import Timers
@@ -62,6 +60,7 @@ from storage.arrow_log import StreamFiles
 from storage.ballast import Ballast
 from storage.files import RealFiles
 from storage.lock import DirectoryLock
+from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.writer import ThreadWriter
 
@@ -148,7 +147,12 @@ class Core:
 
     def definitions(self) -> list[Definition]:
         """Return all that each new journal segment begins with."""
-        return [*self.broker.directory.snapshot(), *self._defined.values()]
+        broker = self.broker
+        return [
+            *broker.directory.snapshot(),
+            *self._defined.values(),
+            *broker.pager.definitions(),
+        ]
 
     # the streams' owner
 
@@ -199,6 +203,7 @@ class Core:
             await closed
         finally:
             self.threads.stop()
+            self.store.close_pages()
             self._lock.release()
 
 
@@ -213,14 +218,18 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
     lock = DirectoryLock(config.data_directory, f"process {os.getpid()} (sluicegate {__version__})")
     try:
         journal, restored = open_journal(
-            files, config.journal_directory, config.journal_file_size, compaction_rule(config)
+            files,
+            config.journal_directory,
+            config.journal_file_size,
+            compaction_rule(config),
+            paging=config.paging_directory,
         )
         ballast = ballast_for(files, config.journal_directory, config.ballast_size)
         segments = Segments(files, config.journal_directory, lambda: os.urandom(16), ballast)
         # A full disk is found here, before anybody has been promised anything.
         make_room(segments, ballast, config.journal_file_size)
         set_up_journal(journal, config)
-        store = JournalStore(journal)
+        store = JournalStore(journal, PageReader(files, config.paging_directory))
         broker = Gateway(
             turn=turn,
             settings=config.address_settings,
@@ -244,7 +253,8 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal) -> Cor
     core.disk = watch_of(config, broker, ballast, core.threads, reactor.seconds)
     core.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
-    _start_journal(reactor, core, segments, config.journal_file_size, fatal)
+    pages = PageWriter(files, config.paging_directory, lambda: os.urandom(16), ballast)
+    _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
     return core
 
 
@@ -254,6 +264,8 @@ def _start_journal(
     segments: Segments,
     segment_bytes: int,
     fatal: Fatal,
+    *,
+    pages: PageWriter,
 ) -> None:
     """Give the journal its thread, and its answers their way."""
     journal = core.store.journal
@@ -266,7 +278,8 @@ def _start_journal(
 
     journal.on_durable = core.broker.durable_up_to
     journal.on_failed = failed
-    journal.start(ThreadWriter(journal, segments, reactor.callFromThread, segment_bytes))
+    post = reactor.callFromThread
+    journal.start(ThreadWriter(journal, segments, post, segment_bytes, pages=pages))
     shorten_waits(reactor, lambda: not journal.writing, time.perf_counter)
 
 
@@ -289,8 +302,9 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
         broker.restored(queue)
     broker.recovered()
     directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)
+    restore_pages(broker, restored)
     tails = {
-        number: _runs(messages, restored.accepted[number])
+        number: stream_runs(messages, restored.accepted[number])
         for number, messages in restored.messages.items()
         if number < FIRST_QUEUE_ID
     }
@@ -305,18 +319,6 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
         "clean": restored.clean,
         "torn_bytes": restored.torn_bytes,
     }
-
-
-def _runs(messages: Sequence[Message], accepted: Sequence[int]) -> list[Run]:
-    """Join a stream's recovered messages into runs: neighbours that were accepted together."""
-    places = zip(messages, accepted, range(len(messages)), strict=True)
-    runs = []
-    for (now_ms, _), group in groupby(places, key=lambda p: (p[1], p[0].seq - p[2])):
-        run = [message for message, _, _ in group]
-        bodies = [message.body for message in run]
-        flags = [message.flags & ~MAYBE_SEEN for message in run]
-        runs.append(Run(run[0].seq, bodies, flags, now_ms, sum(map(len, bodies))))
-    return runs
 
 
 # ---- what the configuration declares

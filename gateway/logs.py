@@ -30,6 +30,8 @@ from zope.interface import implementer
 #: Every event there is, with its meaning; a test compares this with what the code says.
 EVENTS: Final[Mapping[str, str]] = {
     "address.configured": "an address or queue of the configuration was made or changed",
+    "address.paging_ended": "nothing is on pages any more: messages stay in memory again",
+    "address.paging_started": "a limit is reached: what is sent goes to page files",
     "address.reaped": "a queue or address that was made on demand and is not used was taken away",
     "config.reload_refused": "SIGHUP came; this version reads its configuration only at start",
     "connection.refused": "a connection was not taken; `reason` says why",
@@ -53,6 +55,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "listener.opened": "a listener takes connections",
     "log.lines_dropped": "lines were lost because nobody read them; `count` of them",
     "login.refused": "a user and password were not let in; `reason` says why",
+    "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
+    "page.messages_lost": "messages on a page could not be read back; `count` of them",
     "store.compaction_stopped": "a journal file could not be read; it and all behind it stay",
     "store.failed": "the disk refused; nothing unconfirmed will be confirmed",
     "store.recovered": "the journal was read; `messages` came back",

@@ -10,25 +10,33 @@ what it finds may have been seen.
 
 from __future__ import annotations
 
+import base64
 import json
 import posixpath
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import from_note, to_note
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
+    PageGone,
+    PageMark,
+    PagesDefinition,
     QueueDefinition,
     StreamDefinition,
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
+from gateway.model.pages import FoundPages, UnreadablePageError
+from gateway.paged_recovery import find_pages
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
+from storage.pages import PageBlock, PageReader
 from storage.record import AddRun
 from storage.recovery import Recovered, Stored, recover
 from storage.segments import segment_name, segment_number
@@ -53,13 +61,20 @@ class Restored:
     clean: bool = True
     torn_bytes: int = 0
     records: int = 0
+    page_stores: list[PagesDefinition] = field(default_factory=list)
+    pages_gone: set[tuple[int, int]] = field(default_factory=set)
+    pages: list[FoundPages] = field(default_factory=list)
 
 
 class JournalStore:
     """Implements the broker's Store port."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, reader: PageReader | None = None) -> None:
+        """`reader`: of the page files; without one nothing was ever paged."""
         self.journal = journal
+        self._reader = reader
+        self._blocks: dict[tuple[int, int, tuple[int, ...]], PageBlock] = {}
+        self._blocks_ticket = 0
         self._atomic = 0
         self.snapshot: Callable[[], Sequence[Definition]] = tuple
         journal.snapshot = self._snapshot_notes
@@ -112,6 +127,57 @@ class JournalStore:
         """See the Store port."""
         return self.journal.postpone(queue_id, entries)
 
+    def page(
+        self,
+        place: tuple[int, int, int],
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes],
+        flags: int,
+        *,
+        expires: int,
+        due: int,
+        size: int,
+        now_ms: int,
+    ) -> PageBlock:
+        """See the PageStore port: runs of one batch for the same queues share a block."""
+        store, page, blocks = place
+        ticket = self.journal.make_room()
+        if ticket != self._blocks_ticket:
+            self._blocks_ticket = ticket
+            self._blocks = {}
+        key = store, page, tuple([queue_id for queue_id, _ in targets])
+        block = self._blocks.get(key)
+        if block is None or not block.continues(targets, due):
+            block = self._blocks[key] = PageBlock(store, page, blocks, targets, now_ms)
+            block.due = due
+            self.journal.append_block(block)
+        block.extend(bodies, flags, expires, size)
+        self.journal.grow_pages(size)
+        return block
+
+    def read_page(self, place: tuple[int, int], offset: int, length: int) -> AddRun:
+        """See the PageStore port."""
+        assert self._reader is not None, "no place for pages"
+        try:
+            return self._reader.read(*place, offset, length)
+        except (OSError, StorageError) as error:
+            raise UnreadablePageError(str(error)) from error
+
+    def remove_paged(self, queue_id: int, first: int, last: int) -> int:
+        """See the PageStore port."""
+        return self.journal.remove_paged(queue_id, first, last)
+
+    def drop_pages(self, store_id: int, pages: Sequence[int]) -> None:
+        """See the PageStore port."""
+        if self._reader is not None:
+            self._reader.forget(store_id, pages)
+        self.journal.drop_pages(store_id, pages)
+
+    def close_pages(self) -> None:
+        """Close the page files that are open for reading."""
+        if self._reader is not None:
+            self._reader.close()
+
     def define(self, definition: Definition) -> int:
         """See the Store port."""
         return self.journal.note(encode_definition(definition))
@@ -123,12 +189,14 @@ class JournalStore:
                 self.journal.forget(definition.queue_id)
             case StreamDefinition():
                 self.journal.forget(definition.stream_id)
-            case AddressDefinition():
-                pass  # it holds nothing itself
+            case AddressDefinition() | PagesDefinition() | PageGone():
+                pass  # the journal's segments hold nothing of it
         return self.journal.note(encode_definition(definition, gone=True))
 
     def begin_atomic(self) -> None:
         """See the Store port; calls may nest."""
+        if not self._atomic:
+            self.journal.make_room()
         self._atomic += 1
         self.journal.begin_atomic()
 
@@ -190,9 +258,50 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
                 "address": definition.address,
                 "epoch": definition.epoch,
             }
+        case PagesDefinition():
+            fields = _pages_fields(definition)
+        case PageGone():
+            fields = {"kind": "page", "id": definition.store_id, "page": definition.page}
     if gone:
         fields["gone"] = True
     return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _pages_fields(definition: PagesDefinition) -> dict[str, object]:
+    return {
+        "kind": "pages",
+        "id": definition.store_id,
+        "address": definition.address,
+        "pages": list(definition.pages.items()),
+        "marks": [
+            [m.queue_id, m.page, m.first, m.floor, _packed(m.marks)] for m in definition.marks
+        ],
+        "counts": definition.counts,
+        "suspect": definition.suspect,
+    }
+
+
+def _packed(marks: bytes) -> str:
+    """Return marks as text: long runs of the same are the rule."""
+    return base64.b64encode(zlib.compress(marks, 1)).decode() if marks else ""
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text)) if text else b""
+
+
+def _pages_of(fields: Mapping[str, Any]) -> PagesDefinition:
+    return PagesDefinition(
+        store_id=fields["id"],
+        address=fields["address"],
+        pages=dict(fields["pages"]),
+        marks=tuple(
+            PageMark(queue_id=queue_id, page=page, first=first, floor=floor, marks=_unpacked(marks))
+            for queue_id, page, first, floor, marks in fields["marks"]
+        ),
+        counts=tuple((queue_id, seq, flags) for queue_id, seq, flags in fields["counts"]),
+        suspect=fields["suspect"],
+    )
 
 
 def decode_definition(note: bytes) -> tuple[Definition, bool]:
@@ -230,11 +339,15 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                     address=fields["address"],
                     epoch=fields["epoch"],
                 ), gone
+            case "pages":
+                return _pages_of(fields), gone
+            case "page":
+                return PageGone(store_id=fields["id"], page=fields["page"]), gone
             case other:
                 raise StorageError(
                     f"The journal defines a {other!r}, which this program does not know."
                 )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise StorageError(f"A definition in the journal cannot be read: {error}.") from error
 
 
@@ -243,10 +356,12 @@ def open_journal(
     directory: str,
     segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     rule: CompactionRule | None = None,
+    *,
+    paging: str | None = None,
 ) -> tuple[Journal, Restored]:
     """Return the journal in `directory`, ready for its writer, and what it held.
 
-    The directory is made when it is not there.
+    The directory is made when it is not there, and so is `paging`, that of the page files.
 
     Raises DamageError, FormatError, StorageError, OSError.
     """
@@ -272,6 +387,8 @@ def open_journal(
     for queue_id, held in found.queues.items():
         if queue_id in alive:
             _index(journal, queue_id, held, clean=found.clean)
+    if paging is not None:
+        restored.pages = find_pages(fs, paging, found, restored.page_stores, restored.pages_gone)
     return journal, restored
 
 
@@ -304,7 +421,7 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]
 
 def _mark_begun(fs: FileSystem, path: str, found: Recovered) -> None:
     """See to it that the clean stop which was found counts for this start only."""
-    if not found.clean or not any(found.queues.values()):
+    if not found.clean or not (found.pages or any(found.queues.values())):
         return
     if fs.exists(path) and _number(read_file(fs, path)) in (None, found.ticket):
         found.clean = False
@@ -325,8 +442,7 @@ def restore(found: Recovered) -> Restored:
     for note in found.notes:
         definition, gone = decode_definition(note)
         key = _key(definition)
-        if not isinstance(definition, AddressDefinition):
-            assert isinstance(key[1], int)
+        if isinstance(key[1], int):
             restored.next_id = max(restored.next_id, key[1] + 1)
         if gone:
             known.pop(key, None)
@@ -340,6 +456,10 @@ def restore(found: Recovered) -> Restored:
                 restored.addresses.append(definition)
             case StreamDefinition():
                 restored.streams.append(definition)
+            case PagesDefinition():
+                restored.page_stores.append(definition)
+            case PageGone():
+                restored.pages_gone.add((definition.store_id, definition.page))
     for queue_id, held in found.queues.items():
         restored.messages[queue_id] = _messages(held, clean=found.clean)
         restored.accepted[queue_id] = [held[m.seq].accepted_ms for m in restored.messages[queue_id]]
@@ -354,6 +474,10 @@ def _key(definition: Definition) -> tuple[str, object]:
             return "address", definition.name
         case StreamDefinition():
             return "stream", definition.stream_id
+        case PagesDefinition():
+            return "pages", definition.store_id
+        case PageGone():
+            return "page", (definition.store_id, definition.page)
 
 
 def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:

@@ -36,6 +36,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.twist_plugin": (),
     "gateway.addresses": ("gateway.model",),
     "gateway.queues": ("gateway.model",),
+    "gateway.paging": ("gateway.model", "gateway.addresses", "gateway.queues"),
     "gateway.selectors": ("gateway.model",),
     "gateway.streams": ("gateway.model",),
     "gateway.config": ("gateway.model", "gateway.addresses"),
@@ -48,6 +49,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.selectors",
         "gateway.transactions",
         "gateway.streams",
+        "gateway.paging",
     ),
     "gateway.disk": ("gateway.model",),
     "gateway.upkeep": (
@@ -60,7 +62,14 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.compacting": ("gateway.config", "storage"),
     "gateway.datadir": ("gateway.model", "gateway.persistence", "storage"),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
-    "gateway.persistence": ("gateway.model", "gateway.streams", "storage"),
+    "gateway.persistence": (
+        "gateway.model",
+        "gateway.paged_recovery",
+        "gateway.streams",
+        "storage",
+    ),
+    "gateway.paged_recovery": ("gateway.model", "storage"),
+    "gateway.restart": ("*",),
     "gateway.management": ("*",),
     "gateway.cli": ("*",),
     "gateway.app": ("*",),
@@ -87,7 +96,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
 
 #: Modules that hold no framework, clock, thread, chance or log.
 PURE = re.compile(
-    r"^(gateway\.(model|addresses|queues|selectors)(\.\w+)?"
+    r"^(gateway\.(model|addresses|queues|paging|selectors)(\.\w+)?"
     r"|gateway\.(broker|transactions|disk)"
     r"|gateway\.config\.(?!files?$|load(er)?$)\w+"
     r"|gateway\.streams\.(stream|streams|subscription|offsets?|plan)"

@@ -19,17 +19,17 @@ from gateway.model.address import RoutingType
 NO_LIMIT: Final = -1
 #: A delivery count has this many bits in a message's flags [gateway.model.message].
 MAX_ATTEMPTS: Final = 0xFFFF
+#: A page is read whole at start and kept whole until all are done with it.
+PAGE_SIZE_MIN: Final = 1024
+PAGE_SIZE_MAX: Final = 256 << 20
 #: A redelivery delay that grows faster than this is a slip of the pen.
 MULTIPLIER_MAX: Final = 1000.0
 
 
 class FullPolicy(Enum):
-    """What happens to a send to an address that is at its limit.
+    """What happens to a send to an address that is at its limit."""
 
-    PAGE behaves as BLOCK in this version: nothing is written to page files yet.
-    """
-
-    PAGE = "PAGE"
+    PAGE = "PAGE"  # it goes to page files, and is read back as consumers take
     BLOCK = "BLOCK"
     FAIL = "FAIL"
     DROP = "DROP"
@@ -39,6 +39,13 @@ class DiskFullPolicy(Enum):
     """What a send meets while the disk is full; STOMP senders are refused whatever it says."""
 
     BLOCK = "BLOCK"
+    FAIL = "FAIL"
+    DROP = "DROP"
+
+
+class PageFullPolicy(Enum):
+    """What happens to a send to an address whose pages are at their limit."""
+
     FAIL = "FAIL"
     DROP = "DROP"
 
@@ -73,6 +80,15 @@ class AddressSettings:
         max_size_messages: messages that the address may hold; -1 no limit.
         address_full_policy: what a send meets at either limit.
         disk_full_policy: what a send meets while the disk is full.
+        page_size_bytes: bytes after which a page file ends.
+        page_limit_bytes: bytes of page files that the address may have; -1 no limit.
+        page_limit_messages: unacknowledged messages that a queue may have on pages; -1 no limit.
+        page_full_policy: what a send meets at either of these.
+        max_read_page_messages: messages that a queue may have in memory for more to be read from
+            pages; -1 no limit.
+        max_read_page_bytes: bytes of the same; None: twice `page_size_bytes`, -1 no limit.
+        prefetch_page_messages: of those, what may wait without a consumer; None: as many.
+        prefetch_page_bytes: bytes of the same; None: as many.
         auto_create_queues: whether a send or an attach may make a queue.
         auto_create_addresses: whether a send or an attach may make an address.
         default_address_routing_type: of an address made on demand, when the client does not say.
@@ -117,6 +133,14 @@ class AddressSettings:
     max_size_messages: int = NO_LIMIT
     address_full_policy: FullPolicy = FullPolicy.PAGE
     disk_full_policy: DiskFullPolicy = DiskFullPolicy.BLOCK
+    page_size_bytes: int = 10 << 20
+    page_limit_bytes: int = 5 << 30
+    page_limit_messages: int = NO_LIMIT
+    page_full_policy: PageFullPolicy = PageFullPolicy.FAIL
+    max_read_page_messages: int = NO_LIMIT
+    max_read_page_bytes: int | None = None
+    prefetch_page_messages: int | None = None
+    prefetch_page_bytes: int | None = None
     auto_create_queues: bool = True
     auto_create_addresses: bool = True
     default_address_routing_type: RoutingType = RoutingType.ANYCAST
@@ -141,6 +165,24 @@ class AddressSettings:
     max_expiry_delay: int = NO_LIMIT
     no_expiry: bool = False
     reject_as_modified: bool = False
+
+    @property
+    def max_read_bytes(self) -> int:
+        """What `max_read_page_bytes` comes to."""
+        wanted = self.max_read_page_bytes
+        return 2 * self.page_size_bytes if wanted is None else wanted
+
+    @property
+    def prefetch_messages(self) -> int:
+        """What `prefetch_page_messages` comes to."""
+        wanted = self.prefetch_page_messages
+        return self.max_read_page_messages if wanted is None else wanted
+
+    @property
+    def prefetch_bytes(self) -> int:
+        """What `prefetch_page_bytes` comes to."""
+        wanted = self.prefetch_page_bytes
+        return self.max_read_bytes if wanted is None else wanted
 
 
 DEFAULTS: Final = AddressSettings()
@@ -170,10 +212,16 @@ def _below_no_limit(value: int) -> str | None:
     return None
 
 
-def _size_problem(value: int) -> str | None:
+def _page_messages_problem(value: int) -> str | None:
     if value == 0:
-        return "a limit of 0 makes the address full for ever; give at least 1, or -1 for no limit"
+        return "0 messages on pages would page nothing; give at least 1, or -1 for no limit"
     return _below_no_limit(value)
+
+
+def _page_size_problem(value: int) -> str | None:
+    if not PAGE_SIZE_MIN <= value <= PAGE_SIZE_MAX:
+        return f"{value} bytes is no page; it lies between {PAGE_SIZE_MIN} and {PAGE_SIZE_MAX}"
+    return None
 
 
 def _attempts_problem(value: int) -> str | None:
@@ -206,8 +254,15 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "redelivery_collision_avoidance_factor": _share_problem,
     "max_redelivery_delay": _below_no_limit,
     "max_delivery_attempts": _attempts_problem,
-    "max_size_bytes": _size_problem,
-    "max_size_messages": _size_problem,
+    "max_size_bytes": _below_no_limit,
+    "max_size_messages": _below_no_limit,
+    "page_limit_bytes": _below_no_limit,
+    "page_limit_messages": _page_messages_problem,
+    "max_read_page_bytes": _below_no_limit,
+    "max_read_page_messages": _below_no_limit,
+    "prefetch_page_bytes": _below_no_limit,
+    "prefetch_page_messages": _below_no_limit,
+    "page_size_bytes": _page_size_problem,
     "default_ring_size": ring_size_problem,
     "default_max_consumers": max_consumers_problem,
     "default_consumers_before_dispatch": _below_zero,
@@ -227,8 +282,11 @@ def value_problem(field: str, value: object) -> str | None:
     return rule(value)
 
 
+_SIZES: Final = ("max_size_bytes", "max_size_messages")
 #: Fields that `contradiction` looks at.
-CONTRADICTORY: Final = frozenset({"min_expiry_delay", "max_expiry_delay"})
+CONTRADICTORY: Final = frozenset(
+    {"min_expiry_delay", "max_expiry_delay", "address_full_policy", *_SIZES}
+)
 
 
 def contradiction(values: Mapping[str, object]) -> tuple[str, str] | None:
@@ -236,6 +294,13 @@ def contradiction(values: Mapping[str, object]) -> tuple[str, str] | None:
 
     `values` are effective values by field name; those missing are at their defaults.
     """
+    policy = values.get("address_full_policy", DEFAULTS.address_full_policy)
+    for field in _SIZES:
+        if values.get(field) == 0 and policy is not FullPolicy.PAGE:
+            return (
+                field,
+                "a limit of 0 makes the address full for ever, but with address-full-policy PAGE",
+            )
     least = cast("int", values.get("min_expiry_delay", DEFAULTS.min_expiry_delay))
     most = cast("int", values.get("max_expiry_delay", DEFAULTS.max_expiry_delay))
     if least > most >= 0:

@@ -9,6 +9,7 @@ from gateway.addresses.settings import NO_LIMIT, AddressSettings
 from gateway.broker.ports import Tap
 from gateway.model.address import RoutingType
 from gateway.model.errors import Refusal
+from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue
 
 
@@ -39,6 +40,7 @@ class Address:
         "multicast",
         "name",
         "operator_block",
+        "paging",
         "producers",
         "purging",
         "routed",
@@ -71,13 +73,23 @@ class Address:
         self.operator_block = False
         self.guarded = False
         self.purging = False  # some queue takes nothing while it has no consumers
+        self.paging: Paging | None = None
         self.apply_settings(settings)
 
     def apply_settings(self, settings: AddressSettings) -> None:
         """Use other settings from the next message on."""
         self.settings = settings
-        self.guarded = settings.max_size_bytes != NO_LIMIT or settings.max_size_messages != NO_LIMIT
+        self._guard()
         self.version += 1
+
+    def set_paging(self, paging: Paging | None) -> None:
+        """Enter or leave page mode."""
+        self.paging = paging
+        self._guard()
+
+    def _guard(self) -> None:
+        limits = self.settings.max_size_bytes, self.settings.max_size_messages
+        self.guarded = limits != (NO_LIMIT, NO_LIMIT) or self.paging is not None
 
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)

@@ -3,8 +3,10 @@
     limit      the address' max-size-bytes / max-size-messages, or the gateway's memory, whichever
                is reached first
     full       size >= limit: the message that reaches a limit is taken, the next one is not
-    room again size < limit for FAIL; for BLOCK and PAGE less than the limit by a tenth of it, at
-               most one page: at the limit itself senders would flap
+    room again size < limit for FAIL; for BLOCK less than the limit by a tenth of it, at most one
+               page: at the limit itself senders would flap
+
+An address with PAGE goes on with its pages: see `gateway.broker.pager`.
 
 Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, management.
 """
@@ -27,6 +29,7 @@ class Admission(Enum):
 
     STORE = "store"
     BLOCK = "block"  # store what came on credit already given, and give no more
+    PAGE = "page"  # to page files, and all that follows as well
     DROP = "drop"
     FAIL = "fail"
 
@@ -98,7 +101,7 @@ def _full(text: str) -> Refusal:
 
 def admit_always(policy: FullPolicy) -> bool:
     """Return whether a full address takes what still comes, and holds back by credit alone."""
-    return policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
+    return policy is FullPolicy.BLOCK
 
 
 def admit(refusal: Refusal | None, policy: FullPolicy) -> Admission:
@@ -110,6 +113,7 @@ def admit(refusal: Refusal | None, policy: FullPolicy) -> Admission:
             return Admission.DROP
         case FullPolicy.FAIL:
             return Admission.FAIL
-        case FullPolicy.BLOCK | FullPolicy.PAGE:
-            # PAGE holds senders back as BLOCK does: there are no page files in this version.
+        case FullPolicy.BLOCK:
             return Admission.BLOCK
+        case FullPolicy.PAGE:
+            return Admission.PAGE

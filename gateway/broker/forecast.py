@@ -18,6 +18,7 @@ from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
 from gateway.model.message import SHARED, Message
 from gateway.model.ports import Producer
+from gateway.paging.forecast import PageForecast
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class _Walk:
         self._messages = gateway.messages
         self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
         self._rings: dict[str, _Ring] = {}
+        self._pages: dict[str, PageForecast] = {}
 
     def step(self, route: Route, send: Send, *, later: bool = False) -> Refusal | None:
         """Go on by one message, due `later` or now; returns the refusal that it would meet."""
@@ -126,7 +128,12 @@ class _Walk:
         address = route.target
         held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
         why = full_because(address.name, self._usage(address), address.settings)
-        match admit(why, address.settings.address_full_policy):
+        decision = admit(why, address.settings.address_full_policy)
+        if decision is Admission.PAGE or address.paging or address.name in self._pages:
+            takers = route.takers_of(body, flags, expires, held[2])
+            held[2] += 1
+            return self._page(address, takers, size)
+        match decision:
             case Admission.FAIL:
                 return why
             case Admission.DROP:
@@ -139,6 +146,14 @@ class _Walk:
                     if not later:  # what waits for its time takes no room of a ring
                         self._evict(held, takers, size)
                 return None
+
+    def _page(self, address: Address, takers: list[Queue], size: int) -> Refusal | None:
+        """Go on by a message that goes to pages; those that follow it do as well."""
+        pages = self._pages.get(address.name)
+        if pages is None:
+            pages = PageForecast(address.name, address.settings, address.paging)
+            self._pages[address.name] = pages
+        return pages.step(takers, size)
 
     def _usage(self, address: Address) -> Usage:
         held = self._held[address.name]

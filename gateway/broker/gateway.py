@@ -18,6 +18,7 @@ from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
+from gateway.broker.pager import Pager, uses_pages
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.reaper import Reaper
@@ -26,7 +27,7 @@ from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, SHARED, Message, Share
+from gateway.model.message import DURABLE, PAGED, SHARED, Message, Share
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
@@ -106,6 +107,7 @@ class Gateway:
         self._mover = Mover(self)
         self.timetable = Timetable()
         self.chance: Callable[[], float] = _no_chance
+        self.pager = Pager(self)
         self._recovering: dict[int, tuple[Queue, Message]] = {}  # by identity of the body
         self.failure: Refusal | None = None
         turn.begin = self._read_clock
@@ -153,6 +155,8 @@ class Gateway:
                     again.append(queue)
                     continue
                 went = queue.dispatch(self._now_ms, DISPATCH_RUN)
+                if queue.backlog is not None:
+                    went += self.pager.feed(queue, self._now_ms, DISPATCH_RUN - went)
                 budget -= went
                 self.figures.delivered += went
                 if went >= DISPATCH_RUN or queue.searching:
@@ -180,6 +184,8 @@ class Gateway:
         """Hand out at once what consumers have room for."""
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
+        if queue.backlog is not None:
+            self.figures.delivered += self.pager.feed(queue, self._now_ms, DISPATCH_TURN)
         if queue.searching:
             self.touch(queue)
 
@@ -200,6 +206,7 @@ class Gateway:
         """Step 5 of the durable order: called by the store, from nowhere else."""
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.streams.durable_up_to(ticket)
+        self.pager.durable_up_to(ticket)
         if self._listeners:
             listeners, self._listeners = self._listeners, {}
             for listener in listeners.values():
@@ -216,8 +223,12 @@ class Gateway:
 
     def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
         """See queues.Effects: forget records, give memory back, move on what is moved on."""
+        moved = messages
+        if queue.any_flags & PAGED:
+            messages = self.pager.finish(queue, messages)
+            size = sum([len(m.body) for m in messages])
         count = len(messages)
-        if queue.durable and queue.any_flags & DURABLE and not queue.deleted:
+        if messages and queue.durable and queue.any_flags & DURABLE and not queue.deleted:
             self._forget(queue, messages)
         charge = size + OVERHEAD_BYTES * count
         if queue.any_flags & SHARED:
@@ -230,7 +241,14 @@ class Gateway:
         account.size_bytes -= charge
         account.messages -= count
         if why is Gone.EXPIRED or why is Gone.KILLED:
-            self._mover.move(queue, messages, why)
+            self._mover.move(queue, moved, why)
+        self.room_made()
+        address = self.directory.addresses.get(queue.address)
+        if address is not None and address.paging is not None and not address.paging.live:
+            self.pager.changed(address)
+
+    def room_made(self) -> None:
+        """See to it that senders who are held back are looked at."""
         if self._blocked:
             self.turn.at_end(self._look_for_room)
 
@@ -254,8 +272,10 @@ class Gateway:
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
         if queue.durable and messages:
-            entries = [(m.seq, m.flags & ~SHARED) for m in messages]
+            entries = [(m.seq, m.flags & ~(SHARED | PAGED)) for m in messages]
             self.recorded = self.store.count(queue.queue_id, entries)
+            if queue.any_flags & PAGED:
+                self.pager.counted(queue, messages)
 
     def postponed(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
@@ -308,6 +328,12 @@ class Gateway:
             )
         return full_because(address.name, self.usage(address), address.settings)
 
+    def held_back(self, address: Address) -> Refusal | None:
+        """Return why the address' senders have to wait, or None."""
+        if uses_pages(address) and not address.operator_block:
+            return self.pager.held_back(address)
+        return self.full_because(address)
+
     def usage(self, address: Address) -> Usage:
         """Return what the address and the gateway hold now, and the gateway's limits."""
         return Usage(
@@ -321,7 +347,7 @@ class Gateway:
 
     def watch_block(self, address: Address) -> None:
         """Hold the address' senders back when it is full, until there is room again."""
-        refusal = self.full_because(address)
+        refusal = self.held_back(address)
         if refusal is None or address.blocked is not None:
             return
         policy = address.settings.address_full_policy
@@ -344,6 +370,8 @@ class Gateway:
                     producer.unblock()
 
     def _has_room_again(self, address: Address) -> bool:
+        if uses_pages(address):
+            return self.held_back(address) is None
         return not address.operator_block and room_again(self.usage(address), address.settings)
 
     def block_address(self, name: str, blocked: bool) -> None:  # noqa: FBT001 - says it by name
@@ -484,7 +512,12 @@ class Gateway:
     def expire(self) -> int:
         """Remove expired messages that wait in queues; called every message-expiry-scan-period."""
         self._now_ms = max(self._now_ms, self._clock_ms())
-        return sum(queue.expire(self._now_ms) for queue in list(self.queues.values()))
+        total = 0
+        for queue in list(self.queues.values()):
+            total += queue.expire(self._now_ms)
+            if queue.backlog is not None:
+                total += self.pager.expire(queue, self._now_ms)
+        return total
 
     def restored(self, queue: Queue) -> None:
         """Charge memory for what recovery put into a queue."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway.model.definitions import Definition
+from gateway.model.pages import PageStore
 
 
-class Store(Protocol):
+class Store(PageStore, Protocol):
     """Durable memory. Calls return the ticket of the record's batch; nothing blocks."""
 
     @property

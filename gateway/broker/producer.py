@@ -7,15 +7,14 @@ through the guarded and the many-queue paths below it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, Usage, admit, admit_always, full_because
-from gateway.broker.disk_gate import DiskGate
+from gateway.broker.admission import Admission, admit, admit_always, full_because
 from gateway.broker.expiry_rules import apply_expiry_rules
+from gateway.broker.pager import uses_pages
 from gateway.broker.picking import Picker, is_picky
-from gateway.broker.ports import Store
+from gateway.broker.spread import Core, Spread
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
 from gateway.model.message import DURABLE, SCHEDULED, Share
@@ -27,51 +26,18 @@ from gateway.queues.queue import Queue
 OVERHEAD_BYTES = 160
 
 
-class Core(Protocol):
-    """What a producer needs of the gateway."""
-
-    store: Store
-    memory: int
-    memory_max: int
-    messages: int
-    messages_max: int
-    received: int
-    disk: DiskGate
-
-    def touch(self, queue: Queue) -> None: ...
-
-    def now_ms(self) -> int: ...
-
-    def find_again(
-        self, destination: Destination, routing: RoutingType | None
-    ) -> tuple[Address, Queue | None]: ...
-
-    def overflow(self, queue: Queue, added: int) -> None: ...
-
-    def usage(self, address: Address) -> Usage: ...
-
-    def watch_block(self, address: Address) -> None: ...
-
-    def refused(self, refusal: Refusal, count: int) -> None: ...
-
-
-class Route:
+class Route(Spread):
     """Implements the Producer port. `only` is the queue of an `address::queue` producer."""
 
     __slots__ = (
-        "_address",
         "_copies",
-        "_core",
-        "_due",
         "_key",
         "_only",
-        "_origin",
         "_owner",
         "_picky",
         "_queue",
         "_routing",
         "_rules",
-        "_store",
         "_version",
         "refusal",
         "taken",
@@ -96,7 +62,7 @@ class Route:
         self._only = only
         self._version = -1
         self._copies = 1  # queues that a message from here may be in
-        self._due = 0  # of the run that is on its way; 0: it is for now
+        self.due = 0  # of the run that is on its way; 0: it is for now
         self._queue: Queue | None = None
         self._rules = False
         self._picky = False
@@ -277,11 +243,11 @@ class Route:
         """See the Producer port."""
         if due <= self._core.now_ms():
             return self.send(bodies, flags, expires)
-        self._due = due
+        self.due = due
         try:
             return self.send(bodies, flags | SCHEDULED, expires)
         finally:
-            self._due = 0
+            self.due = 0
 
     def send_mixed(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
@@ -353,7 +319,10 @@ class Route:
         address = self._address
         settings = address.settings
         return (
-            (settings.max_size_bytes < 0 or address.size_bytes + charge < settings.max_size_bytes)
+            address.paging is None
+            and (
+                settings.max_size_bytes < 0 or address.size_bytes + charge < settings.max_size_bytes
+            )
             and (
                 settings.max_size_messages < 0
                 or address.messages + count < settings.max_size_messages
@@ -369,6 +338,8 @@ class Route:
         address = self._address
         policy = address.settings.address_full_policy
         ticket = 0
+        if uses_pages(address):
+            return self._send_paging(bodies, flags, expires)
         if admit_always(policy):
             # It came on credit that was given before; what is not given is more of it.
             ticket = self._send_equal_ones(bodies, flags, expires)
@@ -377,7 +348,7 @@ class Route:
         for index, body in enumerate(bodies):
             refusal = full_because(address.name, self._core.usage(address), address.settings)
             match admit(refusal, policy):
-                case Admission.STORE | Admission.BLOCK:
+                case Admission.STORE | Admission.BLOCK | Admission.PAGE:
                     ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
                 case Admission.DROP:
                     address.dropped += 1
@@ -392,11 +363,11 @@ class Route:
 
     def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int, due: int = 0) -> int:
         """As `send` for what was admitted as a whole before: nothing is refused any more."""
-        self._due = due if due > self._core.now_ms() else 0
+        self.due = due if due > self._core.now_ms() else 0
         try:
-            return self._send_admitted(bodies, flags | (SCHEDULED if self._due else 0), expires)
+            return self._send_admitted(bodies, flags | (SCHEDULED if self.due else 0), expires)
         finally:
-            self._due = 0
+            self.due = 0
 
     def _send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         refusal = self.resolve()
@@ -406,8 +377,10 @@ class Route:
         if disk.refusal is not None and disk.refuses(settings, flags) is None:
             self._drop(len(bodies))
             return 0
-        if settings.address_full_policy is FullPolicy.DROP:
-            count = len(bodies)
+        policy, count = settings.address_full_policy, len(bodies)
+        if uses_pages(self._address):
+            return self._send_paging(bodies, [flags] * count, [expires] * count, admitted=True)
+        if policy is FullPolicy.DROP:
             return self._send_guarded(bodies, [flags] * count, [expires] * count)
         ticket = self._send_many(bodies, flags, expires)
         self._look_for_block()
@@ -439,6 +412,52 @@ class Route:
                 start = index
         return ticket
 
+    def _send_paging(
+        self,
+        bodies: Sequence[bytes],
+        flags: Sequence[int],
+        expires: Sequence[int],
+        *,
+        admitted: bool = False,
+    ) -> int:
+        """Store up to the message that reaches a limit, and send the others to pages."""
+        count = len(bodies)
+        taken, ticket, refusal = self._core.pager.send(
+            self, bodies, flags, expires, admitted=admitted
+        )
+        self._look_for_block()
+        if refusal is not None:
+            return self._refuse(refusal, count - taken, taken, ticket)
+        return ticket
+
+    # ---- what the pager needs
+
+    def routed(
+        self, bodies: Sequence[bytes], flags: int, expires: int
+    ) -> Sequence[tuple[int, int, list[Queue], list[Queue]]]:
+        """Return first, end, queues of which one gets a message in turn, and those that all do."""
+        picker = self._picker()
+        if picker is None:
+            return ((0, len(bodies), self._able(), self._copied_to()),)
+        address = self._address
+        found = list(picker.runs(bodies, flags, expires, address.cursor))
+        address.cursor = (address.cursor + len(bodies)) % (1 << 30)
+        return found
+
+    def send_to_memory(self, body: bytes, flags: int, expires: int) -> int:
+        """Store one message as if no limit were near."""
+        return self._send_many((body,), flags, expires)
+
+    def ruled(self, flags: int, expires: int) -> tuple[int, int]:
+        """Return flags and expiry by the address' rules."""
+        if not self._rules:
+            return flags, expires
+        return apply_expiry_rules(self._address.settings, flags, expires, self._core.now_ms())
+
+    def record_taps(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+        """Give a run to the taps alone; returns the ticket."""
+        return self._store_copies([], bodies, flags, expires, shares=())
+
     def _look_for_block(self) -> None:
         if self._address.blocked is None:
             self._core.watch_block(self._address)
@@ -447,19 +466,13 @@ class Route:
 
     def _send_many(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         core = self._core
-        address = self._address
         count = len(bodies)
-        if self._rules:
-            flags, expires = apply_expiry_rules(address.settings, flags, expires, core.now_ms())
+        flags, expires = self.ruled(flags, expires)
         core.received += count
-        picker = self._picker()
-        if picker is None:
-            return self._send_to(self._able(), self._copied_to(), bodies, flags, expires)
         ticket = 0
-        for first, end, one, copies in picker.runs(bodies, flags, expires, address.cursor):
-            more = self._send_to(one, copies, bodies[first:end], flags, expires)
-            ticket = max(ticket, more)
-        address.cursor = (address.cursor + count) % (1 << 30)
+        for first, end, able, copies in self.routed(bodies, flags, expires):
+            run = bodies if end - first == count else bodies[first:end]
+            ticket = max(ticket, self._send_to(able, copies, run, flags, expires))
         return ticket
 
     def _send_to(
@@ -488,111 +501,3 @@ class Route:
             more = self._store_copies(copies, bodies, flags, expires, shares=shares)
             ticket = max(ticket, more)
         return ticket
-
-    def _charge(self, count: int, charge: int) -> None:
-        """Count messages, each once however many queues hold it."""
-        self._core.memory += charge
-        self._core.messages += count
-        self._address.size_bytes += charge
-        self._address.messages += count
-
-    def _deal(
-        self,
-        able: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
-        """Deal a run out over the anycast queues in turn."""
-        address = self._address
-        ways = len(able)
-        start = address.cursor
-        address.cursor = (start + len(bodies)) % (1 << 30)
-        ticket = 0
-        for way in range(min(ways, len(bodies))):
-            one = self._store_one(
-                able[(start + way) % ways],
-                bodies[way::ways],
-                flags,
-                expires,
-                shares=shares[way::ways],
-            )
-            ticket = max(ticket, one)
-        return ticket
-
-    def _store_one(
-        self,
-        queue: Queue,
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
-        """Give a run to one queue."""
-        core = self._core
-        size = sum(map(len, bodies))
-        due = self._due
-        first = queue.add_run(
-            bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
-        )
-        core.touch(queue)
-        ticket = 0
-        if flags & DURABLE and queue.durable:
-            ticket = self._store.append(
-                ((queue.queue_id, first),),
-                bodies,
-                flags,
-                expires=expires,
-                size=size,
-                now_ms=core.now_ms(),
-                due=due,
-            )
-        if 0 <= queue.ring_size < queue.ready_count and not due:
-            core.overflow(queue, len(bodies))
-        return ticket
-
-    def _mark(self, queue: Queue) -> str:
-        """Return where a message comes from, if some consumer of the queue has to know."""
-        return self._origin if queue.told_apart else ""
-
-    def _store_copies(
-        self,
-        queues: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
-        """Give each queue and each tap the whole run, stored once."""
-        core = self._core
-        size = sum(map(len, bodies))
-        count = len(bodies)
-        now_ms = core.now_ms()
-        targets: list[tuple[int, int]] = []
-        due = self._due
-        for queue in queues:
-            first = queue.add_run(
-                bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
-            )
-            core.touch(queue)
-            if flags & DURABLE and queue.durable:
-                targets.append((queue.queue_id, first))
-        taps = self._address.taps
-        bases = [tap.record(bodies, flags, now_ms) for tap in taps]
-        targets += [(tap.stream_id, base) for tap, base in zip(taps, bases, strict=True)]
-        ticket = 0
-        if targets:
-            ticket = self._store.append(
-                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
-            )
-        for tap, base in zip(taps, bases, strict=True):
-            tap.recorded(base, count, ticket)
-        for queue in queues:
-            if 0 <= queue.ring_size < queue.ready_count and not due:
-                core.overflow(queue, count)
-        # Only a durable message's sender waits; a tap alone makes nobody wait.
-        return ticket if flags & DURABLE else 0

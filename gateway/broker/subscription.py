@@ -66,7 +66,7 @@ class Hold:
 
     def ready(self) -> None:
         """See the Subscription port."""
-        if self.queue.ready_count:
+        if self.queue.ready_count or self.queue.paged_count:
             self._core.touch(self.queue)
 
     def dispatch_now(self) -> None:

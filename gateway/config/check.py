@@ -132,9 +132,11 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     top.setdefault("global_max_size", default_memory(host.memory_bytes))
     data = _absolute(top.pop("data_directory", host.data_directory), base)
     journal = _absolute(top.pop("journal_directory", posixpath.join(data, "journal")), base)
+    paging = _absolute(top.pop("paging_directory", posixpath.join(data, "paging")), base)
     return Config(
         data_directory=data,
         journal_directory=journal,
+        paging_directory=paging,
         users_file=_absolute(users or posixpath.join(data, "users.toml"), base),
         users_file_required=users is not None,
         origins={show_path(path): where for path, where in layers.origins.items()},

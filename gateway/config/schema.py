@@ -14,6 +14,7 @@ from typing import Final
 from gateway.addresses.settings import (
     DiskFullPolicy,
     FullPolicy,
+    PageFullPolicy,
     RingVictim,
     max_consumers_problem,
     ring_size_problem,
@@ -91,6 +92,7 @@ TOP: Final = Table(
         "name": v.name_text,
         "data-directory": v.name_text,
         "journal-directory": v.name_text,
+        "paging-directory": v.name_text,
         "global-max-size": v.limit(v.size_bytes, 1 << 20),
         "global-max-messages": v.limit(v.count),
         "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
@@ -112,7 +114,7 @@ TOP: Final = Table(
         "acceptors address-settings addresses management metrics logging authentication streams"
     ),
     later=_words(
-        "paging-directory large-messages-directory bindings-directory page-sync-timeout"
+        "large-messages-directory bindings-directory page-sync-timeout"
         " sync-interval on-corruption amqp-use-core-subscription-naming"
         " journal-datasync journal-min-files journal-pool-files journal-type"
         " journal-buffer-timeout journal-buffer-size"
@@ -176,6 +178,14 @@ ADDRESS_SETTINGS: Final = Table(
         "max-size-messages": v.count,
         "address-full-policy": v.choice(FullPolicy),
         "disk-full-policy": v.choice(DiskFullPolicy),
+        "page-size-bytes": v.size_bytes,
+        "page-limit-bytes": v.size_bytes,
+        "page-limit-messages": v.count,
+        "page-full-policy": v.choice(PageFullPolicy),
+        "max-read-page-bytes": v.size_bytes,
+        "max-read-page-messages": v.count,
+        "prefetch-page-bytes": v.size_bytes,
+        "prefetch-page-messages": v.count,
         "auto-create-queues": v.boolean,
         "auto-create-addresses": v.boolean,
         "default-address-routing-type": v.choice(RoutingType),
@@ -202,9 +212,8 @@ ADDRESS_SETTINGS: Final = Table(
         "reject-as-modified": v.boolean,
     },
     later=_words(
-        " max-size-bytes-reject-threshold page-size-bytes page-limit-bytes page-limit-messages"
-        " page-full-policy max-read-page-bytes max-read-page-messages prefetch-page-bytes"
-        " prefetch-page-messages default-last-value-queue default-last-value-key"
+        " max-size-bytes-reject-threshold"
+        " default-last-value-queue default-last-value-key"
         " default-non-destructive default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
         " default-consumer-window-size config-delete-queues config-delete-addresses"

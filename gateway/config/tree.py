@@ -160,6 +160,7 @@ class Config:
     Attributes:
         data_directory: absolute path.
         journal_directory: absolute path; `journal` below the data directory unless it was written.
+        paging_directory: absolute path; `paging` below the data directory unless it was written.
         global_max_size: bytes that all addresses together may hold; -1 no limit.
         global_max_messages: messages that all addresses together may hold; -1 no limit.
         journal_file_size: bytes of one journal file.
@@ -183,6 +184,7 @@ class Config:
 
     data_directory: str
     journal_directory: str
+    paging_directory: str
     users_file: str
     users_file_required: bool = False
     name: str = "sluicegate"

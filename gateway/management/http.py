@@ -31,6 +31,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Which status tells which reason. Complete: a test walks over all codes.
 STATUS: Final[Mapping[Code, int]] = {
     Code.ADDRESS_FULL: 503,
+    Code.PAGE_FULL: 503,
     Code.MEMORY_FULL: 503,
     Code.DISK_FULL: 507,
     Code.NOT_FOUND: 404,

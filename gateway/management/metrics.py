@@ -21,7 +21,7 @@ from gateway.broker.address import Address
 from gateway.disk_watch import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
-from gateway.management.views import JournalFigures, Sources
+from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.queues.queue import Queue
 from gateway.streams.registry import Tap
 
@@ -70,6 +70,11 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
     _counter("messages_in_total", "Messages taken from senders", lambda s: s.gateway.received),
     _counter(
         "messages_out_total", "Messages handed to consumers", lambda s: s.gateway.figures.delivered
+    ),
+    _counter(
+        "page_messages_lost_total",
+        "Messages on pages that could not be read back",
+        lambda s: s.gateway.pager.lost,
     ),
     _counter(
         "dead_letters_lost_total",
@@ -141,6 +146,17 @@ _ADDRESS: Final[Sequence[_Figure[Address]]] = (
     _counter("address_unrouted_messages_total", "Messages that met none", lambda a: a.unrouted),
     _counter("address_dropped_messages_total", "Messages dropped when full", lambda a: a.dropped),
     _gauge("address_size_bytes", "Memory charged to the address", lambda a: a.size_bytes),
+    _gauge("address_paging", "1 in page mode", lambda a: a.paging is not None),
+    _gauge(
+        "address_page_files",
+        "Page files",
+        lambda a: 0 if a.paging is None else a.paging.page_files,
+    ),
+    _gauge(
+        "address_page_bytes",
+        "Bytes of page files",
+        lambda a: 0 if a.paging is None else a.paging.page_bytes,
+    ),
     _gauge("address_producers", "Producers attached", lambda a: len(a.producers)),
     _gauge(
         "address_blocked",
@@ -155,8 +171,13 @@ _QUEUE: Final[Sequence[_Figure[Queue]]] = (
     _gauge(
         "queue_scheduled_count", "Messages that wait for their time", lambda q: q.scheduled_count
     ),
+    _gauge("queue_paged_count", "Messages on page files, not read back", lambda q: q.paged_count),
     _gauge("queue_consumer_count", "Consumers attached", lambda q: q.consumer_count),
-    _gauge("queue_persistent_size_bytes", "Bytes of the messages held", lambda q: q.size_bytes),
+    _gauge(
+        "queue_persistent_size_bytes",
+        "Bytes of the messages held",
+        persistent_bytes,
+    ),
     _gauge("queue_paused", "1 while the queue is paused", lambda q: q.paused),
     _counter("queue_messages_added_total", "Messages added", lambda q: q.added),
     _counter("queue_messages_acknowledged_total", "Messages consumed", lambda q: q.acknowledged),

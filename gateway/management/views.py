@@ -111,6 +111,11 @@ class Sources:
     streams: StreamRegistry | None = None
 
 
+def persistent_bytes(queue: Queue) -> int:
+    """Return the bytes of all bodies that a queue holds, in memory or on pages."""
+    return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
+
+
 def queue_view(queue: Queue) -> dict[str, object]:
     """Return a queue as the API shows it."""
     return {
@@ -131,7 +136,7 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "messagesExpired": queue.expired,
         "messagesKilled": queue.killed,
         "messagesReplaced": queue.replaced,
-        "persistentSize": queue.size_bytes,
+        "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
         **FIXED,
         "exclusive": queue.attributes.exclusive,
@@ -147,20 +152,21 @@ def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
     refusal = gateway.full_because(address)
     # A full address with FAIL gives no credit either, but it is full, not blocked.
     holds = address.settings.address_full_policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
+    paging = address.paging
     disk = gateway.disk.holds(address.settings)
     blocked = address.operator_block or (holds and address.blocked is not None) or disk is not None
-    shown = refusal or disk or (address.blocked if blocked else None)
+    shown = gateway.held_back(address) or refusal or disk or (address.blocked if blocked else None)
     return {
         "name": address.name,
         "routingTypes": sorted(kind.value for kind in address.routing_types),
         "queueNames": sorted(queue.name for queue in address.queues),
         "messageCount": sum(queue.message_count for queue in address.queues),
         "sizeBytes": address.size_bytes,
-        "paging": False,
+        "paging": paging is not None,
         "full": refusal is not None and not address.operator_block,
         "blocked": blocked,
-        "pageFiles": 0,
-        "pageBytes": 0,
+        "pageFiles": 0 if paging is None else paging.page_files,
+        "pageBytes": 0 if paging is None else paging.page_bytes,
         "routedMessageCount": address.routed,
         "unroutedMessageCount": address.unrouted,
         "droppedMessageCount": address.dropped,

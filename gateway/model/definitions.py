@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, QueueAttributes
@@ -48,4 +49,46 @@ class StreamDefinition:
     epoch: int
 
 
-Definition = QueueDefinition | AddressDefinition | StreamDefinition
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageMark:
+    """How far one queue is done with one page.
+
+    `first` is the seq of its first message there, `floor` the lowest that is not done; `marks` has
+    one byte per place from `first` on where something was done out of order.
+    """
+
+    queue_id: int
+    page: int
+    first: int
+    floor: int
+    marks: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagesDefinition:
+    """A stay of an address in page mode. `store_id` is of the queue ids' numbers.
+
+    Attributes:
+        pages: page -> how many blocks of it exist.
+        marks: what its queues are done with.
+        counts: (queue id, seq, flags) of messages on pages that were delivered in vain.
+        suspect: blocks with an older ticket may have been seen by a consumer.
+    """
+
+    store_id: int
+    address: str
+    pages: Mapping[int, int] = field(default_factory=dict)
+    marks: tuple[PageMark, ...] = ()
+    counts: tuple[tuple[int, int, int], ...] = ()
+    suspect: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageGone:
+    """A page that all queues are done with."""
+
+    store_id: int
+    page: int
+
+
+Definition = QueueDefinition | AddressDefinition | StreamDefinition | PagesDefinition | PageGone

@@ -16,6 +16,7 @@ class Code(Enum):
     ADDRESS_FULL = "address-full"
     MEMORY_FULL = "memory-full"
     DISK_FULL = "disk-full"
+    PAGE_FULL = "page-full"
     NOT_FOUND = "not-found"
     NOT_AUTHORIZED = "not-authorized"
     ALREADY_EXISTS = "already-exists"

@@ -19,6 +19,7 @@ body
     bit  8     EXPIRES     `expires` is set
     bit  9     SCHEDULED   `due` is set; it stays so when the message has come due
     bit 10     SHARED      `share` is set: other queues of the address hold copies; never stored
+    bit  11    PAGED       read back from a page, which still has it; never stored
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -34,6 +35,7 @@ MAYBE_SEEN: Final = 0x80
 EXPIRES: Final = 0x100
 SCHEDULED: Final = 0x200
 SHARED: Final = 0x400
+PAGED: Final = 0x800
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.

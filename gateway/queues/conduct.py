@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from gateway.model.attributes import PLAIN, QueueAttributes
+from gateway.queues.counted import Counted
 from gateway.queues.start import Start
 
 
-class Conduct:
+class Conduct(Counted):
     """Limits and attributes of one queue.
 
     Attributes:
@@ -30,6 +31,7 @@ class Conduct:
     )
 
     def __init__(self) -> None:
+        super().__init__()
         self.ring_size = -1
         self.evicts_next = False
         self.max_consumers = -1

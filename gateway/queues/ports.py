@@ -28,6 +28,22 @@ class Account(Protocol):
     messages: int
 
 
+class Backlog(Protocol):
+    """What the queue has on page files and not in memory, as the queue sees it."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of their bodies."""
+
+    def browse(self, offset: int, limit: int) -> list[Message]: ...
+
+    def purge(self) -> int:
+        """Let all of it go; returns how many that were."""
+
+
 class Effects(Protocol):
     """What follows from a queue's change, done by the broker."""
 

@@ -9,10 +9,10 @@ What each message is, and the way between:
     ready ──purge─> gone (killed, no dead letter)
     add, release ──with a time──> scheduled ──time──> ready
                                             └─ring full when due──> gone (replaced)
+    paged ──read back, in order──> ready     paged ──purge, unreadable──> gone (killed)
 
 The conservation law holds after every call:
-    added = ready + scheduled + delivering + acknowledged + expired + killed + replaced
-(paged messages join the right side when that part is there).
+    added = ready + scheduled + delivering + paged + acknowledged + expired + killed + replaced
 
 A deleted queue is empty but for what is in delivery, which is settled as it comes back, and takes
 nothing in.
@@ -61,8 +61,6 @@ class Queue(Searched):
         "_ranks",
         "_scheduled",
         "account",
-        "acknowledged",
-        "added",
         "address",
         "all_flags",
         "any_flags",
@@ -70,12 +68,8 @@ class Queue(Searched):
         "deleted",
         "delivering",
         "durable",
-        "expired",
-        "killed",
         "name",
-        "next_seq",
         "queue_id",
-        "replaced",
         "routing",
         "size_bytes",
         "temporary",
@@ -105,8 +99,6 @@ class Queue(Searched):
         self.account: Account | None = None
         self.deleted = False
         self.touched = False
-        self.next_seq = 1
-        self.added = self.acknowledged = self.expired = self.killed = self.replaced = 0
         self.delivering = 0
         self.size_bytes = 0
         self.any_flags = 0
@@ -126,8 +118,8 @@ class Queue(Searched):
 
     @property
     def message_count(self) -> int:
-        """All that the queue holds: ready, scheduled and delivering."""
-        return len(self._ready) + len(self._scheduled) + self.delivering
+        """All that the queue holds: ready, scheduled, delivering and paged."""
+        return len(self._ready) + len(self._scheduled) + self.delivering + self.paged_count
 
     @property
     def scheduled_count(self) -> int:
@@ -556,8 +548,11 @@ class Queue(Searched):
     # ---- operator
 
     def browse(self, offset: int, limit: int) -> list[Message]:
-        """Return ready messages without touching them."""
-        return self._ready.window(offset, limit)
+        """Return ready messages, then those on pages, without touching them."""
+        found = self._ready.window(offset, limit)
+        if self.backlog is None or len(found) == limit:
+            return found
+        return found + self.backlog.browse(max(0, offset - len(self._ready)), limit - len(found))
 
     def holdings(self) -> Iterator[Message]:
         """Go through all that waits: ready in delivery order, then scheduled in due order."""
@@ -569,7 +564,7 @@ class Queue(Searched):
         if messages:
             self.killed += len(messages)
             self._leave(messages, Gone.REMOVED)
-        return len(messages)
+        return len(messages) + self.purge_pages()
 
     def take_out(self, seqs: set[int], why: Gone) -> list[Message]:
         """Remove those of these that wait, for an operator; returns them. O(n) of the queue."""

@@ -37,8 +37,8 @@ def test_no_default_is_itself_impossible() -> None:
     [
         ("default_ring_size", 0, "ring of 0"),
         ("default_ring_size", -5, "below -1"),
-        ("max_size_bytes", 0, "full for ever"),
-        ("max_size_messages", 0, "full for ever"),
+        ("page_size_bytes", 1023, "between 1024 and"),
+        ("page_limit_messages", 0, "would page nothing"),
         ("max_size_messages", -2, "below -1"),
         ("max_delivery_attempts", 0, "0 attempts"),
         ("max_delivery_attempts", 65536, "65535"),

@@ -10,21 +10,28 @@ from itertools import count
 from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
 from gateway.model.address import RoutingType, parse_destination
-from gateway.model.definitions import AddressDefinition, QueueDefinition
+from gateway.model.definitions import (
+    AddressDefinition,
+    PageGone,
+    PagesDefinition,
+    QueueDefinition,
+)
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.stomp_form import pack, unpack
 from gateway.model.turn import Turn
+from tests.broker.paged import PageMemory, found_pages
 
 ANYCAST = RoutingType.ANYCAST
 MULTICAST = RoutingType.MULTICAST
 
 
-class DiskStore:
+class DiskStore(PageMemory):
     """Batches of records. A batch ends before each append that is not in an atomic part."""
 
     congested = False
 
     def __init__(self, batches=()) -> None:
+        super().__init__()
         self.batches = [list(batch) for batch in batches]
         self.open = []
         self.atomic = 0
@@ -42,6 +49,11 @@ class DiskStore:
         if self.open:
             self.batches.append(self.open)
             self.open = []
+
+    def page_room(self) -> int:
+        if not self.atomic and len(self.open) > 3:
+            self._close()
+        return self.ticket
 
     def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
         amount = len(bodies)
@@ -96,6 +108,8 @@ class DiskStore:
         definitions, held, highest = {}, {}, {}
         for record in [r for batch in self.batches[:batches] for r in batch]:
             match record:
+                case (("define" | "undefine"), PagesDefinition() | PageGone()):
+                    pass  # see found_pages
                 case "define", definition:
                     definitions[key_of(definition)] = definition
                 case "undefine", definition:
@@ -113,10 +127,12 @@ class DiskStore:
                         assert held[queue_id].pop(seq, None), "a removal of nothing"
                 case "count", queue_id, entries:
                     for seq, flag in entries:
-                        held[queue_id][seq][1] = flag
+                        if seq in held.get(queue_id, {}):
+                            held[queue_id][seq][1] = flag
                 case "postpone", queue_id, entries:
                     for seq, due in entries:
-                        held[queue_id][seq][3] = due
+                        if seq in held.get(queue_id, {}):
+                            held[queue_id][seq][3] = due
         return definitions, held, highest
 
 
@@ -271,9 +287,15 @@ class Core:
             self.sync()
         kept = self.store.synced if batches is None else batches
         definitions, held, highest = self.store.kept(kept)
+        pages = self.store.pages
         self.store = DiskStore(self.store.batches[:kept])
+        self.store.pages = {
+            place: [block for block in blocks if block.ticket <= kept]
+            for place, blocks in pages.items()
+        }
         self._make()
         directory = self.directory
+        found = found_pages(self.store.batches, clean=clean)
         for definition in definitions.values():
             if isinstance(definition, AddressDefinition):
                 directory.restore_address(definition)
@@ -292,6 +314,9 @@ class Core:
             queue.next_seq = max(queue.next_seq, highest.get(definition.queue_id, 0) + 1)
             self.gateway.restored(queue)
         self.gateway.recovered()
+        stores = [pages.definition.store_id for pages in found]
+        directory.next_id = max([directory.next_id, *(store + 1 for store in stores)])
+        self.gateway.pager.restore(found)
         self.turn()
 
     # ---- clients
@@ -355,6 +380,9 @@ class Core:
         gateway = self.gateway
         for queue in gateway.queues.values():
             queue.check_invariants()
+        for address in gateway.addresses.values():
+            if address.paging is not None:
+                address.paging.check_invariants()
         addresses = gateway.addresses.values()
         assert gateway.messages == sum(a.messages for a in addresses)
         assert gateway.memory == sum(a.size_bytes for a in addresses)

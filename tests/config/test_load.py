@@ -219,7 +219,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ),
         (
             "[address-settings.'#']\npage-size-bytes = 5",
-            "page-size-bytes: known, not supported yet",
+            "5 bytes is no page; it lies between 1024",
         ),
         ("[address-settings.'#']\nredelivery-delay = -5", "redelivery-delay: -5 is below 0"),
         ("[address-settings.'#']\nring-size = 5", "did you mean default-ring-size?"),

@@ -1,13 +1,13 @@
 """Full addresses: the scenario rows P that concern DROP, FAIL and BLOCK, by their numbers.
 
-PAGE holds senders back as BLOCK does in this version, so that rows about page files are not here.
+Rows about page files are in `test_paging`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.addresses.settings import FullPolicy, value_problem
+from gateway.addresses.settings import FullPolicy, contradiction
 from gateway.broker import Limits
 from gateway.broker.producer import OVERHEAD_BYTES
 from gateway.model.errors import Code, RefusedError
@@ -98,10 +98,12 @@ def test_p40_the_boundary_in_bytes_is_exact(policy, more, together):
     stored = core.queue("q").added
     if policy in (BLOCK, PAGE):
         assert (taken, stored) == ([True] * 10, 10)
+        if policy is PAGE:
+            assert core.queue("q").paged_count == 7 - more
     else:
         assert stored == 3 + more
         assert taken.count(True) == (10 if policy is DROP else 3 + more)
-    assert (core.producer("q")[0].blocked() is None) == (policy is DROP)
+    assert (core.producer("q")[0].blocked() is None) == (policy in (DROP, PAGE))
 
 
 def test_p40_full_at_exactly_the_limit():
@@ -111,9 +113,8 @@ def test_p40_full_at_exactly_the_limit():
         assert (core.producer("q")[0].blocked() is None) == free
 
 
-@pytest.mark.parametrize("policy", [BLOCK, PAGE])
-def test_p37_block_holds_at_the_limit_and_lets_go_below_it(policy):
-    core = limited(policy, max_size_messages=5)
+def test_p37_block_holds_at_the_limit_and_lets_go_below_it():
+    core = limited(BLOCK, max_size_messages=5)
     core.send("q", *MANY[:4])
     early, owner = core.producer("q")
     assert early.blocked() is None
@@ -132,7 +133,7 @@ def test_p37_block_holds_at_the_limit_and_lets_go_below_it(policy):
 
 
 def test_block_lets_go_a_tenth_below_and_fail_just_below_the_limit():
-    for policy, free_at in ((BLOCK, 89), (PAGE, 89), (FAIL, 99)):
+    for policy, free_at in ((BLOCK, 89), (FAIL, 99)):
         core = limited(policy, max_size_messages=100)
         core.send("q", *[b"x"] * 100)
         route, _ = core.producer("q")
@@ -241,8 +242,11 @@ def test_p5_the_tenth_address_meets_the_gateways_limit():
 @pytest.mark.parametrize("policy", [FAIL, DROP, BLOCK])
 def test_p36_a_limit_of_nothing_is_refused(policy):
     for field in ("max_size_bytes", "max_size_messages"):
-        assert "full for ever" in value_problem(field, 0)
-        assert value_problem(field, -1) is None
+        where, why = contradiction({field: 0, "address_full_policy": policy})
+        assert where == field
+        assert "full for ever" in why
+        assert contradiction({field: -1, "address_full_policy": policy}) is None
+        assert contradiction({field: 0, "address_full_policy": PAGE}) is None
 
 
 def test_p39_bodies_count_in_full():

@@ -21,14 +21,16 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, STOMP
 from gateway.model.stomp_form import pack
 from gateway.model.turn import Turn
+from tests.broker.paged import PageMemory
 
 
-class ListStore:
+class ListStore(PageMemory):
     """A Store that keeps what it was told; one open batch, closed by `sync`."""
 
     congested = False
 
     def __init__(self) -> None:
+        super().__init__()
         self.ticket = 1
         self.definitions = {}
         self.told = []
@@ -37,6 +39,9 @@ class ListStore:
     def _record(self, *what) -> int:
         self.told.append(what)
         self.open += 1
+        return self.ticket
+
+    def page_room(self) -> int:
         return self.ticket
 
     def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:

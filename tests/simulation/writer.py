@@ -8,6 +8,7 @@ from functools import partial
 
 from storage.batch import Batch
 from storage.journal import Journal
+from storage.pages import PageWriter
 from storage.segments import Segments
 from storage.writer import DiskWork
 
@@ -18,10 +19,17 @@ class TurnWriter:
     `jobs` wait for `step`, `answers` for `answer`: between the two lies what a thread would do.
     """
 
-    def __init__(self, journal: Journal, segments: Segments, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        segments: Segments,
+        segment_bytes: int,
+        *,
+        pages: PageWriter | None = None,
+    ) -> None:
         self.jobs: deque[Callable[[], None]] = deque()
         self.answers: deque[Callable[[], None]] = deque()
-        self.work = DiskWork(journal, segments, self._post, segment_bytes)
+        self.work = DiskWork(journal, segments, self._post, segment_bytes, pages=pages)
         self._journal = journal
         self._segment = -1
         self._opening: list[Callable[[], None]] = []
@@ -41,6 +49,9 @@ class TurnWriter:
 
     def read(self, segment: int, offset: int) -> None:
         self.jobs.append(partial(self.work.read, segment, offset))
+
+    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
+        self.jobs.append(partial(self.work.drop_pages, store, list(pages)))
 
     def stop(self, done: Callable[[], None]) -> None:
         self.jobs.append(partial(self.work.close, done))

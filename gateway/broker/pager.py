@@ -1,0 +1,349 @@
+"""Page mode: which addresses are in it, what goes to their pages, and what comes back.
+
+    memory ──a limit is reached (policy PAGE)──> paging ──nothing on pages, room──> memory
+
+While an address is paging all that is sent to it goes to pages, whatever room there is: nothing
+overtakes what lies there. What is read back is dispatched as anything else; it counts on its page
+until it is gone, not in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from gateway.addresses.settings import FullPolicy, PageFullPolicy
+from gateway.broker.address import Address
+from gateway.model.definitions import PagesDefinition
+from gateway.model.errors import Refusal
+from gateway.model.message import PAGED, SHARED, Message
+from gateway.model.pages import FoundPages
+from gateway.paging.backlog import Backlog
+from gateway.paging.limits import reading_room
+from gateway.paging.paging import Paging
+from gateway.paging.restore import restore_paging
+from gateway.queues.queue import Queue
+from gateway.queues.scheduled import NEVER
+
+if TYPE_CHECKING:
+    from gateway.broker.gateway import Gateway
+    from gateway.broker.producer import Route
+
+#: Steps of reading that one expiry scan does for a queue: what expires on pages is found as it is
+#: read, and a scan must end.
+_EXPIRY_STEPS: Final = 64
+
+
+class Pager:
+    """See the module text. `lost`: messages on pages that could not be read."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._paging: dict[str, Address] = {}
+        self._ending: deque[tuple[int, int, list[int]]] = deque()  # ticket, store id, pages
+        self.lost = 0
+        self.started = 0
+        self.on_mode: Callable[[str, bool], None] = _ignore_mode
+        self.on_unreadable: Callable[[str, int, str], None] = _ignore
+
+    # ---- the mode
+
+    def pages(self, address: Address) -> bool:
+        """Whether what is sent now goes to pages; begins page mode where a limit is reached."""
+        if address.paging is not None:
+            return True
+        if self._gateway.full_because(address) is None or address.operator_block:
+            return False
+        self._begin(address, self._gateway.directory.take_id())
+        return True
+
+    def _begin(self, address: Address, store_id: int) -> Paging:
+        gateway = self._gateway
+        paging = Paging(
+            gateway.store,
+            store_id,
+            address.name,
+            changed=lambda: self.changed(address),
+            lost=self._lose,
+            recorded=self._record,
+        )
+        address.set_paging(paging)
+        self._paging[address.name] = address
+        self.started += 1
+        self.on_mode(address.name, True)
+        return paging
+
+    def _record(self, ticket: int) -> None:
+        self._gateway.recorded = ticket
+
+    def _lose(self, queue: Queue, count: int, why: str) -> None:
+        self.lost += count
+        self.on_unreadable(queue.name, count, why)
+
+    def changed(self, address: Address) -> None:
+        """Less is on the address' pages, or in its memory, than before."""
+        paging = address.paging
+        if paging is not None and not paging.live:
+            self._gateway.turn.at_end(lambda: self._look(address, paging))
+        self._gateway.room_made()
+
+    def _look(self, address: Address, paging: Paging) -> None:
+        """End page mode when nothing is on pages any more."""
+        if address.paging is not paging or paging.live:
+            return
+        if address.gone or self._gateway.full_because(address) is None:
+            self._end(address, paging)
+        else:
+            paging.retire_current()
+
+    def _end(self, address: Address, paging: Paging) -> None:
+        ticket, pages = paging.end()
+        if pages:
+            self._ending.append((ticket, paging.store_id, pages))
+        address.set_paging(None)
+        del self._paging[address.name]
+        self.on_mode(address.name, False)
+
+    def held_back(self, address: Address) -> Refusal | None:
+        """Return why senders wait although their messages would go to pages, or None."""
+        settings = address.settings
+        if address.paging is None or settings.page_full_policy is PageFullPolicy.DROP:
+            return None
+        return address.paging.full(settings)
+
+    # ---- in
+
+    def send(
+        self,
+        route: Route,
+        bodies: Sequence[bytes],
+        flags: Sequence[int],
+        expires: Sequence[int],
+        *,
+        admitted: bool,
+    ) -> tuple[int, int, Refusal | None]:
+        """Store up to the message that reaches a limit, send the others to pages.
+
+        Returns (taken, ticket, refusal).
+
+        `admitted`: no limit counts any more.
+        """
+        ticket = start = 0
+        count = len(bodies)
+        while start < count and not self.pages(route.target):
+            last = route.send_to_memory(bodies[start], flags[start], expires[start])
+            ticket = max(ticket, last)
+            start += 1
+        while start < count:
+            stop = start + 1
+            while stop < count and (flags[stop], expires[stop]) == (flags[start], expires[start]):
+                stop += 1
+            kind = route.ruled(flags[start], expires[start])
+            taken, last, refusal = self._send_run(
+                route, bodies[start:stop], kind, admitted=admitted
+            )
+            ticket = max(ticket, last)
+            if refusal is not None:
+                return start + taken, ticket, refusal
+            start = stop
+        self.pages(route.target)  # what was stored last may have reached the limit
+        return count, ticket, None
+
+    def _send_run(
+        self, route: Route, bodies: Sequence[bytes], kind: tuple[int, int], *, admitted: bool
+    ) -> tuple[int, int, Refusal | None]:
+        """Send a run that shares flags and expiry."""
+        address = route.target
+        paging = address.paging
+        assert paging is not None, "not in page mode"
+        settings = address.settings
+        ticket = start = 0
+        while start < len(bodies):
+            rest = bodies[start:]
+            fails = settings.page_full_policy is PageFullPolicy.FAIL
+            refusal = None if admitted and fails else paging.full(settings)
+            if refusal is not None:
+                if fails:
+                    return start, ticket, refusal
+                address.dropped += len(rest)
+                self._gateway.refused(refusal, len(rest))
+                break
+            count = paging.room(settings, rest, limited=not (admitted and fails))
+            ticket = max(ticket, self._append(route, paging, rest[:count], kind))
+            start += count
+        return len(bodies), ticket, None
+
+    def _append(
+        self, route: Route, paging: Paging, bodies: Sequence[bytes], kind: tuple[int, int]
+    ) -> int:
+        """Give a run to the queues that it is for, each message once for all of them."""
+        gateway, address = self._gateway, route.target
+        flags, expires = kind
+        gateway.received += len(bodies)
+        runs: list[tuple[list[Queue], Sequence[bytes]]] = []
+        for first, end, able, copies in route.routed(bodies, flags, expires):
+            runs += self._deal(address, able, copies, bodies[first:end])
+        gateway.store.begin_atomic()
+        try:
+            ticket = 0
+            for queues, run in runs:
+                ticket = paging.append(
+                    queues,
+                    run,
+                    flags,
+                    expires=expires,
+                    due=route.due,
+                    now_ms=gateway.now_ms(),
+                    page_size=address.settings.page_size_bytes,
+                )
+            return max(ticket, route.record_taps(bodies, flags, expires))
+        finally:
+            gateway.store.end_atomic()
+
+    @staticmethod
+    def _deal(
+        address: Address, able: list[Queue], copies: list[Queue], bodies: Sequence[bytes]
+    ) -> list[tuple[list[Queue], Sequence[bytes]]]:
+        """Return which queues get what, with each message once where that can be."""
+        if not able and not copies and not address.taps:
+            address.unrouted += len(bodies)
+            return []
+        address.routed += len(bodies)
+        ways = len(able)
+        if ways <= 1:
+            return [(able + copies, bodies)] if able or copies else []
+        start = address.cursor
+        address.cursor = (start + len(bodies)) % (1 << 30)
+        dealt: list[tuple[list[Queue], Sequence[bytes]]] = [
+            ([able[(start + way) % ways]], bodies[way::ways])
+            for way in range(min(ways, len(bodies)))
+        ]
+        return [*dealt, (copies, bodies)] if copies else dealt
+
+    # ---- out
+
+    def feed(self, queue: Queue, now_ms: int, limit: int) -> int:
+        """Read back what consumers, or a ring, take; returns how many messages went out."""
+        total = 0
+        while total < limit and not queue.paused and self.read(queue):
+            went = queue.dispatch(now_ms, limit - total) if queue.consumer_count else 0
+            total += went
+            if queue.ring_size >= 0:
+                queue.trim()
+            elif not went:
+                break
+        return total
+
+    def read(self, queue: Queue) -> int:
+        """Read one step of a queue's pages into it, for consumers or a ring."""
+        if not queue.consumer_count and queue.ring_size < 0:
+            return 0
+        return self._read_step(queue)
+
+    def _read_step(self, queue: Queue) -> int:
+        backlog = queue.backlog
+        if not isinstance(backlog, Backlog) or not backlog.count:
+            return 0
+        room = reading_room(
+            self._gateway.addresses[queue.address].settings,
+            waiting=queue.ready_count,
+            held=queue.message_count - backlog.count,
+            held_bytes=queue.size_bytes,
+            ring=queue.ring_size >= 0,
+        )
+        count = backlog.read(room)
+        if queue.next_time < NEVER:
+            self._gateway.wake(queue, queue.next_time)
+        return count
+
+    def expire(self, queue: Queue, now_ms: int) -> int:
+        """Read on while what is read has expired; returns how many had."""
+        total = 0
+        for _ in range(_EXPIRY_STEPS):
+            if queue.ready_count or not self._read_step(queue):
+                break
+            total += queue.expire(now_ms)
+        return total
+
+    @staticmethod
+    def counted(queue: Queue, messages: list[Message]) -> None:
+        """Remember the delivery counts of what is on pages."""
+        if isinstance(queue.backlog, Backlog):
+            for message in messages:
+                if message.flags & PAGED:
+                    queue.backlog.flags[message.seq] = message.flags & ~(SHARED | PAGED)
+
+    def finish(self, queue: Queue, messages: list[Message]) -> list[Message]:
+        """Be done with those that are on pages; returns the others."""
+        backlog = queue.backlog
+        if isinstance(backlog, Backlog):
+            for low, high in _ranges(sorted([m.seq for m in messages if m.flags & PAGED])):
+                backlog.finish(low, high)
+        return [m for m in messages if not m.flags & PAGED]
+
+    # ---- durability
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Blocks can be read, and pages may go."""
+        for address in self._paging.values():
+            assert address.paging is not None, "listed and not paging"
+            for queue in address.paging.durable_up_to(ticket):
+                if queue.consumer_count or queue.ring_size >= 0:
+                    self._gateway.touch(queue)
+        while self._ending and self._ending[0][0] <= ticket:
+            _, store_id, pages = self._ending.popleft()
+            self._gateway.store.drop_pages(store_id, pages)
+
+    def definitions(self) -> Iterator[PagesDefinition]:
+        """Return what a new journal segment must know."""
+        for address in self._paging.values():
+            if address.paging is not None and address.paging.begun:
+                yield address.paging.definition()
+
+    # ---- at start
+
+    def restore(self, found: Sequence[FoundPages]) -> None:
+        """Go on with the pages that a start found; the queues are there."""
+        queues = {queue.queue_id: queue for queue in self._gateway.queues.values()}
+        for pages in found:
+            definition = pages.definition
+            address = self._gateway.addresses.get(definition.address)
+            if address is None or address.paging is not None:
+                gone = PagesDefinition(store_id=definition.store_id, address=definition.address)
+                ticket = self._gateway.store.undefine(gone)
+                numbers = [page.number for page in pages.pages]
+                self._ending.append((ticket, definition.store_id, numbers))
+                continue
+            paging = self._begin(address, definition.store_id)
+            bound = {q.queue_id: queues[q.queue_id] for q in address.queues}
+            restore_paging(paging, pages, bound)
+            self.changed(address)
+            for queue in address.queues:
+                if queue.ring_size >= 0 and queue.backlog is not None:
+                    self._gateway.touch(queue)
+
+
+def _ranges(seqs: list[int]) -> Iterator[tuple[int, int]]:
+    """Join ascending seqs into (first, last)."""
+    if seqs and seqs[-1] - seqs[0] == len(seqs) - 1:
+        yield seqs[0], seqs[-1]
+        return
+    start = 0
+    for at in range(1, len(seqs) + 1):
+        if at == len(seqs) or seqs[at] != seqs[at - 1] + 1:
+            yield seqs[start], seqs[at - 1]
+            start = at
+
+
+def _ignore(queue: str, count: int, why: str) -> None:
+    """Stand for a listener that is not there yet."""
+
+
+def _ignore_mode(address: str, paging: bool) -> None:  # noqa: FBT001 - see on_mode
+    """Stand for a listener that is not there yet."""
+
+
+def uses_pages(address: Address) -> bool:
+    """Whether a full address sends on to pages; one that has pages does, whatever its policy."""
+    return address.settings.address_full_policy is FullPolicy.PAGE or address.paging is not None

@@ -1,0 +1,165 @@
+"""Giving runs to queues and taps: what is in memory, and in the journal when it is durable. Hot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.broker.address import Address
+from gateway.broker.admission import Usage
+from gateway.broker.disk_gate import DiskGate
+from gateway.broker.pager import Pager
+from gateway.broker.ports import Store
+from gateway.model.address import Destination, RoutingType
+from gateway.model.errors import Refusal
+from gateway.model.message import DURABLE, Share
+from gateway.queues.queue import Queue
+
+
+class Core(Protocol):
+    """What a producer needs of the gateway."""
+
+    store: Store
+    memory: int
+    memory_max: int
+    messages: int
+    messages_max: int
+    received: int
+    disk: DiskGate
+    pager: Pager
+
+    def touch(self, queue: Queue) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+    def find_again(
+        self, destination: Destination, routing: RoutingType | None
+    ) -> tuple[Address, Queue | None]: ...
+
+    def overflow(self, queue: Queue, added: int) -> None: ...
+
+    def usage(self, address: Address) -> Usage: ...
+
+    def watch_block(self, address: Address) -> None: ...
+
+    def refused(self, refusal: Refusal, count: int) -> None: ...
+
+
+class Spread:
+    """The storing half of a route; `due` is of the run that is on its way, 0: it is for now."""
+
+    __slots__ = ("_address", "_core", "_origin", "_store", "due")
+
+    _address: Address
+    _core: Core
+    _origin: str
+    _store: Store
+    due: int
+
+    def _charge(self, count: int, charge: int) -> None:
+        """Count messages, each once however many queues hold it."""
+        self._core.memory += charge
+        self._core.messages += count
+        self._address.size_bytes += charge
+        self._address.messages += count
+
+    def _deal(
+        self,
+        able: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
+    ) -> int:
+        """Deal a run out over the anycast queues in turn."""
+        address = self._address
+        ways = len(able)
+        start = address.cursor
+        address.cursor = (start + len(bodies)) % (1 << 30)
+        ticket = 0
+        for way in range(min(ways, len(bodies))):
+            one = self._store_one(
+                able[(start + way) % ways],
+                bodies[way::ways],
+                flags,
+                expires,
+                shares=shares[way::ways],
+            )
+            ticket = max(ticket, one)
+        return ticket
+
+    def _store_one(
+        self,
+        queue: Queue,
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
+    ) -> int:
+        """Give a run to one queue."""
+        core = self._core
+        size = sum(map(len, bodies))
+        due = self.due
+        first = queue.add_run(
+            bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
+        )
+        core.touch(queue)
+        ticket = 0
+        if flags & DURABLE and queue.durable:
+            ticket = self._store.append(
+                ((queue.queue_id, first),),
+                bodies,
+                flags,
+                expires=expires,
+                size=size,
+                now_ms=core.now_ms(),
+                due=due,
+            )
+        if 0 <= queue.ring_size < queue.ready_count and not due:
+            core.overflow(queue, len(bodies))
+        return ticket
+
+    def _mark(self, queue: Queue) -> str:
+        """Return where a message comes from, if some consumer of the queue has to know."""
+        return self._origin if queue.told_apart else ""
+
+    def _store_copies(
+        self,
+        queues: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+        *,
+        shares: Sequence[Share],
+    ) -> int:
+        """Give each queue and each tap the whole run, stored once."""
+        core = self._core
+        size = sum(map(len, bodies))
+        count = len(bodies)
+        now_ms = core.now_ms()
+        targets: list[tuple[int, int]] = []
+        due = self.due
+        for queue in queues:
+            first = queue.add_run(
+                bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
+            )
+            core.touch(queue)
+            if flags & DURABLE and queue.durable:
+                targets.append((queue.queue_id, first))
+        taps = self._address.taps
+        bases = [tap.record(bodies, flags, now_ms) for tap in taps]
+        targets += [(tap.stream_id, base) for tap, base in zip(taps, bases, strict=True)]
+        ticket = 0
+        if targets:
+            ticket = self._store.append(
+                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
+            )
+        for tap, base in zip(taps, bases, strict=True):
+            tap.recorded(base, count, ticket)
+        for queue in queues:
+            if 0 <= queue.ring_size < queue.ready_count and not due:
+                core.overflow(queue, count)
+        # Only a durable message's sender waits; a tap alone makes nobody wait.
+        return ticket if flags & DURABLE else 0

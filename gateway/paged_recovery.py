@@ -1,0 +1,88 @@
+"""Page files at start: which exist by the journal, what they hold, and what is left over.
+
+A file that the journal does not know was never committed, or all were done with it: it goes. One
+that the journal knows and that is not whole costs its address what cannot be read of it, and nobody
+else anything; its bytes are kept beside it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.model.definitions import PagesDefinition
+from gateway.model.pages import FoundPages
+from storage.files import FileSystem, durable_replace, read_file
+from storage.pages import FoundPage, page_files, page_name, scan_page
+from storage.recovery import Recovered
+
+_DAMAGED: Final = ".damaged"
+
+
+def find_pages(
+    fs: FileSystem,
+    directory: str,
+    found: Recovered,
+    stores: Iterable[PagesDefinition],
+    gone: set[tuple[int, int]],
+) -> list[FoundPages]:
+    """Read the pages in `directory` that exist, and delete the others.
+
+    `stores` are those that did not end, `gone` the (store, page) that were done with. Raises
+    OSError.
+    """
+    fs.mkdir(directory)
+    fs.fsync_dir(directory)
+    there = page_files(fs, directory)
+    suspect = found.suspect if found.clean else found.ticket + 1
+    known: set[tuple[int, int]] = set()
+    result = []
+    for definition in stores:
+        blocks = dict(definition.pages)
+        for (store, page), count in found.pages.items():
+            if store == definition.store_id:
+                blocks[page] = max(blocks.get(page, 0), count)
+        wanted = [
+            (page, count)
+            for page, count in sorted(blocks.items())
+            if count and (definition.store_id, page) not in gone
+        ]
+        known.update((definition.store_id, page) for page, _ in wanted)
+        pages = [
+            _read(fs, directory, (definition.store_id, page), count, device=not found.clean)
+            for page, count in wanted
+        ]
+        result.append(
+            FoundPages(
+                definition=definition,
+                pages=pages,
+                removed=found.removed,
+                counted=found.counted,
+                suspect=suspect,
+            )
+        )
+    left = [page for page in there if page not in known]
+    for store, page in left:
+        fs.unlink(posixpath.join(directory, page_name(store, page)))
+    if left:
+        fs.fsync_dir(directory)
+    return result
+
+
+def _read(
+    fs: FileSystem, directory: str, place: tuple[int, int], blocks: int, *, device: bool
+) -> FoundPage:
+    path = posixpath.join(directory, page_name(*place))
+    if device and fs.exists(path):
+        # What is read must be what the device has, not what a failed sync left in memory.
+        fd = fs.open(path)
+        try:
+            fs.fdatasync(fd)
+            fs.drop_cache(fd)
+        finally:
+            fs.close(fd)
+    scanned = scan_page(fs, directory, *place, blocks)
+    if scanned.damage and fs.exists(path) and not fs.exists(path + _DAMAGED):
+        durable_replace(fs, path + _DAMAGED, read_file(fs, path))
+    return scanned

@@ -1,0 +1,273 @@
+"""The messages of one queue that are on pages and not in memory, and the way back from there.
+
+    paged ──read, in order──> the queue's ready messages      paged ──purge──> gone
+      └──cannot be read──> gone (killed, counted as lost)
+
+What was read stays on its page until the queue is done with it. Only what is durable is read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Protocol
+
+from gateway.model.message import EXPIRES, MAYBE_SEEN, PAGED, SCHEDULED, Message
+from gateway.model.pages import Run, UnreadablePageError
+from gateway.paging.limits import Room
+from gateway.paging.part import Part
+from gateway.queues.queue import Queue
+
+
+class Page:
+    """One page file as the address knows it.
+
+    Attributes:
+        blocks: how many there are, durable or not.
+        charge: what it counts against page-size-bytes.
+        size: bytes in the file.
+        live: messages on it that some queue is not done with, once for each queue.
+        suspect: how many of its first blocks may have been seen before.
+    """
+
+    __slots__ = (
+        "blocks",
+        "charge",
+        "lengths",
+        "live",
+        "number",
+        "offsets",
+        "parts",
+        "size",
+        "suspect",
+    )
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.blocks = self.charge = self.size = self.live = self.suspect = 0
+        self.offsets = array("Q")
+        self.lengths = array("I")
+        self.parts: dict[int, Part] = {}
+
+
+class Source(Protocol):
+    """Who reads blocks and knows when a page is not needed any more."""
+
+    def read(self, page: Page, block: int) -> Run:
+        """Return a durable block. Raises UnreadablePageError."""
+
+    def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
+        """So many messages of the queue cannot be read."""
+
+    def remove(self, queue: Queue, first: int, last: int) -> None:
+        """Record that the queue is done with what lies between two seqs."""
+
+    def finished(self, page: Page, count: int) -> None:
+        """Some queue is done with so many messages on that page."""
+
+
+class Backlog:
+    """See the module text.
+
+    Attributes:
+        count: messages that were not read yet.
+        size: bytes of their bodies, about.
+        live: messages on pages that the queue is not done with, read or not.
+        next: nothing before this seq is left to read.
+        flags: seq -> flags of messages whose delivery was counted.
+    """
+
+    __slots__ = (
+        "_entries",
+        "_firsts",
+        "_source",
+        "count",
+        "flags",
+        "live",
+        "next",
+        "queue",
+        "size",
+    )
+
+    def __init__(self, queue: Queue, source: Source) -> None:
+        self.queue = queue
+        self.count = self.size = self.live = 0
+        self.next = 0
+        self.flags: dict[int, int] = {}
+        self._source = source
+        self._entries: list[tuple[Page, Part]] = []
+        self._firsts: list[int] = []
+
+    # ---- in
+
+    def grow(self, page: Page, first: int, count: int, size: int) -> None:
+        """Take in a run that was appended to a page."""
+        part = page.parts.get(self.queue.queue_id)
+        if part is None:
+            part = page.parts[self.queue.queue_id] = Part(first)
+            self._entries.append((page, part))
+            self._firsts.append(first)
+        part.grow(first, count)
+        page.live += count
+        self.live += count
+        self.count += count
+        self.size += size
+
+    def forget_page(self, page: Page) -> None:
+        """Forget a page that is gone."""
+        for at, (known, _) in enumerate(self._entries):
+            if known is page:
+                del self._entries[at], self._firsts[at]
+                return
+
+    def _from(self, seq: int) -> Iterator[tuple[Page, Part]]:
+        at = max(0, bisect_right(self._firsts, seq) - 1)
+        while at < len(self._entries):
+            yield self._entries[at]
+            at += 1
+
+    # ---- out
+
+    def look(self, start: int, room: Room) -> tuple[list[Message], int]:
+        """Return messages from seq `start` on, within `room`, and where to go on.
+
+        The one that crosses the limit of bytes is among them. Raises UnreadablePageError when the
+        very first one cannot be read; behind others it ends the list.
+        """
+        found: list[Message] = []
+        size = 0
+        for page, part in self._from(start):
+            for low, high in part.waiting(start):
+                at = low
+                while at <= min(high, part.readable):
+                    left = room.messages - len(found)
+                    if left <= 0 or size >= room.size:
+                        return found, at
+                    try:
+                        messages, last = self._of_block(page, part, at, min(high, at + left - 1))
+                    except UnreadablePageError:
+                        if not found:
+                            raise
+                        return found, at
+                    for message in messages:
+                        if size >= room.size:
+                            return found, message.seq
+                        found.append(message)
+                        size += len(message.body)
+                    at = last + 1
+            start = max(start, part.readable + 1)
+            if part.readable < part.last:
+                break
+        return found, start
+
+    def _of_block(self, page: Page, part: Part, at: int, high: int) -> tuple[list[Message], int]:
+        """Return what a block has from `at` on, up to `high`, and the seq that it ends with."""
+        block, first = part.block_of(at)
+        run = self._source.read(page, block)
+        last = min(high, first + len(run.bodies) - 1)
+        seen = PAGED | (MAYBE_SEEN if block < page.suspect else 0)
+        messages: list[Message] = []
+        for seq in range(at, last + 1):
+            place = seq - first
+            body = run.bodies[place]
+            assert body is not None, "a page without the body"
+            flags = run.flags if isinstance(run.flags, int) else run.flags[place]
+            message = Message(body, seq, self.flags.get(seq, flags) | seen)
+            if message.flags & EXPIRES:
+                message.expires = (
+                    run.expires if isinstance(run.expires, int) else run.expires[place]
+                )
+            if message.flags & SCHEDULED:
+                message.due = run.due
+            messages.append(message)
+        return messages, last
+
+    def read(self, room: Room) -> int:
+        """Read what comes next into the queue; returns how many left the pages."""
+        before = self.count
+        while self.count and self.count == before and room.messages and room.size:
+            try:
+                messages, following = self.look(self.next, room)
+            except UnreadablePageError as error:
+                self._lose(error)
+                continue
+            self.next = following
+            if not messages:
+                break
+            self.count -= len(messages)
+            size = sum([len(m.body) for m in messages])
+            self.size = max(0, self.size - size) if self.count else 0
+            self.queue.restore(messages)
+            self.queue.took_back(len(messages))
+        return before - self.count
+
+    def _lose(self, error: UnreadablePageError) -> None:
+        """Give up the rest of a block that cannot be read."""
+        for page, part in self._from(self.next):
+            for low, high in part.waiting(self.next):
+                block, _ = part.block_of(low)
+                last = low
+                while last < min(high, part.readable) and part.block_of(last + 1)[0] == block:
+                    last += 1
+                self.next = last + 1
+                self.count -= last + 1 - low
+                self.queue.took_back(0, last + 1 - low)
+                self._source.lost(self.queue, last + 1 - low, error)
+                self._finish_part(page, part, low, last)
+                return
+
+    def browse(self, offset: int, limit: int) -> list[Message]:
+        """Return messages that were not read yet, without touching them."""
+        found: list[Message] = []
+        at = self.next
+        for _, part in self._from(at):
+            if part.first < at or part.live > offset:
+                break
+            offset -= part.live
+            at = part.last + 1
+        while len(found) < offset + limit:
+            try:
+                messages, at = self.look(at, Room(offset + limit - len(found), 1 << 60))
+            except UnreadablePageError:
+                break
+            if not messages:
+                break
+            found += messages
+        return found[offset:]
+
+    # ---- done
+
+    def finish(self, first: int, last: int) -> None:
+        """The queue is done with what it had read between two seqs."""
+        for seq in range(first, last + 1) if self.flags else ():
+            self.flags.pop(seq, None)
+        for page, part in list(self._from(first)):
+            if part.first > last:
+                break
+            self._finish_part(page, part, max(first, part.first), min(last, part.last))
+
+    def _finish_part(self, page: Page, part: Part, first: int, last: int) -> None:
+        count = part.finish(first, last)
+        if count:
+            page.live -= count
+            self.live -= count
+            self._source.remove(self.queue, first, last)
+            self._source.finished(page, count)
+
+    def purge(self) -> int:
+        """Be done with all that was not read; returns how many that were."""
+        count, self.count, self.size = self.count, 0, 0
+        start = self.next
+        for page, part in list(self._from(start)):
+            for low, high in list(part.waiting(start)):
+                self._finish_part(page, part, low, high)
+            start = max(start, part.last + 1)
+        self.next = start
+        return count
+
+    # ---- at start
+
+    def parts(self) -> Iterator[tuple[Page, Part]]:
+        """Go through the pages that the queue has something on."""
+        return iter(self._entries)

@@ -1,0 +1,132 @@
+"""Paging after a restart: pages as they were found, less what their queues were done with.
+
+A snapshot of the journal says what was done before it; removals after it name seqs and tickets. A
+removal concerns blocks of its own ticket or an older one: seqs behind them may be used again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Mapping
+
+from gateway.model.pages import FoundBlock, FoundPage, FoundPages
+from gateway.paging.backlog import Page
+from gateway.paging.paging import Paging
+from gateway.paging.part import Part
+from gateway.queues.queue import Queue
+
+
+class _Blocks:
+    """The blocks of one queue: ascending tickets, last seqs, where they are, sizes of bodies."""
+
+    __slots__ = ("firsts", "lasts", "parts", "sizes", "tickets")
+
+    def __init__(self) -> None:
+        self.tickets = array("Q")
+        self.firsts = array("Q")
+        self.lasts = array("Q")
+        self.parts: list[Part] = []
+        self.sizes: list[array[int]] = []
+
+
+def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue]) -> None:
+    """Fill `paging` with what a start found; `queues` are those that are there, by id."""
+    paging.take_up()
+    paging.suspect = max(found.suspect, found.definition.suspect)
+    known: dict[int, _Blocks] = {}
+    for page in found.pages:
+        _restore_page(paging, page, queues, known)
+    for mark in found.definition.marks:
+        page_known = paging.pages.get(mark.page)
+        part = page_known.parts.get(mark.queue_id) if page_known is not None else None
+        if part is not None:
+            part.restore_marks(mark.first, mark.floor, mark.marks)
+    for queue_id, blocks in known.items():
+        removed = found.removed.get(queue_id, array("Q"))
+        for at in range(0, len(removed), 3):
+            _remove(blocks, *removed[at : at + 3])
+        _restore_flags(paging, found, queue_id, blocks)
+        _count(paging, queues[queue_id], blocks)
+    for page_found in list(paging.pages.values()):
+        page_found.live = sum([part.live for part in page_found.parts.values()])
+    paging.live = sum([page.live for page in paging.pages.values()])
+    for page_found in list(paging.pages.values()):
+        if not page_found.live:
+            paging.retire(page_found)
+
+
+def _restore_page(
+    paging: Paging, found: FoundPage, queues: Mapping[int, Queue], known: dict[int, _Blocks]
+) -> None:
+    page = paging.pages[found.number] = Page(found.number)
+    page.size = page.charge = found.size
+    page.blocks = len(found.blocks)
+    paging.next_page = max(paging.next_page, found.number + 1)
+    for number, block in enumerate(found.blocks):
+        page.offsets.append(block.offset)
+        page.lengths.append(block.length)
+        if block.ticket < paging.suspect:
+            page.suspect = number + 1
+        for queue_id, first in block.targets:
+            queue = queues.get(queue_id)
+            if queue is not None:
+                _restore_block(paging, page, (number, first), queue, block)
+                blocks = known.setdefault(queue_id, _Blocks())
+                blocks.tickets.append(block.ticket)
+                blocks.firsts.append(first)
+                blocks.lasts.append(first + len(block.sizes) - 1)
+                blocks.parts.append(page.parts[queue_id])
+                blocks.sizes.append(block.sizes)
+
+
+def _restore_block(
+    paging: Paging, page: Page, place: tuple[int, int], queue: Queue, block: FoundBlock
+) -> None:
+    number, first = place
+    count = len(block.sizes)
+    paging.backlog_of(queue).grow(page, first, count, 0)
+    page.parts[queue.queue_id].index(number, first, count)
+    queue.next_seq = max(queue.next_seq, first + count)
+
+
+def _remove(blocks: _Blocks, ticket: int, low: int, high: int) -> None:
+    """Apply one removal to the blocks that were there when it was recorded."""
+    end = bisect_right(blocks.tickets, ticket)
+    at = bisect_right(blocks.firsts, low) - 1
+    for place in range(max(at, 0), end):
+        if blocks.firsts[place] > high:
+            return
+        first, last = max(low, blocks.firsts[place]), min(high, blocks.lasts[place])
+        blocks.parts[place].finish(first, last)
+
+
+def _restore_flags(paging: Paging, found: FoundPages, queue_id: int, blocks: _Blocks) -> None:
+    """Give delivery counts back to messages that are still there."""
+    backlog = paging.backlogs[queue_id]
+    counted = {seq: flags for own, seq, flags in found.definition.counts if own == queue_id}
+    tickets = dict.fromkeys(counted, 1 << 64)
+    for seq, (ticket, flags) in found.counted.get(queue_id, {}).items():
+        counted[seq], tickets[seq] = flags, ticket
+    for seq, flags in counted.items():
+        at = bisect_right(blocks.firsts, seq) - 1
+        there = at >= 0 and seq <= blocks.lasts[at] and blocks.tickets[at] <= tickets[seq]
+        if there and any(low <= seq <= high for low, high in blocks.parts[at].waiting(seq)):
+            backlog.flags[seq] = flags
+
+
+def _count(paging: Paging, queue: Queue, blocks: _Blocks) -> None:
+    """Count what the queue has left."""
+    backlog = paging.backlogs[queue.queue_id]
+    backlog.live = backlog.count = sum([part.live for _, part in backlog.parts()])
+    backlog.size = 0
+    for first, last, part, sizes in zip(
+        blocks.firsts, blocks.lasts, blocks.parts, blocks.sizes, strict=True
+    ):
+        if part.floor > last:
+            continue
+        for low, high in part.waiting(first):
+            if low > last:
+                break
+            backlog.size += sum(sizes[low - first : min(high, last) + 1 - first])
+    queue.added += backlog.count
