@@ -43,7 +43,7 @@ def watch_of(
     return watch_disk(
         DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free),
         broker.disk,
-        directories=[config.data_directory, config.journal_directory],
+        directories=[config.data_directory, config.journal_directory, config.paging_directory],
         seconds=seconds,
         ballast=ballast,
         threads=threads,

@@ -11,7 +11,8 @@
 
 A filter is a selector. What waits for its time counts as waiting, but is browsed nowhere. Calls on
 many messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
-What came after the call is left alone, what is in delivery stays with its consumers.
+What came after the call is left alone, what is in delivery stays with its consumers. Filters do not
+look into page files: `pagedNotSearched` says how many messages those hold.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class MessagesApi:
             counting(found.append),
             selects=selector.matches,
             limit=offset + limit,
-            among=queue.browse(0, OFFSET_MAX),
+            among=queue.browse(0, min(OFFSET_MAX, queue.ready_count)),
         )
         return _when_done(errand, lambda _: _shown(found[offset:]))
 
@@ -139,7 +140,7 @@ class MessagesApi:
         )
 
         def answer(count: int) -> Response:
-            shown = {"messages": count}
+            shown: dict[str, object] = {"messages": count, **_not_searched(queue)}
             return json_response(200, shown if named is None else {**shown, "groups": groups})
 
         return _when_done(errand, answer)
@@ -218,7 +219,7 @@ class MessagesApi:
             if refusal is not None and not count:
                 waiting.errback(RefusedError(refusal))
                 return
-            shown: dict[str, object] = {"messages": count}
+            shown: dict[str, object] = {"messages": count, **_not_searched(queue)}
             if refusal is not None:
                 shown["stopped"] = {"code": refusal.code.value, "message": refusal.text}
             waiting.callback(json_response(200, shown))
@@ -246,7 +247,12 @@ def _selector(text: str | None, queue: Queue) -> Selector | None:
 
 
 def _browsable(queue: Queue) -> int:
-    return queue.ready_count
+    return queue.ready_count + queue.paged_count
+
+
+def _not_searched(queue: Queue) -> dict[str, object]:
+    """Return how many messages are on pages, where there are any."""
+    return {"pagedNotSearched": queue.paged_count} if queue.paged_count else {}
 
 
 def _all(queue: Queue) -> Iterator[Message]:

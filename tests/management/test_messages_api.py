@@ -309,6 +309,26 @@ def test_a_target_deleted_while_moving_stops_it(monkeypatch):
     assert core.queue("q")["messageCount"] == 3
 
 
+# ---- pages
+
+
+def test_what_is_on_pages_is_told_and_emptied_but_not_searched():
+    core = Core(limited("q", FullPolicy.PAGE, max_size_messages=3, max_read_page_messages=3))
+    send(core, *["red"] * 8)
+    core.sync()
+    queue = core.gateway.queues["q"]
+    assert queue.paged_count > 0
+    waiting = queue.message_count - queue.paged_count
+    _, shown = core.ask("GET", Q + "/countMessages?filter=colour = 'red'")
+    assert shown == {"messages": waiting, "pagedNotSearched": queue.paged_count}
+    assert bodies(core, query="?limit=8") == ["red"] * 8
+    assert bodies(core, query="?offset=7") == ["red"]
+    _, shown = core.ask("POST", Q + "/removeAllMessages", {"filter": "colour = 'blue'"})
+    assert shown == {"messages": 0, "pagedNotSearched": queue.paged_count}
+    assert core.ask("POST", Q + "/removeAllMessages")[1] == {"messages": 8}
+    assert core.queue("q")["messageCount"] == 0
+
+
 # ---- long queues
 
 
