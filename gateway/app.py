@@ -372,6 +372,7 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> str | None:
             durable=wanted.durable,
             ring_size=wanted.ring_size,
             max_consumers=wanted.max_consumers,
+            selector=wanted.filter or "",
             attributes=wanted.attributes,
         )
         _log.info("address.configured", address=address, queue=wanted.name)
@@ -384,9 +385,12 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> str | None:
     queue.auto_created = False
     ring = wanted.ring_size if wanted.ring_size != queue.ring_size else None
     most = wanted.max_consumers if wanted.max_consumers != queue.max_consumers else None
+    selector = wanted.filter if wanted.filter != queue.filter_text else None
     more = {n: v for n, v in wanted.attributes.items() if getattr(queue.attributes, n) != v}
-    if ring is not None or most is not None or more:
-        directory.update_queue(wanted.name, ring_size=ring, max_consumers=most, attributes=more)
+    if ring is not None or most is not None or selector is not None or more:
+        directory.update_queue(
+            wanted.name, ring_size=ring, max_consumers=most, selector=selector, attributes=more
+        )
         _log.info("address.configured", address=address, queue=wanted.name)
     return None
 

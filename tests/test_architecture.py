@@ -39,7 +39,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.paging": ("gateway.model", "gateway.addresses", "gateway.queues"),
     "gateway.selectors": ("gateway.model",),
     "gateway.streams": ("gateway.model",),
-    "gateway.config": ("gateway.model", "gateway.addresses"),
+    "gateway.config": ("gateway.model", "gateway.addresses", "gateway.selectors"),
     "gateway.security": ("gateway.model", "gateway.addresses"),
     "gateway.transactions": ("gateway.model", "gateway.queues"),
     "gateway.broker": (

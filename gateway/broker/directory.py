@@ -221,12 +221,12 @@ class Directory:
             self._set_filter(queue, condition, no_local)
             if queue.durable:
                 self._store.define(self.definition_of(queue))
-        elif _text(queue.filter) != _text(condition) or queue.no_local != no_local:
+        elif queue.filter_text != _text(condition) or queue.no_local != no_local:
             if queue.consumer_count:
                 raise RefusedError.of(
                     Code.IN_USE,
                     f"Subscription {durable_name!r} has consumers with the selector "
-                    f"{_text(queue.filter)!r}{' and no-local' if queue.no_local else ''}; close "
+                    f"{queue.filter_text!r}{' and no-local' if queue.no_local else ''}; close "
                     "them first, or subscribe as they did.",
                 )
             self._set_filter(queue, condition, no_local)
@@ -349,7 +349,7 @@ class Directory:
             ring_size=queue.ring_size,
             max_consumers=queue.max_consumers,
             paused=queue.paused,
-            filter=_text(queue.filter),
+            filter=queue.filter_text,
             no_local=queue.no_local,
             attributes=queue.attributes,
         )

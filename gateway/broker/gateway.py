@@ -483,7 +483,7 @@ class Gateway:
         queue = self.directory.queues.get(durable_name)
         if queue is None or queue.temporary or queue.routing is not RoutingType.MULTICAST:
             return None
-        return ("" if queue.filter is None else queue.filter.text), bool(queue.no_local)
+        return queue.filter_text, bool(queue.no_local)
 
     def delete_subscription(self, durable_name: str) -> None:
         """See the Broker port."""

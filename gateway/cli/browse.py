@@ -20,6 +20,7 @@ _PAGE: Final = 200
 @click.argument("queue")
 @click.option("--offset", default=0, type=click.IntRange(0), help="Skip so many.")
 @click.option("--limit", default=0, type=click.IntRange(0), help="How many at most; 0: all.")
+@click.option("--filter", "selector", default="", help="Only what this selector matches.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
 @click.option("--user", help="Login; none when left out.")
@@ -29,6 +30,7 @@ def browse(
     *,
     offset: int,
     limit: int,
+    selector: str,
     as_json: bool,
     url: str,
     user: str | None,
@@ -40,7 +42,8 @@ def browse(
     """
     password = read_password(user, from_stdin=password_stdin)
     count = 0
-    for message in _messages(url, queue, offset, limit, user, password):
+    path = f"/api/v1/queues/{quote(queue, safe='')}/messages?filter={quote(selector, safe='')}"
+    for message in _messages(url, path, offset, limit, user, password):
         count += 1
         click.echo(json.dumps(message, ensure_ascii=False) if as_json else _line(message))
     if not as_json:
@@ -49,15 +52,15 @@ def browse(
 
 
 def _messages(
-    url: str, queue: str, offset: int, limit: int, *login: str | None
+    url: str, path: str, offset: int, limit: int, *login: str | None
 ) -> Iterator[dict[str, Any]]:
     """Ask page by page; messages that leave meanwhile are not shown twice but may be missed."""
     left = limit
     user, password = login
     while True:
         size = min(_PAGE, left) if limit else _PAGE
-        path = f"/api/v1/queues/{quote(queue, safe='')}/messages?offset={offset}&limit={size}"
-        items = get(url, path, user=user, password=password)["items"]
+        page = f"{path}&offset={offset}&limit={size}"
+        items = get(url, page, user=user, password=password)["items"]
         yield from items
         offset += len(items)
         left -= len(items)

@@ -24,6 +24,7 @@ from gateway.config.endpoints import read_endpoint
 from gateway.config.tree import LogFormat, LogLevel, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name
 from gateway.model.errors import RefusedError
+from gateway.selectors import compile_selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,15 @@ def _ring(value: object) -> int:
     problem = ring_size_problem(taken)
     if problem is not None:
         raise ValueError(problem)
+    return taken
+
+
+def _filter(value: object) -> str:
+    taken = v.name_text(value)
+    try:
+        compile_selector(taken)
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
     return taken
 
 
@@ -233,6 +243,7 @@ QUEUE: Final = Table(
         "durable": v.boolean,
         "ring-size": _ring,
         "max-consumers": _max_consumers,
+        "filter": _filter,
         "exclusive": v.boolean,
         "purge-on-no-consumers": v.boolean,
         "consumers-before-dispatch": v.at_least(0, v.count),
@@ -240,7 +251,7 @@ QUEUE: Final = Table(
     },
     required=frozenset({"name"}),
     later=_words(
-        "filter last-value last-value-key non-destructive group-buckets group-rebalance"
+        "last-value last-value-key non-destructive group-buckets group-rebalance"
         " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
         " auto-delete-delay auto-delete-message-count enabled user"
     ),

@@ -95,6 +95,7 @@ class QueueConfig:
     durable: bool = True
     ring_size: int | None = None
     max_consumers: int | None = None
+    filter: str | None = None
     exclusive: bool | None = None
     purge_on_no_consumers: bool | None = None
     consumers_before_dispatch: int | None = None

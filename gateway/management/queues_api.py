@@ -50,11 +50,15 @@ from gateway.queues.queue import Queue
 
 
 class _Attributes(Fields, kw_only=True):
-    """What a queue can be given; those of `FIXED` are taken with their only value."""
+    """What a queue can be given; those of `FIXED` are taken with their only value.
+
+    `filterString` is another name of `filter`, as Artemis has it. null or "" is no filter.
+    """
 
     ring_size: int | UnsetType = UNSET
     max_consumers: int | UnsetType = UNSET
-    filter: object = UNSET
+    filter: str | UnsetType | None = UNSET
+    filter_string: str | UnsetType | None = UNSET
     enabled: object = UNSET
     exclusive: bool | UnsetType = UNSET
     last_value: object = UNSET
@@ -156,6 +160,7 @@ class QueuesApi:
             durable=fields.durable,
             ring_size=ring_size,
             max_consumers=max_consumers,
+            selector=_selector(fields) or "",
             attributes=_attributes(fields),
         )
         if makes_address:
@@ -171,11 +176,12 @@ class QueuesApi:
             "durable": (fields.durable, queue.durable),
             "ringSize": (fields.ring_size, queue.ring_size),
             "maxConsumers": (fields.max_consumers, queue.max_consumers),
+            "filter": (_selector(fields), queue.filter_text),
         }
         for name, value in _attributes(fields).items():
             wanted[name] = (value, getattr(queue.attributes, name))
         for key, (asked, there) in wanted.items():
-            if asked is not UNSET and asked != there:
+            if asked is not UNSET and asked is not None and asked != there:
                 message = f"Queue {queue.name!r} exists already, with {key} {there!r}."
                 raise RefusedError.of(Code.ALREADY_EXISTS, message)
 
@@ -200,6 +206,7 @@ class QueuesApi:
             name,
             ring_size=_given(fields.ring_size),
             max_consumers=_given(fields.max_consumers),
+            selector=_selector(fields),
             attributes=_attributes(fields),
         )
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
@@ -256,6 +263,15 @@ def _attributes(fields: _Attributes) -> dict[str, object]:
 
 def _given(value: int | UnsetType) -> int | None:
     return None if isinstance(value, UnsetType) else value
+
+
+def _selector(fields: _Attributes) -> str | None:
+    """Return the filter that is asked for, "" for none; None when nothing is said about it."""
+    given = {f or "" for f in (fields.filter, fields.filter_string) if not isinstance(f, UnsetType)}
+    if len(given) > 1:
+        message = "filter and filterString are one attribute with two names; give one of them."
+        raise RefusedError.of(Code.BAD_VALUE, message)
+    return given.pop() if given else None
 
 
 def _check_fixed(fields: _Attributes) -> None:

@@ -32,7 +32,6 @@ BODY_SHOWN_MAX: Final = 65536
 
 #: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
 FIXED: Final[Mapping[str, object]] = {
-    "filter": None,
     "enabled": True,
     "lastValue": False,
     "lastValueKey": None,
@@ -138,6 +137,7 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "messagesReplaced": queue.replaced,
         "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
+        "filter": queue.filter_text or None,
         **FIXED,
         "exclusive": queue.attributes.exclusive,
         "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,

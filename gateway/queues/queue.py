@@ -112,11 +112,6 @@ class Queue(Searched):
     # ---- figures
 
     @property
-    def ready_count(self) -> int:
-        """Messages that wait for a consumer."""
-        return len(self._ready)
-
-    @property
     def message_count(self) -> int:
         """All that the queue holds: ready, scheduled, delivering and paged."""
         return len(self._ready) + len(self._scheduled) + self.delivering + self.paged_count
@@ -316,15 +311,13 @@ class Queue(Searched):
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
         if self._scheduled.next_due <= now_ms:
             self._come_due(now_ms)
+        searches = self._begin_searches(now_ms, self.any_flags)
         if self.start is not None:
             opened = self.start.is_open(len(self._consumers), now_ms)
             if self.next_time < NEVER:
                 self._effects.wake(self, self.next_time)
             if not opened:
                 return 0
-        searches = self._searches
-        if searches is not None:
-            searches.begin(now_ms, self.any_flags)
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
@@ -332,9 +325,7 @@ class Queue(Searched):
                 break
             total += went
         if searches is not None:
-            if total < limit:
-                searches.end()
-            self.searching = self._searches is not None and searches.unfinished
+            self._end_searches(searches, limited=total >= limit)
         return total
 
     def _round(self, now_ms: int, limit: int) -> int:

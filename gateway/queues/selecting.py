@@ -199,6 +199,16 @@ class Searched(Conduct):
         self._searches: Searches | None = None
 
     @property
+    def ready_count(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self._ready)
+
+    @property
+    def filter_text(self) -> str:
+        """The filter as it was written; "" for none."""
+        return "" if self.filter is None else self.filter.text
+
+    @property
     def selective(self) -> bool:
         """Whether some of its consumers have a selector."""
         return self._searches is not None and bool(self._searches.groups)
@@ -218,6 +228,20 @@ class Searched(Conduct):
         searches = self._search()
         searches.leave_browser(browser)
         self._forget_searches(searches)
+
+    def _begin_searches(self, now_ms: int, any_flags: int) -> Searches | None:
+        """Start a turn of all searches, and let browsers see; None without any."""
+        searches = self._searches
+        if searches is not None:
+            searches.begin(now_ms, any_flags)
+            self.searching = self._searches is not None and searches.unfinished
+        return searches
+
+    def _end_searches(self, searches: Searches, *, limited: bool) -> None:
+        """End the turn; `limited`: not everybody may have had the chance to search."""
+        if not limited:
+            searches.end()
+        self.searching = self._searches is not None and searches.unfinished
 
     def wait_for_search(self, member: Held) -> bool:
         """Whether its search has not seen all yet; then `Consumer.exhausted` tells its end."""

@@ -471,3 +471,13 @@ def test_what_could_not_be_written_is_shown_again():
     assert [body_of(m) for m in given_back] == [b"b", b"c", b"c"]
     assert viewer.bodies() == [b"a", b"b", b"c"]
     assert core.figures("q") == (3, 0, 0)
+
+
+def test_a_browser_sees_what_waits_for_consumers():
+    core = Core()
+    core.directory.create_queue("q", "q", ANYCAST, attributes={"consumers_before_dispatch": 2})
+    first = core.consume("q")
+    send(core, "q", "a")
+    viewer = watch(core, "q", browse=True)
+    assert (viewer.bodies(), first.got) == ([b"a"], [])
+    assert not core.queue("q").searching
