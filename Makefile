@@ -6,6 +6,7 @@
 #   make check   format, lint, types, layers
 #   make fmt     let ruff format and fix
 #   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
+#   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
 #   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
@@ -21,6 +22,7 @@ COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
 WORKERS ?= 2
 TESTS ?=
 SEEDS ?= 3000
+ROUNDS ?= 60
 
 .PHONY: demo test check fmt simulate mutants bench bench-growth clean
 .DEFAULT_GOAL := test
@@ -47,6 +49,9 @@ fmt: $(STAMP)
 
 simulate: $(STAMP)
 	@$(if $(SEED),SEED=$(SEED) )$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+crash: $(STAMP)
+	@$(BIN)/python -m tests.durability --rounds $(ROUNDS)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants

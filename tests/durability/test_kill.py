@@ -10,116 +10,20 @@ what was confirmed.
 from __future__ import annotations
 
 import random
-import socket
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from proton import Message
-from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.cli.scratch import ScratchGateway
+from tests.durability.rounds import AmqpSender, StompSender, drain, run_rounds
 
 ROUNDS = 20
 #: Rounds share a process of the test, so that a slow machine shows which round it was.
 ROUNDS_A_TEST = 5
-ADDRESS = "kill.q"
-
-
-class AmqpSender(threading.Thread):
-    """Sends numbered durable messages over AMQP until the connection breaks; `confirmed` were
-    accepted."""
-
-    def __init__(self, port: int, prefix: str) -> None:
-        super().__init__(daemon=True)
-        self.port = port
-        self.prefix = prefix
-        self.sent: set[str] = set()
-        self.confirmed: set[str] = set()
-
-    def run(self) -> None:
-        try:
-            connection = BlockingConnection(f"{HOST}:{self.port}", timeout=5)
-            sender = connection.create_sender(ADDRESS)
-            for number in range(1_000_000):
-                body = f"{self.prefix}-amqp-{number}"
-                self.sent.add(body)
-                sender.send(Message(body=body, durable=True))
-                self.confirmed.add(body)
-        except Exception:  # however the kill shows in proton, sending is over
-            return
-
-
-class StompSender(threading.Thread):
-    """Sends windows of numbered messages over STOMP with a receipt each; `confirmed` have
-    theirs."""
-
-    def __init__(self, port: int, prefix: str) -> None:
-        super().__init__(daemon=True)
-        self.port = port
-        self.prefix = prefix
-        self.sent: set[str] = set()
-        self.confirmed: set[str] = set()
-
-    def run(self) -> None:
-        try:
-            with socket.create_connection((HOST, self.port), timeout=5) as peer:
-                peer.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\x00")
-                rest = b""
-                number = 0
-                while b"\x00" not in rest:
-                    rest += self._read(peer)
-                rest = rest.partition(b"\x00")[2]
-                while True:
-                    frames = []
-                    for _ in range(50):
-                        body = f"{self.prefix}-stomp-{number}"
-                        number += 1
-                        self.sent.add(body)
-                        head = f"SEND\ndestination:/queue/{ADDRESS}\nreceipt:{body}\n\n{body}"
-                        frames.append(head.encode() + b"\x00")
-                    peer.sendall(b"".join(frames))
-                    wanted = 50
-                    while wanted:
-                        rest += self._read(peer)
-                        done, _, rest = rest.rpartition(b"\x00")
-                        for frame in done.split(b"\x00"):
-                            _, found, name = frame.partition(b"receipt-id:")
-                            if found:
-                                self.confirmed.add(name.split(b"\n")[0].decode())
-                                wanted -= 1
-        except OSError:
-            return
-
-    @staticmethod
-    def _read(peer: socket.socket) -> bytes:
-        data = peer.recv(65536)
-        if not data:
-            raise ConnectionResetError
-        return data
-
-
-def drain(gateway: ScratchGateway) -> list[tuple[str, bool]]:
-    """Take everything from the queue; returns bodies with whether they were marked as maybe
-    seen."""
-    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
-    taken: list[tuple[str, bool]] = []
-    try:
-        receiver = connection.create_receiver(ADDRESS, credit=500)
-        status, queue = gateway.request("GET", f"/api/v1/queues/{ADDRESS}")
-        assert status == 200
-        assert isinstance(queue, dict)
-        for _ in range(int(queue["messageCount"])):
-            message = receiver.receive(timeout=10)
-            body = message.body
-            text = body if isinstance(body, str) else bytes(body).decode()
-            taken.append((text, not message.first_acquirer or message.delivery_count > 0))
-            receiver.accept()
-    finally:
-        connection.close()
-    return taken
+#: With concurrent store and dispatch, and as many without it.
+CHEAP_ROUNDS = 20
 
 
 @pytest.mark.timeout(180)
@@ -152,3 +56,15 @@ def test_nothing_confirmed_is_lost(
         assert len(bodies) == len(set(bodies)), "a message came twice"
         assert all(marked for _, marked in taken), "after a kill each may have been seen before"
         assert again.stop() == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("concurrent", ["true", "false"])
+def test_rounds_with_a_receiver(concurrent: str, tmp_path: Path) -> None:
+    """Each gateway drains what the one before it left: one start a round."""
+    switch = f"concurrent-store-and-dispatch-queues={concurrent}"
+    tally = run_rounds(tmp_path / "gateway", CHEAP_ROUNDS, random.Random(concurrent), (switch,))
+    assert tally.clean, str(tally)
+    assert tally.rounds == CHEAP_ROUNDS
+    assert tally.confirmed > CHEAP_ROUNDS
+    assert tally.received > 0
