@@ -23,6 +23,8 @@ from tests.durability.rounds import StompSender, drain
 STRACE = shutil.which("strace")
 #: Files of a MiB: renames and unlinks come soon.
 SETTINGS = ("journal-file-size=1MiB", "ballast-size=0")
+#: Spares that are too small are unlinked.
+LARGER = ("journal-file-size=2MiB", "ballast-size=0")
 LOAD_SECONDS = 0.8
 FAULTS = {
     ("pwrite64", "signal=KILL"): (1, 5, 12, 40),
@@ -45,7 +47,7 @@ class TracedGateway(ScratchGateway):
     """A gateway whose system calls meet a fault."""
 
     def __init__(self, folder: Path, call: str, fault: str, k: int) -> None:
-        super().__init__(folder, settings=SETTINGS)
+        super().__init__(folder, settings=LARGER if call == "unlink" else SETTINGS)
         self.calls = folder / "calls.log"
         self._inject = f"inject={call}:{fault}:when={k}"
         self._call = call
@@ -94,7 +96,11 @@ def _strace() -> None:
 @pytest.mark.parametrize(("call", "fault", "k"), CASES)
 def test_nothing_confirmed_is_lost(tmp_path: Path, call: str, fault: str, k: int) -> None:
     folder = tmp_path / "gateway"
+    if call == "unlink":
+        with ScratchGateway(folder, settings=SETTINGS):
+            pass  # leaves spares
     traced = TracedGateway(folder, call, fault, k)
+    struck = False
     confirmed: set[str] = set()
     sent: set[str] = set()
     try:
@@ -104,13 +110,18 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, call: str, fault: str, k: int
         deadline = time.monotonic() + LOAD_SECONDS
         while sender.is_alive() and time.monotonic() < deadline:
             time.sleep(0.02)
+        deadline = time.monotonic() + 3
+        while not sender.is_alive() and traced.running() and time.monotonic() < deadline:
+            time.sleep(0.02)  # strace ends a little after the gateway
+        struck = not traced.running()
         traced.end()
         sender.join(20)
         confirmed, sent = sender.confirmed, sender.sent
     except GatewayFailedError:
-        pass  # the fault met the start itself
+        struck = True  # the fault met the start itself
     finally:
         traced.end()
+    assert struck or "INJECTED" in traced.calls.read_text(), "no call met the fault"
     with ScratchGateway(folder, settings=SETTINGS) as again:
         status, _ = again.request("GET", "/api/v1/queues/kill.q")
         taken = [body.rstrip(".") for body, _ in drain(again)] if status == 200 else []
