@@ -14,7 +14,9 @@ from gateway.queues.queue import Queue
 
 
 class Blockable(Protocol):
-    """A producer as its address sees it."""
+    """A producer as its address sees it; `promised`: bytes that it was told it may send."""
+
+    promised: int
 
     def block(self, refusal: Refusal) -> None: ...
 

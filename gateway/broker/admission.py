@@ -13,6 +13,7 @@ Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, managemen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -89,6 +90,30 @@ def room_again(usage: Usage, settings: AddressSettings) -> bool:
             (usage.global_messages, usage.global_messages_max),
         )
     )
+
+
+def headroom(usage: Usage, settings: AddressSettings) -> int | None:
+    """Return how many bytes fit below the nearest limit; None where none is passed.
+
+    Only BLOCK takes what was promised before: FAIL and DROP end at the limit, PAGE goes on on disk.
+    """
+    if settings.address_full_policy is not FullPolicy.BLOCK:
+        return None
+    room = usage.global_bytes_max - usage.global_bytes
+    if settings.max_size_bytes >= 0:
+        room = min(room, settings.max_size_bytes - usage.size_bytes)
+    return max(0, room)
+
+
+def promise(room: int, others: Sequence[int], most: int, each: int) -> tuple[int, int]:
+    """Return how many messages of `each` bytes a sender is promised, and how many bytes that is.
+
+    An equal share of the room, as far as the others were not promised more of it before; at least
+    one message, at most `most`.
+    """
+    share = min(room // (len(others) + 1), room - sum(others))
+    count = max(1, min(most, share // each))
+    return count, count * each
 
 
 def _full(text: str) -> Refusal:

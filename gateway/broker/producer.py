@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, admit, admit_always, full_because
+from gateway.broker.admission import Admission, admit, admit_always, full_because, headroom, promise
 from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.pager import uses_pages
 from gateway.broker.picking import Picker, is_picky
@@ -39,6 +39,7 @@ class Route(Spread):
         "_routing",
         "_rules",
         "_version",
+        "promised",
         "refusal",
         "taken",
         "ticket",
@@ -66,6 +67,7 @@ class Route(Spread):
         self._queue: Queue | None = None
         self._rules = False
         self._picky = False
+        self.promised = 0  # bytes that the sender may still send, as it was told last
         self._origin = origin
         self._key = id(self)
         self.taken = 0
@@ -94,6 +96,20 @@ class Route(Spread):
         if disk.refusal is None:
             return self._address.blocked
         return disk.holds(self._address.settings) or self._address.blocked
+
+    def credit(self, most: int, size: int) -> int:
+        """See the Producer port."""
+        room = headroom(self._core.usage(self._address), self._address.settings)
+        if room is None:
+            return most
+        producers = self._address.producers
+        each = size + OVERHEAD_BYTES
+        if room > 2 * most * each * len(producers):
+            self.promised = most * each
+            return most
+        others = [p.promised for p in producers.values() if p is not self]
+        count, self.promised = promise(room, others, most, each)
+        return count
 
     # ---- where it leads
 

@@ -66,6 +66,13 @@ class Producer(Protocol):
     def blocked(self) -> Refusal | None:
         """Return why no credit should be given now (a limit is reached), or None."""
 
+    def credit(self, most: int, size: int) -> int:
+        """Return how many messages of about `size` bytes the sender may be told to send.
+
+        At least 1, at most `most`: its share of the room that the address has left in bytes, so
+        that many senders do not overshoot a limit by all that each was promised.
+        """
+
     def close(self) -> None: ...
 
 

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 UNSETTLED_MAX: Final = 10_000
 #: What a part of an unfinished delivery costs beside its bytes.
 _PART_BYTES: Final = 64
+#: Size of a sender's messages while none has come: it decides on the first credit alone.
+_SIZE_GUESS: Final = 16 << 10
 #: Routes that an anonymous sender's link keeps.
 _ROUTES_MAX: Final = 64
 
@@ -61,11 +63,13 @@ class IncomingLink:
     __slots__ = (
         "_flow_due",
         "_held",
+        "_low",
         "_partial",
         "_parts",
         "_parts_bytes",
         "_routes",
         "_session",
+        "_size",
         "blocked",
         "credit",
         "delivery_count",
@@ -89,6 +93,8 @@ class IncomingLink:
         self.relay: Relay | None = None  # of an anonymous target
         self.temporary: str | None = None
         self.credit = 0
+        self._low = session.limits.amqp_low_credits
+        self._size = _SIZE_GUESS  # of its messages lately
         self.delivery_count = delivery_count
         self.unsettled = 0
         self.blocked = False
@@ -112,7 +118,7 @@ class IncomingLink:
             self._session.flow_links.append(self)
 
     def _may_refill(self) -> bool:
-        low = self.credit <= self._session.limits.amqp_low_credits
+        low = self.credit <= self._low
         return low and not self.blocked and self.unsettled <= UNSETTLED_MAX
 
     def refill(self) -> bool:
@@ -120,7 +126,11 @@ class IncomingLink:
         self._flow_due = False
         if not self._may_refill():
             return False
-        self.credit = self._session.limits.amqp_credits
+        limits = self._session.limits
+        most = limits.amqp_credits
+        self.credit = self.producer.credit(most, self._size) if self.producer else most
+        low = limits.amqp_low_credits
+        self._low = low if self.credit == most else self.credit * low // most
         return True
 
     def flow(self, delivery_count: int | None) -> None:
@@ -155,6 +165,7 @@ class IncomingLink:
         """Take a run of whole deliveries `first`... that share flags and ttl, within credit."""
         count = len(bodies)
         self.credit -= count
+        self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
         producer = self.producer
         if producer is None:
@@ -167,7 +178,7 @@ class IncomingLink:
             self._confirm(
                 producer.send(bodies, flags, expires), first, count, producer, settled=settled
             )
-        if self.credit <= self._session.limits.amqp_low_credits:
+        if self.credit <= self._low:
             self.grant()
 
     def _expiry(self, flags: int, ttl_ms: int) -> tuple[int, int]:
@@ -185,6 +196,7 @@ class IncomingLink:
         """As `receive_run` for deliveries that differ in flags or ttl."""
         count = len(bodies)
         self.credit -= count
+        self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
         now_ms = self._session.now_ms()
         expires = [now_ms + t if t else 0 for t in ttls_ms]
@@ -195,7 +207,7 @@ class IncomingLink:
             first,
             settled=settled,
         )
-        if self.credit <= self._session.limits.amqp_low_credits:
+        if self.credit <= self._low:
             self.grant()
 
     def receive_looked(
@@ -211,6 +223,7 @@ class IncomingLink:
         """As `receive_run` for deliveries whose sections were looked into, one by one."""
         count = len(bodies)
         self.credit -= count
+        self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
         producer = self.producer
         if any(dues):
@@ -224,7 +237,7 @@ class IncomingLink:
             self._confirm(ticket, first, count, producer, settled=settled)
         else:
             self._receive_each(bodies, flags, expires, first, settled=settled)
-        if self.credit <= self._session.limits.amqp_low_credits:
+        if self.credit <= self._low:
             self.grant()
 
     def _receive_later(
@@ -309,7 +322,7 @@ class IncomingLink:
     def confirmed(self, count: int) -> None:
         """The answers to `count` deliveries went out after their batch was synced."""
         self.unsettled -= count
-        if self.credit <= self._session.limits.amqp_low_credits:
+        if self.credit <= self._low:
             self.grant()
 
     # ---- one delivery at a time
@@ -385,12 +398,13 @@ class IncomingLink:
 
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
         self._count_one()
+        self._size = len(body)
         body, flags, expires, due = look_into(body, self._session.now_ms())
         if due:
             self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
         else:
             self._receive_each([body], [flags], [expires], delivery, settled=settled)
-        if self.credit <= self._session.limits.amqp_low_credits:
+        if self.credit <= self._low:
             self.grant()
 
     def _open_route(self, body: bytes) -> Producer:

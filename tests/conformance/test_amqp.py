@@ -11,6 +11,7 @@ import pytest
 from proton import Message, byte, symbol, timestamp, uint
 
 from gateway.addresses.settings import FullPolicy
+from gateway.broker.producer import OVERHEAD_BYTES
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import Described, Symbol
 from protocols.amqp.limits import AmqpLimits
@@ -187,6 +188,51 @@ def test_q8_what_is_refused_of_large_messages_leaves_nothing():
     assert accepted * len(large) <= address.size_bytes < accepted * (len(large) + 500)
     core.queue("q").purge()
     assert address.size_bytes == 0
+
+
+@pytest.mark.parametrize("size", [10 << 10, 100])
+def test_u4_a_hundred_senders_overshoot_by_less_than_the_limit(size):
+    limit = 1 << 20
+    core = Core(entry("#", address_full_policy=FullPolicy.BLOCK, max_size_bytes=limit))
+    peers = [Amqp.at(core) for _ in range(10)]
+    credit: dict[tuple[Amqp, int], int] = {}
+
+    def granted(peer: Amqp, came: list[Frame]) -> None:
+        assert all(d.state == ACCEPTED for d in of(came, Disposition))
+        assert of(came, Detach) == []
+        told = {f.handle: f.link_credit for f in of(came, Flow) if f.handle is not None}
+        credit.update({(peer, handle): amount for handle, amount in told.items()})
+
+    for peer in peers:
+        for handle in range(10):
+            granted(peer, peer.sender(handle=handle))
+    assert len(credit) == 100
+    message = plain("x" * size)
+    while any(credit.values()):
+        for (peer, handle), amount in list(credit.items()):
+            credit[peer, handle] = 0
+            if amount:
+                run = [peer.transfer(message, handle=handle) for _ in range(amount)]
+                granted(peer, peer.say(b"".join(run)))
+        for peer in peers:
+            granted(peer, peer.more())
+    address = core.gateway.addresses["q"]
+    assert limit <= address.size_bytes <= 2 * limit
+    # All are let go again, with as much as there is room for.
+    core.queue("q").purge()
+    core.turn()
+    for peer in peers:
+        granted(peer, peer.more())
+    assert all(credit.values())
+    assert sum(credit.values()) * size <= limit
+
+
+def test_u4_a_sender_alone_with_small_messages_gets_its_thousand():
+    core = Core(entry("#", address_full_policy=FullPolicy.BLOCK, max_size_bytes=1 << 20))
+    peer = Amqp.at(core)
+    assert credit_of(peer.sender()) == (1 << 20) // ((16 << 10) + OVERHEAD_BYTES)
+    came = peer.say(b"".join(peer.transfer(plain("x" * 50)) for _ in range(60))) + peer.more()
+    assert credit_of(came) == 1000
 
 
 def test_m7_m8_an_unblocked_address_gives_its_credit(core):

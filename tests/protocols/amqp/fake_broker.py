@@ -30,6 +30,7 @@ class FakeProducer:
         self.refusal: Refusal | None = None
         self.capacity: int | None = None
         self.full: Refusal | None = None
+        self.share: int | None = None  # bytes that it may be promised
         self.closed = False
 
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
@@ -65,6 +66,9 @@ class FakeProducer:
 
     def blocked(self) -> Refusal | None:
         return self.full
+
+    def credit(self, most: int, size: int) -> int:
+        return most if self.share is None else max(1, min(most, self.share // size))
 
     def block(self) -> None:
         self.full = self.broker.refusal
