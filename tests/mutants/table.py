@@ -341,12 +341,6 @@ MUTANTS = (
         "pass",
     ),
     Mutant(
-        "new flags of what may have been seen do not say so",
-        "gateway.persistence:_index",
-        "stored.flags | seen",
-        "stored.flags",
-    ),
-    Mutant(
         "new due times forgotten at a start",
         "gateway.persistence:_index",
         "changes.postpone(queue_id, [(seq, stored.due)])",

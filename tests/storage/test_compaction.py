@@ -160,6 +160,25 @@ def test_a_copy_of_what_may_have_been_seen_says_so_after_a_clean_stop() -> None:
     assert old.flags & MAYBE_SEEN
 
 
+def test_a_copy_of_a_copy_of_what_was_returned_still_says_so() -> None:
+    life = begin()
+    life.store.define(QUEUE_DEFINITION)
+    old = life.add(b"old")
+    life.settle()
+    life.store.count(QUEUE, [(old, DURABLE + ONE_DELIVERY)])
+    life.settle()
+    life.disk.boot()
+    again = Life(life.disk, 10 * KIB)
+    again.churn(6)
+    assert again.journal.compaction.copied > 1
+    again.journal.close(lambda: None)
+    again.writer.run()
+    again.disk.boot()
+    found = open_journal(again.disk, FOLDER)[1]
+    (kept,) = [m for m in found.messages[QUEUE] if m.seq == old]
+    assert kept.flags == DURABLE + ONE_DELIVERY | MAYBE_SEEN
+
+
 def test_one_batch_carries_little() -> None:
     life = begin(64 * KIB)
     life.store.define(QUEUE_DEFINITION)
