@@ -540,3 +540,13 @@ def test_u5_progress_after_acks_of_a_consumer_that_held_all_it_may():
     taker.hold.ready()
     core.sync()
     assert taker.bodies() == MANY[100:400]
+
+
+def test_what_goes_to_pages_goes_to_the_store_in_its_turn():
+    core = paged(max_size_messages=1)
+    core.send("q", *MANY[:3])
+    core.sync()
+    route, _ = core.producer("q")
+    assert not core.later
+    assert route.send([stomp(b"x")], flags_of()) > 0
+    assert core.later, "nothing would hand the batch over"
