@@ -8,6 +8,7 @@
 #   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
 #   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
+#   make soak    a million messages on page files: memory, start, order, exact figures
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
@@ -55,6 +56,9 @@ crash: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
+
+soak: $(STAMP)
+	@$(BIN)/python -m tests.paging.backlog
 
 scenarios: $(STAMP)
 	@$(BIN)/python -m tests.conformance
