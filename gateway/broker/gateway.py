@@ -272,8 +272,11 @@ class Gateway:
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
         if queue.durable and messages:
-            entries = [(m.seq, m.flags & ~(SHARED | PAGED)) for m in messages]
-            self.recorded = self.store.count(queue.queue_id, entries)
+            # Of the others there is no record whose flags could change.
+            stored = [m for m in messages if m.flags & DURABLE]
+            if stored:
+                entries = [(m.seq, m.flags & ~(SHARED | PAGED)) for m in stored]
+                self.recorded = self.store.count(queue.queue_id, entries)
             if queue.any_flags & PAGED:
                 self.pager.counted(queue, messages)
 
@@ -281,8 +284,9 @@ class Gateway:
         """See queues.Effects."""
         if queue.durable and messages:
             self.counted(queue, messages)
-            entries = [(m.seq, m.due) for m in messages]
-            self.recorded = self.store.postpone(queue.queue_id, entries)
+            due = [(m.seq, m.due) for m in messages if m.flags & DURABLE]
+            if due:
+                self.recorded = self.store.postpone(queue.queue_id, due)
 
     def overflow(self, queue: Queue, added: int) -> None:
         """A ring has too much after an add: what consumers take at once is not evicted."""

@@ -7,6 +7,7 @@ at most the largest delay
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from gateway.addresses.settings import AddressSettings
@@ -24,6 +25,9 @@ def redelivery_delay(settings: AddressSettings, attempts: int, chance: Callable[
     try:
         wait = delay * settings.redelivery_delay_multiplier ** max(0, attempts - 1)
     except OverflowError:
+        return most
+    if wait == inf:
+        # Too large for a float: however much chance takes off, it stays above any limit.
         return most
     factor = settings.redelivery_collision_avoidance_factor
     if factor:

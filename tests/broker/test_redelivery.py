@@ -32,6 +32,16 @@ def test_chance_spreads_it(chance, wait):
     assert waits(settings, 2, chance)[1] == wait
 
 
+def test_what_is_too_large_for_a_float_is_the_largest():
+    settings = AddressSettings(
+        redelivery_delay=2,
+        redelivery_delay_multiplier=159.0,
+        redelivery_collision_avoidance_factor=1.0,
+        max_redelivery_delay=7,
+    )
+    assert redelivery_delay(settings, 141, lambda: 0.0) == 7
+
+
 @given(
     st.integers(1, 10**9),
     st.floats(0, 1000),
