@@ -1,8 +1,8 @@
 """Waits of the reactor: when events follow close upon each other, look again before sleeping.
 
-A client with one message in flight answers some 30 us after it was answered. A thread that sleeps
-meanwhile is put to sleep and woken on another core, which takes longer than all that the gateway
-does for the message. So a wait begins with looking, without sleeping, for `SPIN_SECONDS` - but only
+A client with one message in flight answers soon after it was answered. Being put to sleep meanwhile
+and woken on another core is most of such a round trip. So a wait begins with looking, without
+sleeping, for `SPIN_SECONDS` - but only
 
 * if the wait before it was short: a gateway with little to do sleeps at once, and uses no more of
   a core than without this;
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-#: About twice the time that a fast client on this machine takes to answer.
+#: Long enough for a fast client to answer, short enough not to be missed by anybody else.
 SPIN_SECONDS: Final = 60e-6
 #: A wait that took longer than this says that the next one will, too.
 SHORT_SECONDS: Final = 200e-6
