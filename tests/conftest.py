@@ -8,6 +8,7 @@ wants a core of its own.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from gateway.cli.scratch import ScratchGateway
 
 #: Starting Java, planning and the first micro-batch take most of it, on two busy cores.
 SPARK_TEST_SECONDS = 300
+
+# A job in the background of a script is started with interrupts ignored, and hands that on to the
+# gateways that are started here; theirs must be heard.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
