@@ -192,6 +192,11 @@ class StompPySender(Sender):
                 connection.disconnect()
         except (stomp.exception.StompException, OSError):
             pass
+        except AttributeError:
+            # stomp.py's reader takes the broken socket away between the sender's look at it
+            # and its use of it. On a connection that lives this would be a fault of ours.
+            if connection.is_connected():
+                raise
         while arrived:
             self.confirm(arrived.popleft())
 
