@@ -8,7 +8,7 @@
 #   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
 #   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
-#   make soak    a million messages on page files: memory, start, order, exact figures
+#   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
@@ -58,7 +58,7 @@ mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
 
 soak: $(STAMP)
-	@$(BIN)/python -m tests.paging.backlog
+	@$(BIN)/python -m tests.paging.soak $(if $(MESSAGES),--messages $(MESSAGES))
 
 scenarios: $(STAMP)
 	@$(BIN)/python -m tests.conformance
