@@ -32,7 +32,7 @@ from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits, Budget
 from protocols.convert import amqp_to_stomp
 from protocols.shell import PeerFacts, Speaker, Timers, Wire
-from protocols.sniff import Guess
+from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 
@@ -98,7 +98,7 @@ class Connections(Factory):
             return None
         self.opened += 1
         name = f"{self.name}-{self.opened}"
-        wire = Wire(self._turn, self._timers, self.speakers, name)
+        wire = Wire(self._turn, self._timers, self.speakers, name, _told)
         self.wires[name] = wire
         wire.on_lost = lambda _: self._lost(name)
         return wire
@@ -189,7 +189,7 @@ def make_speakers(
         amqp = amqp_limits(config, acceptor, anonymous=open_to_all)
         speakers.append(
             Speaker(
-                guess=Guess.AMQP,
+                guess=Guess.AMQP.value,
                 build=lambda peer: AmqpConnection(broker, authenticator(peer), amqp, peer),
             )
         )
@@ -197,7 +197,7 @@ def make_speakers(
         stomp = stomp_limits(config, acceptor)
         speakers.append(
             Speaker(
-                guess=Guess.STOMP,
+                guess=Guess.STOMP.value,
                 build=lambda peer: StompSession(
                     broker, authenticator(peer), stomp, peer.name, amqp_to_stomp
                 ),
@@ -273,6 +273,11 @@ def description(endpoint: Endpoint) -> str:
     if endpoint.kind in ("tcp", "tcp6", "ssl") and ":backlog=" not in endpoint.text:
         return f"{endpoint.text}:backlog={BACKLOG}"
     return endpoint.text
+
+
+def _told(data: bytes) -> str:
+    """Return what the first bytes of a connection are, as the shell and its speakers name it."""
+    return sniff(data).value
 
 
 def _nothing() -> None:

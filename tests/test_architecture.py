@@ -78,19 +78,17 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),
-    "protocols.shell": ("gateway.model", "protocols.sniff"),
+    "protocols.shell": ("gateway.model",),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
         "gateway.model",
         "protocols.shell",
         "protocols.convert",
-        "protocols.sniff",
     ),
     "protocols.stomp": (
         "gateway.model",
         "protocols.shell",
         "protocols.convert",
-        "protocols.sniff",
     ),
 }
 
@@ -102,7 +100,7 @@ PURE = re.compile(
     r"|gateway\.streams\.(stream|streams|subscription|offsets?|plan)"
     r"|gateway\.management\.(router|metrics)"
     r"|protocols\.(sniff|convert)"
-    r"|protocols\.(amqp|stomp)\.(?!wire$)\w+"
+    r"|protocols\.(amqp|stomp)\.\w+"
     r"|storage\.(errors|record|recovery|batch|compaction|cursor))$"
 )
 IMPURE_IMPORTS = frozenset(
@@ -513,12 +511,12 @@ def test_an_import_against_the_layers_is_found(path: str, line: str) -> None:
         ("gateway/queues/queue.py", "from gateway.model import errors"),
         ("gateway/persistence.py", "from storage import errors"),
         ("gateway/app.py", "from protocols import sniff"),
-        ("protocols/amqp/session.py", "from protocols.amqp import wire"),
+        ("protocols/amqp/session.py", "from protocols.amqp import frames"),
         ("storage/files.py", "import os"),
     ],
 )
 def test_an_import_along_the_layers_is_fine(path: str, line: str) -> None:
-    modules = MODULES | {"protocols.sniff", "protocols.amqp.wire"}
+    modules = MODULES | {"protocols.sniff", "protocols.amqp.frames"}
     assert list(wrong_layer(planted(path, line), modules)) == []
 
 

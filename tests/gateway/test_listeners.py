@@ -73,7 +73,7 @@ def config(*sets: str) -> Config:
 def connections(clock: Clock, *, stubborn: bool = False, most: int = 10) -> Connections:
     group = Connections("all", Turn(lambda action: clock.callLater(0, action)), Timers(clock), most)
     group.speakers = (
-        Speaker(guess=Guess.STOMP, build=lambda peer: PoliteSession(peer, stubborn=stubborn)),
+        Speaker(guess=Guess.STOMP.value, build=lambda peer: PoliteSession(peer, stubborn=stubborn)),
     )
     return group
 
