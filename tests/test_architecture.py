@@ -560,7 +560,7 @@ def test_a_planted_violation_is_found(check: Check, path: str, line: str) -> Non
 @pytest.mark.parametrize(
     ("check", "path", "line"),
     [
-        (impure, "protocols/stomp/wire.py", "from twisted.internet import defer"),
+        (impure, "protocols/shell.py", "from twisted.internet import defer"),
         (ambient, "gateway/app.py", "import os\nx = os.urandom(4)"),
         (ambient, "gateway/__main__.py", "from twisted.internet import reactor"),
         (large_files, "tests/storage/test_files.py", "x = 1\n" * 700),
