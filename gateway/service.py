@@ -23,10 +23,11 @@ from twisted.internet.error import ReactorNotRunning
 from twisted.python import usage
 
 from gateway import __version__
-from gateway.app import EX_IOERR, GatewayService, Reactor, build
+from gateway.app import GatewayService, build
 from gateway.config.errors import ConfigError
 from gateway.config.load import host_facts, load
 from gateway.config.tree import Config, LogFormat
+from gateway.core import EX_IOERR, Reactor
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
 from storage.errors import LockedError, StorageError

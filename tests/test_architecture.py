@@ -73,6 +73,8 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.management": ("*",),
     "gateway.cli": ("*",),
     "gateway.app": ("*",),
+    "gateway.core": ("*",),
+    "gateway.declared": ("*",),
     "gateway.service": ("*",),
     "gateway.listeners": ("*",),
     "gateway.__main__": ("*",),

@@ -1,0 +1,293 @@
+"""The core, made: data directory lock, journal and recovery, broker, streams, joined to one object.
+
+Everything that remembers is here. What opens ports is `app`, what the configuration declares is
+brought in by `declared`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from gateway import __version__
+from gateway.alarm import Alarm
+from gateway.broker import Gateway, Limits
+from gateway.broker.ports import Tap
+from gateway.compacting import compaction_rule, set_up_journal
+from gateway.config.tree import Config
+from gateway.disk_watch import DiskWatch, ballast_for, make_room
+from gateway.model.definitions import Definition, StreamDefinition
+from gateway.model.turn import Turn
+from gateway.persistence import JournalStore, Restored, open_journal
+from gateway.restart import restore_pages, stream_runs
+from gateway.streams.registry import StreamRegistry, StreamSettings
+from gateway.upkeep import watch_of
+from gateway.waits import shorten_waits
+from storage.arrow_log import StreamFiles
+from storage.ballast import Ballast
+from storage.files import RealFiles
+from storage.lock import DirectoryLock
+from storage.pages import PageReader, PageWriter
+from storage.segments import Segments
+from storage.writer import ThreadWriter
+
+#: Queues are numbered from here on, streams below: the journal knows both by number alone.
+FIRST_QUEUE_ID: Final = 1 << 32
+#: Reading streams takes turns on these; more would take cores from the messages.
+BLOCKING_THREADS: Final = 2
+
+Result = TypeVar("Result")
+#: One object that implements several of Twisted's interfaces; no type says so.
+Reactor = Any
+#: status for the process, one line for people.
+Fatal = Callable[[int, str], None]
+EX_IOERR: Final = 74
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """What no input determines: the wall clock in ms, precise seconds, chance, names, salts."""
+
+    now_ms: Callable[[], int]
+    seconds: Callable[[], float]
+    fraction: Callable[[], float]
+    name: Callable[[], str]
+    salt: Callable[[], bytes]
+
+
+class Threads:
+    """Runs what blocks (the streams' `RunBlocking` port) on threads of its own."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._pool = ThreadPool(0, BLOCKING_THREADS, "blocking")
+        self._pool.start()
+
+    def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
+        """Run `function` on a thread; the answer comes on the reactor."""
+        return deferToThreadPool(self._reactor, self._pool, function, *args)
+
+    def stop(self) -> None:
+        """End the threads when they are done with what they have."""
+        self._pool.stop()
+
+
+class Core:
+    """The parts that remember, joined: journal, broker, streams.
+
+    Implements the streams' `StreamsOwner` and the broker's `Streams`. `recovered` says what a start
+    found: queues, messages, streams, and how the last run ended.
+    """
+
+    def __init__(
+        self, lock: DirectoryLock, store: JournalStore, broker: Gateway, ballast: Ballast
+    ) -> None:
+        self.store = store
+        self.broker = broker
+        self.ballast = ballast
+        self.disk: DiskWatch
+        self.recovered: dict[str, object] = {}
+        self.registry: StreamRegistry
+        self.alarm: Alarm
+        self._lock = lock
+        self.threads: Threads
+        self._defined: dict[int, StreamDefinition] = {}
+
+    def taps_on(self, address: str) -> Sequence[Tap]:
+        """See the broker's Streams port."""
+        return self.registry.taps(address)
+
+    def durable_up_to(self, ticket: int) -> None:
+        """See the broker's Streams port."""
+        self.registry.durable_up_to(ticket)
+
+    def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
+        """Join the streams to the broker."""
+        self.registry = registry
+        self.threads = threads
+        self.broker.streams = self
+        self.broker.directory.taps_on = self.taps_on
+
+    def definitions(self) -> list[Definition]:
+        """Return all that each new journal segment begins with."""
+        broker = self.broker
+        return [
+            *broker.directory.snapshot(),
+            *self._defined.values(),
+            *broker.pager.definitions(),
+        ]
+
+    # the streams' owner
+
+    def release(self, stream_id: int, first: int, last: int) -> None:
+        """See StreamsOwner."""
+        self.store.release_stream(stream_id, first, last)
+
+    def ensure_address(self, address: str) -> None:
+        """See StreamsOwner."""
+        if address not in self.broker.addresses:
+            self.broker.directory.make_address(address)
+
+    def taps_changed(self, address: str) -> None:
+        """See StreamsOwner: producers look again, and the journal knows the streams' numbers."""
+        found = self.broker.addresses.get(address)
+        if found is not None:
+            found.taps = self.registry.taps(address)
+            found.version += 1
+        alive = {tap.stream.stream_id: tap.stream for tap in self.registry.all()}
+        for stream_id in self._defined.keys() - alive.keys():
+            self.store.undefine(self._defined.pop(stream_id))
+        for stream_id in alive.keys() - self._defined.keys():
+            stream = alive[stream_id]
+            self._defined[stream_id] = StreamDefinition(
+                stream_id=stream_id, name=stream.name, address=stream.address, epoch=stream.epoch
+            )
+            self.store.define(self._defined[stream_id])
+        self.broker.turn.need_end()
+
+    def stream_failed(self, stream_id: int, error: Exception) -> None:
+        """See StreamsOwner."""
+        _log.error("stream.seal_failed", stream_id=stream_id, error=str(error))
+
+    def stream_lost(self, stream_id: int, first: int, last: int, reason: str) -> None:
+        """See StreamsOwner."""
+        _log.warning(
+            "stream.messages_lost", stream_id=stream_id, first=first, last=last, reason=reason
+        )
+
+    async def close(self) -> None:
+        """Seal the streams, sync and close the journal, give the directory back."""
+        self.alarm.stop()
+        try:
+            if self.store.journal.failure is None:
+                await self.registry.stop()
+            closed: Deferred[None] = Deferred()
+            self.store.journal.close(lambda: closed.callback(None))
+            await closed
+        finally:
+            self.threads.stop()
+            self.store.close_pages()
+            self._lock.release()
+
+
+def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance: Chance) -> Core:
+    """Take the data directory, recover what it holds, and return the core, ready for sessions.
+
+    Blocks until recovery is done. Raises LockedError (another process), StorageError's other kinds
+    (damage, unknown formats) and OSError (no room, no permission).
+    """
+    files = RealFiles()
+    files.mkdir(config.data_directory)
+    lock = DirectoryLock(config.data_directory, f"process {os.getpid()} (sluicegate {__version__})")
+    try:
+        journal, restored = open_journal(
+            files,
+            config.journal_directory,
+            config.journal_file_size,
+            compaction_rule(config),
+            paging=config.paging_directory,
+        )
+        ballast = ballast_for(files, config.journal_directory, config.ballast_size)
+        segments = Segments(files, config.journal_directory, chance.salt, ballast)
+        # A full disk is found here, before anybody has been promised anything.
+        make_room(segments, ballast, config.journal_file_size)
+        set_up_journal(journal, config)
+        store = JournalStore(journal, PageReader(files, config.paging_directory))
+        broker = Gateway(
+            turn=turn,
+            settings=config.address_settings,
+            store=store,
+            limits=Limits(
+                global_max_size=config.global_max_size,
+                global_max_messages=config.global_max_messages,
+            ),
+            now_ms=chance.now_ms,
+            make_name=chance.name,
+        )
+        core = Core(lock, store, broker, ballast)
+        core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
+        broker.timetable.alarm = core.alarm.set
+        broker.chance = chance.fraction
+        _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+    except BaseException:
+        lock.release()
+        raise
+    store.snapshot = core.definitions
+    core.disk = watch_of(config, broker, ballast, core.threads, reactor.seconds)
+    core.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
+    ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
+    pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
+    _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
+    shorten_waits(reactor, lambda: not journal.writing, chance.seconds)
+    return core
+
+
+def _start_journal(
+    reactor: Reactor,
+    core: Core,
+    segments: Segments,
+    segment_bytes: int,
+    fatal: Fatal,
+    *,
+    pages: PageWriter,
+) -> None:
+    """Give the journal its thread, and its answers their way."""
+    journal = core.store.journal
+
+    def failed(error: BaseException) -> None:
+        text = f"The journal cannot be written: {error}."
+        _log.error("store.failed", error=str(error))
+        core.broker.store_failed(text)
+        fatal(EX_IOERR, text)
+
+    journal.on_durable = core.broker.durable_up_to
+    journal.on_failed = failed
+    post = reactor.callFromThread
+    journal.start(ThreadWriter(journal, segments, post, segment_bytes, pages=pages))
+
+
+def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:
+    """Bring back addresses, queues, messages and streams."""
+    broker, directory = core.broker, core.broker.directory
+    threads = Threads(reactor)
+    core.use_streams(StreamRegistry(files, threads, core, StreamSettings(), broker.now_ms), threads)
+    try:
+        core.registry.load()
+    except BaseException:
+        threads.stop()
+        raise
+    for address in restored.addresses:
+        directory.restore_address(address)
+    for definition in restored.queues:
+        queue = directory.restore_queue(definition)
+        queue.restore(restored.messages.get(definition.queue_id, []))
+        queue.next_seq = max(queue.next_seq, restored.highest.get(definition.queue_id, 0) + 1)
+        broker.restored(queue)
+    broker.recovered()
+    directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)
+    restore_pages(broker, restored)
+    tails = {
+        number: stream_runs(messages, restored.accepted[number])
+        for number, messages in restored.messages.items()
+        if number < FIRST_QUEUE_ID
+    }
+    core.registry.recover(tails)
+    for tap in core.registry.all():
+        core.taps_changed(tap.stream.address)
+    core.recovered = {
+        "queues": len(restored.queues),
+        "messages": sum(queue.message_count for queue in broker.queues.values()),
+        "streams": len(core.registry.all()),
+        "records": restored.records,
+        "clean": restored.clean,
+        "torn_bytes": restored.torn_bytes,
+    }
