@@ -26,7 +26,7 @@ from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.model.definitions import Definition, StreamDefinition
 from gateway.model.turn import Turn
 from gateway.persistence import JournalStore, Restored, open_journal
-from gateway.restart import restore_pages, stream_runs
+from gateway.restart import restore_pages, restore_routing, stream_runs
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from gateway.upkeep import watch_of
 from gateway.waits import shorten_waits
@@ -124,6 +124,7 @@ class Core:
             *broker.directory.snapshot(),
             *self._defined.values(),
             *broker.pager.definitions(),
+            *broker.duplicates.definitions(),
         ]
 
     # the streams' owner
@@ -217,6 +218,8 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.timetable.alarm = core.alarm.set
         broker.chance = chance.fraction
+        broker.duplicates.size = config.id_cache_size
+        broker.duplicates.persists = config.persist_id_cache
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()
@@ -275,6 +278,7 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
     broker.recovered()
     directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)
     restore_pages(broker, restored)
+    restore_routing(broker, restored)
     tails = {
         number: stream_runs(messages, restored.accepted[number])
         for number, messages in restored.messages.items()

@@ -17,6 +17,7 @@ from gateway import __version__
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
+    IdsDefinition,
     QueueDefinition,
     StreamDefinition,
 )
@@ -100,6 +101,8 @@ def names_of(seen: Survey) -> dict[int, str]:
         match definition:
             case QueueDefinition():
                 number, name = definition.queue_id, definition.name
+            case IdsDefinition():
+                number, name = definition.ids_id, f"duplicate ids of {definition.address}"
             case StreamDefinition():
                 number, name = definition.stream_id, f"stream {definition.name}"
             case _:
@@ -176,6 +179,7 @@ def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes])
     journal, restored = open_journal(fs, directory, segment_bytes, _ALL)
     store = JournalStore(journal)
     definitions: list[Definition] = [*restored.queues, *restored.addresses, *restored.streams]
+    definitions += [*restored.ids, *restored.diverts]
     store.snapshot = lambda: definitions
     answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     failures: list[BaseException] = []

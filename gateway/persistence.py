@@ -23,6 +23,9 @@ from gateway.model.attributes import from_note, to_note
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
+    DivertDefinition,
+    DivertRouting,
+    IdsDefinition,
     PageGone,
     PageMark,
     PagesDefinition,
@@ -61,6 +64,8 @@ class Restored:
     clean: bool = True
     torn_bytes: int = 0
     records: int = 0
+    ids: list[IdsDefinition] = field(default_factory=list)
+    diverts: list[DivertDefinition] = field(default_factory=list)
     page_stores: list[PagesDefinition] = field(default_factory=list)
     pages_gone: set[tuple[int, int]] = field(default_factory=set)
     pages: list[FoundPages] = field(default_factory=list)
@@ -189,7 +194,9 @@ class JournalStore:
                 self.journal.forget(definition.queue_id)
             case StreamDefinition():
                 self.journal.forget(definition.stream_id)
-            case AddressDefinition() | PagesDefinition() | PageGone():
+            case IdsDefinition():
+                self.journal.forget(definition.ids_id)
+            case AddressDefinition() | PagesDefinition() | PageGone() | DivertDefinition():
                 pass  # the journal's segments hold nothing of it
         return self.journal.note(encode_definition(definition, gone=True))
 
@@ -260,6 +267,10 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
             }
         case PagesDefinition():
             fields = _pages_fields(definition)
+        case IdsDefinition():
+            fields = {"kind": "ids", "id": definition.ids_id, "address": definition.address}
+        case DivertDefinition():
+            fields = _divert_fields(definition)
         case PageGone():
             fields = {"kind": "page", "id": definition.store_id, "page": definition.page}
     if gone:
@@ -279,6 +290,31 @@ def _pages_fields(definition: PagesDefinition) -> dict[str, object]:
         "counts": definition.counts,
         "suspect": definition.suspect,
     }
+
+
+def _divert_fields(definition: DivertDefinition) -> dict[str, object]:
+    return {
+        "kind": "divert",
+        "name": definition.name,
+        "address": definition.address,
+        "to": list(definition.forwarding),
+        "exclusive": definition.exclusive,
+        "filter": definition.filter,
+        "routing": definition.routing.value,
+        "configured": definition.configured,
+    }
+
+
+def _divert_of(fields: Mapping[str, Any]) -> DivertDefinition:
+    return DivertDefinition(
+        name=fields["name"],
+        address=fields["address"],
+        forwarding=tuple(fields["to"]),
+        exclusive=fields["exclusive"],
+        filter=fields["filter"],
+        routing=DivertRouting(fields["routing"]),
+        configured=fields["configured"],
+    )
 
 
 def _packed(marks: bytes) -> str:
@@ -341,6 +377,10 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                 ), gone
             case "pages":
                 return _pages_of(fields), gone
+            case "divert":
+                return _divert_of(fields), gone
+            case "ids":
+                return IdsDefinition(ids_id=fields["id"], address=fields["address"]), gone
             case "page":
                 return PageGone(store_id=fields["id"], page=fields["page"]), gone
             case other:
@@ -384,6 +424,7 @@ def open_journal(
         journal.index.open_segment(number, found.used.get(number, 0))
     restored = restore(found)
     alive = {d.queue_id for d in restored.queues} | {d.stream_id for d in restored.streams}
+    alive |= {d.ids_id for d in restored.ids}
     for queue_id, held in found.queues.items():
         if queue_id in alive:
             _index(journal, queue_id, held, clean=found.clean)
@@ -456,6 +497,10 @@ def restore(found: Recovered) -> Restored:
                 restored.addresses.append(definition)
             case StreamDefinition():
                 restored.streams.append(definition)
+            case DivertDefinition():
+                restored.diverts.append(definition)
+            case IdsDefinition():
+                restored.ids.append(definition)
             case PagesDefinition():
                 restored.page_stores.append(definition)
             case PageGone():
@@ -474,6 +519,10 @@ def _key(definition: Definition) -> tuple[str, object]:
             return "address", definition.name
         case StreamDefinition():
             return "stream", definition.stream_id
+        case DivertDefinition():
+            return "divert", definition.name
+        case IdsDefinition():
+            return "ids", definition.ids_id
         case PagesDefinition():
             return "pages", definition.store_id
         case PageGone():

@@ -26,6 +26,18 @@ def restore_pages(broker: Gateway, restored: Restored) -> None:
     broker.pager.restore(restored.pages)
 
 
+def restore_routing(broker: Gateway, restored: Restored) -> None:
+    """Take back duplicate ids."""
+    for definition in restored.ids:
+        number = definition.ids_id
+        broker.duplicates.restore(
+            definition,
+            [(m.seq, m.body) for m in restored.messages.get(number, ())],
+            restored.highest.get(number, 0),
+        )
+    broker.duplicates.trim(broker.settings.for_address)
+
+
 def _tell_unreadable(queue: str, count: int, why: str) -> None:
     _log.error("page.messages_lost", queue=queue, count=count, reason=why)
 

@@ -22,6 +22,9 @@ MAX_ATTEMPTS: Final = 0xFFFF
 #: A page is read whole at start and kept whole until all are done with it.
 PAGE_SIZE_MIN: Final = 1024
 PAGE_SIZE_MAX: Final = 256 << 20
+#: About 200 bytes each in memory.
+ID_CACHE_MAX: Final = 1_000_000
+RETROACTIVE_MAX: Final = 100_000
 #: A redelivery delay that grows faster than this is a slip of the pen.
 MULTIPLIER_MAX: Final = 1000.0
 
@@ -114,6 +117,8 @@ class AddressSettings:
         no_expiry: expiries of senders and the three delays above do not count.
         reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
             letter.
+        id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
+        retroactive_message_count: messages that a new queue begins with; 0 none.
     """
 
     dead_letter_address: str | None = "DLQ"
@@ -165,6 +170,8 @@ class AddressSettings:
     max_expiry_delay: int = NO_LIMIT
     no_expiry: bool = False
     reject_as_modified: bool = False
+    id_cache_size: int | None = None
+    retroactive_message_count: int = 0
 
     @property
     def max_read_bytes(self) -> int:
@@ -236,6 +243,20 @@ def _below_zero(value: float) -> str | None:
     return f"{value} is below 0" if value < 0 else None
 
 
+def _cache_problem(value: int) -> str | None:
+    return _between(value, ID_CACHE_MAX, "so many ids would fill the memory")
+
+
+def _retro_problem(value: int) -> str | None:
+    return _between(value, RETROACTIVE_MAX, "each new queue would begin with so many messages")
+
+
+def _between(value: int, most: int, why: str) -> str | None:
+    if value > most:
+        return f"{value} is above {most}; {why}"
+    return _below_zero(value)
+
+
 def _multiplier_problem(value: float) -> str | None:
     if not 0 <= value <= MULTIPLIER_MAX:
         return f"{value} is out of range; it lies between 0 and {MULTIPLIER_MAX:g}"
@@ -254,6 +275,8 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "redelivery_collision_avoidance_factor": _share_problem,
     "max_redelivery_delay": _below_no_limit,
     "max_delivery_attempts": _attempts_problem,
+    "id_cache_size": _cache_problem,
+    "retroactive_message_count": _retro_problem,
     "max_size_bytes": _below_no_limit,
     "max_size_messages": _below_no_limit,
     "page_limit_bytes": _below_no_limit,

@@ -36,6 +36,7 @@ class Address:
         "blocked",
         "cursor",
         "dropped",
+        "duplicates",
         "gone",
         "guarded",
         "messages",
@@ -70,7 +71,7 @@ class Address:
         self.cursor = 0
         self.size_bytes = 0
         self.messages = 0
-        self.routed = self.unrouted = self.dropped = 0
+        self.routed = self.unrouted = self.dropped = self.duplicates = 0
         self.blocked: Refusal | None = None
         self.operator_block = False
         self.guarded = False

@@ -16,7 +16,7 @@ from gateway.broker.address import Address
 from gateway.broker.admission import Admission, Usage, admit, full_because
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
-from gateway.model.message import SHARED, Message
+from gateway.model.message import IDENTIFIED, SHARED, Message
 from gateway.model.ports import Producer
 from gateway.paging.forecast import PageForecast
 from gateway.queues.queue import Queue
@@ -56,6 +56,10 @@ class Forecast:
 
     def refusal(self, sends: Sequence[Send]) -> Refusal | None:
         """Return why not all of these would be taken now, or None."""
+        again = self._gateway.duplicates.refusal(sends, _target)
+        if again is not None:
+            self._gateway.refused(again, len(sends))
+            return again
         walk = _Walk(self._gateway)
         now_ms = self._gateway.now_ms()
         for send in sends:
@@ -67,8 +71,7 @@ class Forecast:
                 return refusal
         return None
 
-    @staticmethod
-    def send_all(sends: Sequence[Send]) -> int:
+    def send_all(self, sends: Sequence[Send]) -> int:
         """Send what `refusal` had nothing against; neighbours that can, in one run."""
         ticket = start = 0
         for index in range(1, len(sends) + 1):
@@ -77,9 +80,17 @@ class Forecast:
             route, _, flags, expires, due = sends[start]
             assert isinstance(route, Route), "a producer of another gateway"
             bodies = [send[1] for send in sends[start:index]]
-            ticket = max(ticket, route.send_admitted(bodies, flags, expires, due))
+            ticket = max(ticket, route.send_admitted(bodies, flags & ~IDENTIFIED, expires, due))
+            if flags & IDENTIFIED:
+                ticket = max(ticket, self._gateway.duplicates.remember(route.target, bodies, flags))
             start = index
         return ticket
+
+
+def _target(producer: Producer) -> Address:
+    assert isinstance(producer, Route), "a producer of another gateway"
+    producer.resolve()
+    return producer.target
 
 
 def _alike(one: Send, other: Send) -> bool:

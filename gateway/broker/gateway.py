@@ -16,6 +16,7 @@ from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because, room_again
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
+from gateway.broker.duplicates import Duplicates
 from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
 from gateway.broker.pager import Pager, uses_pages
@@ -94,6 +95,8 @@ class Gateway:
         self.messages = 0
         self.messages_max = limits.global_max_messages
         self.received = 0
+        self.durable = 0  # the highest ticket on disk
+        self.duplicates = Duplicates(self, self.directory.take_id)
         self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self.disk = DiskGate(self)
@@ -205,6 +208,7 @@ class Gateway:
     def durable_up_to(self, ticket: int) -> None:
         """Step 5 of the durable order: called by the store, from nowhere else."""
         self._now_ms = max(self._now_ms, self._clock_ms())
+        self.durable = ticket
         self.streams.durable_up_to(ticket)
         self.pager.durable_up_to(ticket)
         if self._listeners:

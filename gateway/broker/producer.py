@@ -17,7 +17,7 @@ from gateway.broker.picking import Picker, is_picky
 from gateway.broker.spread import Core, Spread
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.message import DURABLE, SCHEDULED, Share
+from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Share
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
@@ -213,6 +213,8 @@ class Route(Spread):
 
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         """See the Producer port."""
+        if flags & IDENTIFIED:
+            return self._core.duplicates.send(self, bodies, flags, expires)
         address = self._address
         core = self._core
         count = len(bodies)

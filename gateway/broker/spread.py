@@ -8,6 +8,7 @@ from typing import Protocol
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage
 from gateway.broker.disk_gate import DiskGate
+from gateway.broker.duplicates import Duplicates
 from gateway.broker.pager import Pager
 from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
@@ -26,6 +27,7 @@ class Core(Protocol):
     messages_max: int
     received: int
     disk: DiskGate
+    duplicates: Duplicates
     pager: Pager
 
     def touch(self, queue: Queue) -> None: ...

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses.settings import (
+    ID_CACHE_MAX,
     DiskFullPolicy,
     FullPolicy,
     PageFullPolicy,
@@ -119,6 +120,8 @@ TOP: Final = Table(
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
         "stomp-default-persistent": v.boolean,
         "allow-insecure": v.boolean,
+        "id-cache-size": v.within(0, ID_CACHE_MAX, v.count),
+        "persist-id-cache": v.boolean,
     },
     nested=_words(
         "acceptors address-settings addresses management metrics logging authentication streams"
@@ -132,7 +135,7 @@ TOP: Final = Table(
         " journal-max-io journal-max-atticjournal-files durability"
         " concurrent-store-and-dispatch-topics store-linger literal-match-markers"
         " wildcard-addresses diverts security-settings transaction-timeout persistence-enabled"
-        " connection-ttl-override id-cache-size persist-id-cache max-redelivery-records"
+        " connection-ttl-override max-redelivery-records"
     ),
 )
 
@@ -220,6 +223,8 @@ ADDRESS_SETTINGS: Final = Table(
         "max-expiry-delay": v.duration_ms,
         "no-expiry": v.boolean,
         "reject-as-modified": v.boolean,
+        "id-cache-size": v.count,
+        "retroactive-message-count": v.count,
     },
     later=_words(
         " max-size-bytes-reject-threshold"
@@ -229,7 +234,7 @@ ADDRESS_SETTINGS: Final = Table(
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
         " slow-consumer-threshold slow-consumer-threshold-measurement-unit slow-consumer-policy"
-        " slow-consumer-check-period retroactive-message-count id-cache-size enable-metrics"
+        " slow-consumer-check-period enable-metrics"
         " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
         " strict-dispatch durability"

@@ -177,6 +177,8 @@ class Config:
         address_queue_scan_period: ms between two looks for unused queues; 0 or less: never.
         message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
             delivery.
+        id_cache_size: duplicate ids that an address remembers whose settings do not say; 0 none.
+        persist_id_cache: they are remembered over restarts.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
         origins: key path as shown -> where it was written.
@@ -202,6 +204,8 @@ class Config:
     ballast_size: int = 64 * MIB
     address_queue_scan_period: int = 30_000
     message_expiry_scan_period: int = 30_000
+    id_cache_size: int = 20_000
+    persist_id_cache: bool = True
     stomp_default_persistent: bool = True
     allow_insecure: bool = False
     acceptors: tuple[Acceptor, ...] = ()

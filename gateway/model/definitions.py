@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, QueueAttributes
@@ -91,4 +92,53 @@ class PageGone:
     page: int
 
 
-Definition = QueueDefinition | AddressDefinition | StreamDefinition | PagesDefinition | PageGone
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdsDefinition:
+    """The duplicate ids that an address remembers: the store keeps them as a queue's messages.
+
+    `ids_id` is of the queue ids' numbers.
+    """
+
+    ids_id: int
+    address: str
+
+
+class DivertRouting(Enum):
+    """How the copies of a divert are routed."""
+
+    STRIP = "STRIP"  # as if the sender had named no type
+    PASS = "PASS"  # as the sender named it
+    ANYCAST = "ANYCAST"
+    MULTICAST = "MULTICAST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivertDefinition:
+    """Copies of what is sent to an address, or a match of addresses, go to others as well.
+
+    Attributes:
+        name: nobody else's, also no queue's: copies carry it as the queue that they come from.
+        forwarding: the addresses that they go to.
+        exclusive: what it takes goes nowhere else.
+        filter: a selector; "" takes everything.
+        configured: it is from the configuration, and goes when it is no more in it.
+    """
+
+    name: str
+    address: str
+    forwarding: tuple[str, ...]
+    exclusive: bool = False
+    filter: str = ""
+    routing: DivertRouting = DivertRouting.STRIP
+    configured: bool = False
+
+
+Definition = (
+    QueueDefinition
+    | AddressDefinition
+    | StreamDefinition
+    | PagesDefinition
+    | PageGone
+    | IdsDefinition
+    | DivertDefinition
+)

@@ -20,6 +20,7 @@ class Code(Enum):
     NOT_FOUND = "not-found"
     NOT_AUTHORIZED = "not-authorized"
     ALREADY_EXISTS = "already-exists"
+    DUPLICATE_ID = "duplicate-id"
     BAD_NAME = "bad-name"
     BAD_VALUE = "bad-value"
     BAD_SELECTOR = "bad-selector"

@@ -20,6 +20,7 @@ body
     bit  9     SCHEDULED   `due` is set; it stays so when the message has come due
     bit 10     SHARED      `share` is set: other queues of the address hold copies; never stored
     bit  11    PAGED       read back from a page, which still has it; never stored
+    bit  12    IDENTIFIED  a duplicate id comes with it; of a send on its way, never stored
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -36,6 +37,7 @@ EXPIRES: Final = 0x100
 SCHEDULED: Final = 0x200
 SHARED: Final = 0x400
 PAGED: Final = 0x800
+IDENTIFIED: Final = 0x1000
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.

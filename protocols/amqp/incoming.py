@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, EXPIRES
+from gateway.model.identity import has_duplicate_id
+from gateway.model.message import DURABLE, EXPIRES, IDENTIFIED
 from gateway.model.ports import Producer, Relay
 from gateway.model.sections import (
     absolute_expiry,
@@ -235,6 +236,8 @@ class IncomingLink:
         ):
             ticket = producer.send(bodies, flags[0], expires[0])
             self._confirm(ticket, first, count, producer, settled=settled)
+        elif max(flags) >= IDENTIFIED:
+            self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
         else:
             self._receive_each(bodies, flags, expires, first, settled=settled)
         if self.credit <= self._low:
@@ -250,7 +253,7 @@ class IncomingLink:
         dues: list[int],
         settled: bool,
     ) -> None:
-        """Take deliveries of which some are scheduled."""
+        """Take deliveries one by one: some are scheduled, or some have duplicate ids."""
         for index, (body, due) in enumerate(zip(bodies, dues, strict=True)):
             delivery = (first + index) & MASK
             try:
@@ -400,7 +403,7 @@ class IncomingLink:
         self._count_one()
         self._size = len(body)
         body, flags, expires, due = look_into(body, self._session.now_ms())
-        if due:
+        if due or flags & IDENTIFIED:
             self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
         else:
             self._receive_each([body], [flags], [expires], delivery, settled=settled)
@@ -481,6 +484,8 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
         due = delivery_time(body, facts.end, now_ms)
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
+    if has_duplicate_id(body):
+        flags |= IDENTIFIED
     return body, (flags | EXPIRES if expires else flags), expires, due
 
 

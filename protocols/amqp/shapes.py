@@ -33,6 +33,7 @@ class Shape:
         "flags",
         "handle",
         "parts",
+        "properties",
         "rest",
         "scan",
         "settled",
@@ -53,6 +54,7 @@ class Shape:
         self.parts: tuple[Any, ...] = ()
         self.flags = 0
         self.ttl_ms = 0
+        self.properties = False  # there may be application-properties
         self.scan = False  # the message has sections that must be looked into, one by one
 
     def resembles(self, data: bytes, at: int, end: int) -> bool:
@@ -181,6 +183,8 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     facts = header_facts(buf[payload:end])
     after = payload + facts.end
     tail, scan, count_at = _after_header(buf, after, end)
+    # A body's section right behind the header: nothing else can come.
+    body_only = tail == after + 3 and buf[after + 2] in (0x75, 0x76, 0x77)
     shape = Shape(
         int.from_bytes(buf[offset + 6 : offset + 8], "big"),
         transfer.handle,
@@ -204,6 +208,7 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     shape.flags = facts.priority | (DURABLE if facts.durable else 0)
     shape.ttl_ms = facts.ttl_ms or 0
     shape.scan = scan
+    shape.properties = not body_only
     return shape
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.model.identity import DUPLICATE_BYTES
 from gateway.model.serial import MASK
 from protocols.amqp.frames import HEAD_BYTES
 from protocols.amqp.incoming import IncomingLink, look_into
@@ -91,6 +92,7 @@ def _receive_run(
     first = session.next_delivery
     if limit <= 0 or first is None:
         return at
+    start = at
     run = Run(data, end, limit, first, connection.limits.max_frame_size)
     at = run.collect(shape, at)
     if end - at > HEAD_BYTES and len(run.bodies) < limit and len(connection.shapes.known) > 1:
@@ -101,7 +103,9 @@ def _receive_run(
     session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
     kinds = run.kinds
-    if (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
+    if (shape.properties or kinds) and data.find(DUPLICATE_BYTES, start, at) >= 0:
+        _hand_over_looked(session, link, bodies, first, settled=shape.settled)
+    elif (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
         _hand_over_mixed(session, link, run, shape, first)
     else:
         link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=shape.settled)
@@ -193,16 +197,7 @@ def _hand_over_mixed(
     kinds = run.kinds or [shape] * len(bodies)
     settled = shape.settled
     if any(kind.scan for kind in set(kinds)):
-        now_ms = session.now_ms()
-        looked = [look_into(body, now_ms) for body in bodies]
-        link.receive_looked(
-            [x[0] for x in looked],
-            [x[1] for x in looked],
-            [x[2] for x in looked],
-            first,
-            dues=[x[3] for x in looked],
-            settled=settled,
-        )
+        _hand_over_looked(session, link, bodies, first, settled=settled)
         return
     flags = [kind.flags for kind in kinds]
     ttls = [kind.ttl_ms for kind in kinds]
@@ -210,3 +205,19 @@ def _hand_over_mixed(
         link.receive_run(bodies, flags[0], ttls[0], first, settled=settled)
     else:
         link.receive_mixed(bodies, flags, ttls, first, settled=settled)
+
+
+def _hand_over_looked(
+    session: AmqpSession, link: IncomingLink, bodies: list[bytes], first: int, *, settled: bool
+) -> None:
+    """Give a run to its link after a look into each message."""
+    now_ms = session.now_ms()
+    looked = [look_into(body, now_ms) for body in bodies]
+    link.receive_looked(
+        [x[0] for x in looked],
+        [x[1] for x in looked],
+        [x[2] for x in looked],
+        first,
+        dues=[x[3] for x in looked],
+        settled=settled,
+    )

@@ -13,7 +13,15 @@ from typing import Final
 
 from gateway.model import stomp_form
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DEFAULT_PRIORITY, DURABLE, EXPIRES, STOMP, TEXT
+from gateway.model.identity import DUPLICATE_ID
+from gateway.model.message import (
+    DEFAULT_PRIORITY,
+    DURABLE,
+    EXPIRES,
+    IDENTIFIED,
+    STOMP,
+    TEXT,
+)
 from gateway.model.ports import Broker, Producer, Relay
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
@@ -141,6 +149,8 @@ class Sending:
         flags = priority | STOMP | (DURABLE if persistent else 0) | (EXPIRES if expires else 0)
         if head.length < 0:
             flags |= TEXT
+        if DUPLICATE_ID in headers:
+            flags |= IDENTIFIED
         if expires or due:
             route = Route(sender, flags, expires, due)
         else:

@@ -12,6 +12,8 @@ from gateway.broker import Gateway, Limits
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import (
     AddressDefinition,
+    DivertDefinition,
+    IdsDefinition,
     PageGone,
     PagesDefinition,
     QueueDefinition,
@@ -139,6 +141,10 @@ class DiskStore(PageMemory):
 def key_of(definition):
     if isinstance(definition, QueueDefinition):
         return "queue", definition.queue_id
+    if isinstance(definition, IdsDefinition):
+        return "ids", definition.ids_id
+    if isinstance(definition, DivertDefinition):
+        return "divert", definition.name
     return "address", definition.name
 
 
@@ -301,6 +307,8 @@ class Core:
                 directory.restore_address(definition)
         directory.next_id = 1
         for definition in definitions.values():
+            if isinstance(definition, IdsDefinition):
+                self._restore_ids(definition, held, highest)
             if not isinstance(definition, QueueDefinition):
                 continue
             directory.next_id = max(directory.next_id, definition.queue_id + 1)
@@ -318,6 +326,12 @@ class Core:
         directory.next_id = max([directory.next_id, *(store + 1 for store in stores)])
         self.gateway.pager.restore(found)
         self.turn()
+
+    def _restore_ids(self, definition, held, highest) -> None:
+        number = definition.ids_id
+        self.directory.next_id = max(self.directory.next_id, number + 1)
+        ids = [(seq, stored[0]) for seq, stored in sorted(held.get(number, {}).items())]
+        self.gateway.duplicates.restore(definition, ids, highest.get(number, 0))
 
     # ---- clients
 
