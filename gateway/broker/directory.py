@@ -36,6 +36,8 @@ class Owner(Protocol):
 
     def touch(self, queue: Queue) -> None: ...
 
+    def address_gone(self, name: str) -> None: ...
+
 
 class Directory:
     """Addresses and queues by name."""
@@ -493,6 +495,7 @@ class Directory:
             address.blocked = None
             for producer in list(address.producers.values()):
                 producer.unblock()
+        self._owner.address_gone(name)
         if address.temporary:
             return 0
         return self._store.undefine(

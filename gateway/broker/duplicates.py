@@ -52,8 +52,6 @@ class Core(Protocol):
     store: Store
     durable: int
 
-    def take_id(self) -> int: ...
-
     def now_ms(self) -> int: ...
 
 
@@ -171,9 +169,7 @@ class Duplicates:
         route.ticket = max(route.ticket, ticket)
         return -1
 
-    def _send_singly(
-        self, route: Sender, bodies: Sequence[bytes], flags: int, expires: int
-    ) -> int:
+    def _send_singly(self, route: Sender, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         ticket = 0
         for place, body in enumerate(bodies):
             last = self.send(route, (body,), flags, expires)
@@ -220,7 +216,9 @@ class Duplicates:
 
     # ---- transactions
 
-    def refusal(self, sends: Sequence[Send], target: Callable[[Producer], Address]) -> Refusal | None:
+    def refusal(
+        self, sends: Sequence[Send], target: Callable[[Producer], Address]
+    ) -> Refusal | None:
         """Return why these cannot be sent together: an id is known, or comes twice."""
         seen: set[tuple[str, bytes]] = set()
         for producer, body, flags, _, _ in sends:

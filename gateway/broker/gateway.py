@@ -24,6 +24,7 @@ from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.reaper import Reaper
 from gateway.broker.redelivery import redelivery_delay
+from gateway.broker.shares import joined_ranges, without_copies
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
@@ -236,7 +237,7 @@ class Gateway:
             self._forget(queue, messages)
         charge = size + OVERHEAD_BYTES * count
         if queue.any_flags & SHARED:
-            count, kept_bytes = _without_copies(messages)
+            count, kept_bytes = without_copies(messages)
             charge -= kept_bytes
         account = queue.account
         assert account is not None, "a queue without address"
@@ -318,6 +319,10 @@ class Gateway:
             self.touch(queue)  # whoever comes next has it now
         if queue.temporary and not queue.consumer_count and queue.routing is RoutingType.MULTICAST:
             self.directory.drop_queue(queue)
+
+    def address_gone(self, name: str) -> None:
+        """An address was deleted, and what it knew is forgotten."""
+        self.duplicates.clear(name)
 
     # ---- limits
 
@@ -572,28 +577,3 @@ class Gateway:
 def _no_chance() -> float:
     """Stand for a source of chance that is not there yet."""
     return 0.5
-
-
-def _without_copies(messages: list[Message]) -> tuple[int, int]:
-    """Return how many messages are gone with these copies, and the bytes that others still hold."""
-    count = len(messages)
-    kept_bytes = 0
-    for message in messages:
-        if message.flags & SHARED:
-            share = message.share
-            share.copies -= 1
-            if share.copies:
-                count -= 1
-                kept_bytes += len(message.body)
-    return count, kept_bytes
-
-
-def joined_ranges(seqs: list[int]) -> list[tuple[int, int]]:
-    """Return ascending seqs as (first, last) ranges."""
-    ranges: list[tuple[int, int]] = []
-    for seq in seqs:
-        if ranges and ranges[-1][1] == seq - 1:
-            ranges[-1] = (ranges[-1][0], seq)
-        else:
-            ranges.append((seq, seq))
-    return ranges

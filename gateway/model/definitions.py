@@ -107,7 +107,7 @@ class DivertRouting(Enum):
     """How the copies of a divert are routed."""
 
     STRIP = "STRIP"  # as if the sender had named no type
-    PASS = "PASS"  # as the sender named it
+    PASS = "PASS"  # noqa: S105 - as the sender named it
     ANYCAST = "ANYCAST"
     MULTICAST = "MULTICAST"
 

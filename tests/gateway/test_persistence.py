@@ -12,6 +12,9 @@ from gateway.model.address import RoutingType
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
+    DivertDefinition,
+    DivertRouting,
+    IdsDefinition,
     QueueDefinition,
     StreamDefinition,
 )
@@ -92,6 +95,17 @@ def seqs(found: Restored, queue: int = 7) -> list[int]:
         ADDRESS,
         AddressDefinition(name="b", routing_types=frozenset()),
         STREAM,
+        IdsDefinition(ids_id=2**33, address="a"),
+        DivertDefinition(name="d", address="a.#", forwarding=("b",)),
+        DivertDefinition(
+            name="d",
+            address="a",
+            forwarding=("b", "c"),
+            exclusive=True,
+            filter="x = 1",
+            routing=DivertRouting.PASS,
+            configured=True,
+        ),
     ],
 )
 @pytest.mark.parametrize("gone", [False, True])
@@ -119,8 +133,8 @@ def test_a_note_that_cannot_be_read_is_refused(note: bytes) -> None:
 
 
 def test_a_definition_of_a_later_program_is_refused_by_name() -> None:
-    with pytest.raises(StorageError, match="'divert'"):
-        decode_definition(json.dumps({"kind": "divert"}).encode())
+    with pytest.raises(StorageError, match="'tariff'"):
+        decode_definition(json.dumps({"kind": "tariff"}).encode())
 
 
 def test_the_last_word_about_each_definition_holds(disk: SimDisk) -> None:
