@@ -199,7 +199,12 @@ def make_speakers(
             Speaker(
                 guess=Guess.STOMP.value,
                 build=lambda peer: StompSession(
-                    broker, authenticator(peer), stomp, peer.name, amqp_to_stomp
+                    broker,
+                    authenticator(peer),
+                    stomp,
+                    peer.name,
+                    amqp_to_stomp,
+                    remote=peer.address,
                 ),
             )
         )

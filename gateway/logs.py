@@ -35,6 +35,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "address.reaped": "a queue or address that was made on demand and is not used was taken away",
     "config.reload_refused": "SIGHUP came; this version reads its configuration only at start",
     "connection.refused": "a connection was not taken; `reason` says why",
+    "consumer.found_slow": "a consumer acknowledged too little; its `policy` says what follows",
     "disk.ballast_given": "a write found no room and took it from the ballast; `left` bytes of it",
     "disk.ballast_made": "there is room again, and the ballast is whole",
     "disk.filled": "a file system is at its limit; `held` senders wait, STOMP senders are refused",

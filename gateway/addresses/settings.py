@@ -25,6 +25,8 @@ PAGE_SIZE_MAX: Final = 256 << 20
 #: About 200 bytes each in memory.
 ID_CACHE_MAX: Final = 1_000_000
 RETROACTIVE_MAX: Final = 100_000
+#: Seconds between two looks for slow consumers: a day.
+CHECK_PERIOD_MAX: Final = 86_400
 #: A redelivery delay that grows faster than this is a slip of the pen.
 MULTIPLIER_MAX: Final = 1000.0
 
@@ -51,6 +53,26 @@ class PageFullPolicy(Enum):
 
     FAIL = "FAIL"
     DROP = "DROP"
+
+
+class SlowPolicy(Enum):
+    """What happens to a consumer that does not keep up."""
+
+    NOTIFY = "NOTIFY"  # it is told of
+    KILL = "KILL"  # its connection is closed as well
+
+
+class RateUnit(Enum):
+    """What a threshold of messages counts by."""
+
+    SECOND = "MESSAGES_PER_SECOND"
+    MINUTE = "MESSAGES_PER_MINUTE"
+    HOUR = "MESSAGES_PER_HOUR"
+    DAY = "MESSAGES_PER_DAY"
+
+    @property
+    def seconds(self) -> int:
+        return {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400}[self.name]
 
 
 class RingVictim(Enum):
@@ -115,6 +137,11 @@ class AddressSettings:
         min_expiry_delay: least ms to live, whatever the sender asked; -1 none.
         max_expiry_delay: most ms to live, also for messages sent without an expiry; -1 none.
         no_expiry: expiries of senders and the three delays above do not count.
+        slow_consumer_threshold: messages that a consumer must acknowledge in a unit of time, or it
+            is slow; -1: nobody is.
+        slow_consumer_threshold_measurement_unit: that unit.
+        slow_consumer_policy: what happens to a slow one.
+        slow_consumer_check_period: seconds between two looks.
         reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
             letter.
         id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
@@ -169,9 +196,19 @@ class AddressSettings:
     min_expiry_delay: int = NO_LIMIT
     max_expiry_delay: int = NO_LIMIT
     no_expiry: bool = False
+    slow_consumer_threshold: int = NO_LIMIT
+    slow_consumer_threshold_measurement_unit: RateUnit = RateUnit.SECOND
+    slow_consumer_policy: SlowPolicy = SlowPolicy.NOTIFY
+    slow_consumer_check_period: int = 5
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
+
+    @property
+    def slow_consumer_rate(self) -> float:
+        """Messages a second below which a consumer is slow, where a threshold is set."""
+        unit = self.slow_consumer_threshold_measurement_unit
+        return self.slow_consumer_threshold / unit.seconds
 
     @property
     def max_read_bytes(self) -> int:
@@ -239,6 +276,18 @@ def _attempts_problem(value: int) -> str | None:
     return _below_no_limit(value)
 
 
+def _threshold_problem(value: int) -> str | None:
+    if value == 0:
+        return "at a threshold of 0 nobody is slow; give at least 1, or -1 to look for nobody"
+    return _below_no_limit(value)
+
+
+def _period_problem(value: int) -> str | None:
+    if not 1 <= value <= CHECK_PERIOD_MAX:
+        return f"{value} seconds is out of range; it lies between 1 and {CHECK_PERIOD_MAX}"
+    return None
+
+
 def _below_zero(value: float) -> str | None:
     return f"{value} is below 0" if value < 0 else None
 
@@ -291,6 +340,8 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "default_consumers_before_dispatch": _below_zero,
     "default_delay_before_dispatch": _below_no_limit,
     "auto_delete_queues_message_count": _below_no_limit,
+    "slow_consumer_threshold": _threshold_problem,
+    "slow_consumer_check_period": _period_problem,
     "expiry_delay": _below_no_limit,
     "min_expiry_delay": _below_no_limit,
     "max_expiry_delay": _below_no_limit,

@@ -14,22 +14,25 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because, room_again
+from gateway.broker.copies import Recovering
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.duplicates import Duplicates
 from gateway.broker.forecast import Forecast
 from gateway.broker.moves import Mover
+from gateway.broker.notices import Notices
 from gateway.broker.pager import Pager, uses_pages
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.reaper import Reaper
 from gateway.broker.redelivery import redelivery_delay
 from gateway.broker.shares import joined_ranges, without_copies
+from gateway.broker.slow import SlowConsumers
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, PAGED, SHARED, Message, Share
+from gateway.model.message import DURABLE, PAGED, SHARED, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
@@ -39,8 +42,6 @@ from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
 DISPATCH_RUN = 2048
-#: Shorter bytes may be one object for messages that have nothing to do with one another.
-_OWN_BYTES = 2
 #: Messages all queues together hand out in one reactor turn: bounds a turn to some tens of
 #: milliseconds.
 DISPATCH_TURN = 16384
@@ -102,6 +103,7 @@ class Gateway:
         self.figures = Figures()
         self.disk = DiskGate(self)
         self.reaper = Reaper(self.directory, now_ms)
+        self.slow = SlowConsumers(self, Notices(self).consumer_slow)
         self._clock_ms = now_ms
         self._now_ms = now_ms()
         self._make_name = make_name
@@ -112,7 +114,7 @@ class Gateway:
         self.timetable = Timetable()
         self.chance: Callable[[], float] = _no_chance
         self.pager = Pager(self)
-        self._recovering: dict[int, tuple[Queue, Message]] = {}  # by identity of the body
+        self._recovering = Recovering()
         self.failure: Refusal | None = None
         turn.begin = self._read_clock
         turn.dispatch = self.dispatch
@@ -537,7 +539,7 @@ class Gateway:
         count = queue.message_count
         charge = queue.size_bytes + OVERHEAD_BYTES * count
         if queue.routing is RoutingType.MULTICAST:
-            copies = self._join_copies(queue)
+            copies = self._recovering.join(queue)
             count -= len(copies)
             charge -= sum([len(m.body) for m in copies])
         address = self.directory.addresses[queue.address]
@@ -548,30 +550,12 @@ class Gateway:
 
     def recovered(self) -> None:
         """All queues are back: a ring that was lowered before the stop evicts now."""
-        self._recovering = {}
+        self._recovering = Recovering()
         for queue in self.queues.values():
             queue.trim()
             if queue.scheduled_count:
                 self.wake(queue, queue.next_time)
         self.on_time()
-
-    def _join_copies(self, queue: Queue) -> list[Message]:
-        """Find copies of messages that queues before hold; recovery gives them the same bytes."""
-        copies = []
-        for message in queue.holdings():
-            holder, first = self._recovering.setdefault(id(message.body), (queue, message))
-            if first is message or len(message.body) < _OWN_BYTES:
-                continue
-            if not first.flags & SHARED:
-                first.flags |= SHARED
-                first.share = Share(1)
-                holder.any_flags |= SHARED
-            first.share.copies += 1
-            message.flags |= SHARED
-            message.share = first.share
-            queue.any_flags |= SHARED
-            copies.append(message)
-        return copies
 
 
 def _no_chance() -> float:

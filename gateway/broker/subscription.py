@@ -83,7 +83,8 @@ class Hold:
             return 0
         core = self._core
         core.recorded = 0
-        self.queue.acknowledge(self._held, messages)
+        held = self._held
+        held.acknowledge(held, messages)
         return core.recorded
 
     def release(

@@ -23,7 +23,7 @@ from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, Message
-from gateway.model.ports import Producer, Subscription
+from gateway.model.ports import ConsumerFacts, Producer, Subscription
 from gateway.model.turn import Turn
 
 #: Messages in one call, as a connection with some in flight sends them.
@@ -121,6 +121,13 @@ class Taker:
             self.told(self)
 
     def removed(self, refusal: object) -> None:
+        """See the port."""
+
+    def facts(self) -> ConsumerFacts:
+        """See the port."""
+        return ConsumerFacts(protocol="none", connection="", remote="", user=None, name="")
+
+    def expelled(self, refusal: object) -> None:
         """See the port."""
 
     def exhausted(self) -> None:

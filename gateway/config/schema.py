@@ -16,7 +16,9 @@ from gateway.addresses.settings import (
     DiskFullPolicy,
     FullPolicy,
     PageFullPolicy,
+    RateUnit,
     RingVictim,
+    SlowPolicy,
     max_consumers_problem,
     ring_size_problem,
 )
@@ -222,6 +224,10 @@ ADDRESS_SETTINGS: Final = Table(
         "min-expiry-delay": v.duration_ms,
         "max-expiry-delay": v.duration_ms,
         "no-expiry": v.boolean,
+        "slow-consumer-threshold": v.count,
+        "slow-consumer-threshold-measurement-unit": v.choice(RateUnit),
+        "slow-consumer-policy": v.choice(SlowPolicy),
+        "slow-consumer-check-period": v.seconds,
         "reject-as-modified": v.boolean,
         "id-cache-size": v.count,
         "retroactive-message-count": v.count,
@@ -233,8 +239,7 @@ ADDRESS_SETTINGS: Final = Table(
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
-        " slow-consumer-threshold slow-consumer-threshold-measurement-unit slow-consumer-policy"
-        " slow-consumer-check-period enable-metrics"
+        " enable-metrics"
         " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
         " strict-dispatch durability"

@@ -97,6 +97,16 @@ def duration_ms(value: object) -> int:
     return _integer(value, 'a duration in milliseconds, or for example "5s"')
 
 
+def seconds(value: object) -> int:
+    """Take whole seconds as a number, as Artemis counts here, or as `5s`."""
+    if isinstance(value, str) and not value.strip().isdecimal():
+        ms = duration_ms(value)
+        if ms % 1000:
+            raise ValueError(f"{describe(value)} is no whole number of seconds")
+        return ms // 1000
+    return count(value)
+
+
 def count(value: object) -> int:
     """Take a whole number."""
     if isinstance(value, str) and re.fullmatch(r"\s*-?\d[\d_]*\s*", value):

@@ -72,6 +72,16 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
         "messages_out_total", "Messages handed to consumers", lambda s: s.gateway.figures.delivered
     ),
     _counter(
+        "slow_consumers_found_total",
+        "Consumers below slow-consumer-threshold, once for each period",
+        lambda s: s.gateway.slow.found,
+    ),
+    _counter(
+        "slow_consumers_killed_total",
+        "Connections closed for slow-consumer-policy KILL",
+        lambda s: s.gateway.slow.killed,
+    ),
+    _counter(
         "page_messages_lost_total",
         "Messages on pages that could not be read back",
         lambda s: s.gateway.pager.lost,

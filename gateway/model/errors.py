@@ -33,6 +33,7 @@ class Code(Enum):
     IN_USE = "in-use"
     NOT_IMPLEMENTED = "not-implemented"
     QUEUE_DELETED = "queue-deleted"
+    SLOW_CONSUMER = "slow-consumer"
     CONVERSION = "conversion"
     STORE_FAILED = "store-failed"
     SHUTTING_DOWN = "shutting-down"

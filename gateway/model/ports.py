@@ -9,6 +9,7 @@ wait for), and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.model.address import Destination, RoutingType
@@ -91,6 +92,25 @@ class Relay(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerFacts:
+    """Who a consumer is: for people, and asked for rarely.
+
+    Attributes:
+        protocol: AMQP or STOMP.
+        connection: the gateway's name for it.
+        remote: the peer's network address.
+        user: its login; None without one.
+        name: the link's or the subscription's name at the client.
+    """
+
+    protocol: str
+    connection: str
+    remote: str
+    user: str | None
+    name: str
+
+
 class Consumer(Protocol):
     """The protocol's side of a subscription; the queue core calls it while it dispatches."""
 
@@ -108,6 +128,12 @@ class Consumer(Protocol):
 
     def removed(self, refusal: Refusal) -> None:
         """The queue is gone (deleted) or the subscription was ended by the gateway."""
+
+    def facts(self) -> ConsumerFacts:
+        """Say who it is."""
+
+    def expelled(self, refusal: Refusal) -> None:
+        """Its connection is closed for this; what it holds goes back as from one that was cut."""
 
     def exhausted(self) -> None:
         """All that waits has been looked at, and nothing more is for this consumer now.

@@ -284,6 +284,7 @@ class Queue(Searched):
     ) -> Held:
         """Add a consumer; higher `priority` is served first, and gets what meets `condition`."""
         held = Held(consumer, priority)
+        held.acknowledge = self.acknowledge
         if condition is not None:
             held.group = self._search().join(condition)
         at = len(self._consumers)

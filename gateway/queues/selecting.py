@@ -8,7 +8,7 @@ is left goes on in the next one. It knows no clock, store or protocol.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.model.message import EXPIRES, Message
@@ -78,9 +78,20 @@ class Held:
 
     Attributes:
         group: with a selector: all that have the same.
+        acknowledge: the queue's, or of somebody who counts and passes it on.
     """
 
-    __slots__ = ("attached", "barred", "consumer", "count", "group", "priority")
+    __slots__ = (
+        "acknowledge",
+        "attached",
+        "barred",
+        "consumer",
+        "count",
+        "group",
+        "priority",
+    )
+
+    acknowledge: Callable[[Held, list[Message]], None]
 
     def __init__(self, consumer: Consumer, priority: int = 0) -> None:
         self.consumer = consumer

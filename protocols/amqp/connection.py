@@ -529,7 +529,7 @@ class AmqpConnection:
 
     # ---- the end
 
-    def fail(self, error: Error) -> None:
+    def fail(self, error: Error, *, lost: bool = False) -> None:
         """Close with a condition; what the peer sends from here on is ignored."""
         if self.state is State.CLOSED:
             return
@@ -538,7 +538,7 @@ class AmqpConnection:
             self.write_frame(0, our_open(self.limits))
         spoken = self.state in (State.OPEN, State.OPENED)
         self._flush_accepted()
-        self._release(lost=False)
+        self._release(lost=lost)
         if spoken:
             self.write_frame(0, Close(error=error))
         self._closed()

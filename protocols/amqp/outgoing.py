@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Refusal
 from gateway.model.message import COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
-from gateway.model.ports import Subscription
+from gateway.model.ports import ConsumerFacts, Subscription
 from gateway.model.sections import with_header
 from gateway.model.serial import MASK, distance
 from protocols.amqp.performatives import (
@@ -176,6 +176,14 @@ class OutgoingLink:
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
         self._session.link_removed(self, refusal)
+
+    def facts(self) -> ConsumerFacts:
+        """See the Consumer port."""
+        return self._session.facts(self.name)
+
+    def expelled(self, refusal: Refusal) -> None:
+        """See the Consumer port."""
+        self._session.expel(refusal)
 
     def exhausted(self) -> None:
         """See the Consumer port."""

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.ports import ConsumerFacts
 from gateway.model.serial import MASK, add, distance
 from protocols.amqp.attaching import attach_incoming, attach_outgoing
 from protocols.amqp.conditions import (
@@ -137,6 +138,22 @@ class AmqpSession:
         """The gateway ended a subscription."""
         self._detach_with(link, error_of(refusal))
         self.wake()
+
+    def facts(self, link: str) -> ConsumerFacts:
+        """Return who has the link of that name."""
+        peer = self._connection.peer
+        return ConsumerFacts(
+            protocol="AMQP",
+            connection=peer.name,
+            remote=peer.address,
+            user=self._connection.user,
+            name=link,
+        )
+
+    def expel(self, refusal: Refusal) -> None:
+        """Close the connection; its peer may have seen what it holds."""
+        self._connection.fail(error_of(refusal), lost=True)
+        self._connection.wake()
 
     def message_too_large(self, link: OutgoingLink, size: int) -> None:
         """A message is above what the peer's link takes: the link's end [AMQP 2.7.3]."""

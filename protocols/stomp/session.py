@@ -26,7 +26,7 @@ from enum import Enum
 from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.ports import Authenticator, Broker
+from gateway.model.ports import Authenticator, Broker, ConsumerFacts
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
 from protocols.stomp.frame import Head
@@ -74,6 +74,7 @@ class StompSession:
         state: see the table.
         version: as agreed; None before.
         user: login of the peer, None when it gave none.
+        remote: the network address of the peer.
     """
 
     def __init__(
@@ -83,8 +84,13 @@ class StompSession:
         limits: StompLimits,
         name: str,
         convert: Convert,
+        *,
+        remote: str = "",
     ) -> None:
-        """Start the connection `name`; `convert` gives other protocols' messages a STOMP form."""
+        """Start the connection `name`; `convert` gives other protocols' messages a STOMP form.
+
+        `remote` is the peer's address.
+        """
         self.wake: Callable[[], None] = _nothing
         self.closing = False
         self.paused_reading = False
@@ -94,6 +100,7 @@ class StompSession:
         self.version: Version | None = None
         self.user: str | None = None
         self.name = name
+        self.remote = remote
         self.limits = limits
         self.outbox = Outbox()
         self._broker = broker
@@ -393,6 +400,22 @@ class StompSession:
     def flush_soon(self) -> None:
         """There is something to send [protocols.stomp.subscription.Host]."""
         self.wake()
+
+    def facts(self, subscription: str) -> ConsumerFacts:
+        """Say who has a subscription [protocols.stomp.subscription.Host]."""
+        return ConsumerFacts(
+            protocol="STOMP",
+            connection=self.name,
+            remote=self.remote,
+            user=self.user,
+            name=subscription,
+        )
+
+    def expel(self, refusal: Refusal) -> None:
+        """Answer with ERROR and end [protocols.stomp.subscription.Host]."""
+        if self.state is not State.ENDED:
+            self.finish(self._error(refusal, None))
+            self._settle()
 
     def subscription_removed(self, consumer: StompConsumer, refusal: Refusal) -> None:
         """The queue side has ended it [protocols.stomp.subscription.Host].

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from gateway.model.errors import Refusal
 from gateway.model.message import Message
-from gateway.model.ports import Subscription
+from gateway.model.ports import ConsumerFacts, Subscription
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames
@@ -58,6 +58,12 @@ class Host(Protocol):
 
     def flush_soon(self) -> None:
         """There is something to send."""
+
+    def facts(self, subscription: str) -> ConsumerFacts:
+        """Return who has the subscription of that id."""
+
+    def expel(self, refusal: Refusal) -> None:
+        """Answer with ERROR and end."""
 
     def subscription_removed(self, consumer: StompConsumer, refusal: Refusal) -> None:
         """The queue side has ended the subscription."""
@@ -220,6 +226,14 @@ class StompConsumer:
         """
         self._end(failed=False)
         self._host.subscription_removed(self, refusal)
+
+    def facts(self) -> ConsumerFacts:
+        """Say who it is [gateway.model.ports.Consumer]."""
+        return self._host.facts(self.id)
+
+    def expelled(self, refusal: Refusal) -> None:
+        """End the connection with an ERROR [gateway.model.ports.Consumer]."""
+        self._host.expel(refusal)
 
     def exhausted(self) -> None:
         """Tell a browser that it has seen all [gateway.model.ports.Consumer]."""

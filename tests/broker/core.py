@@ -19,6 +19,7 @@ from gateway.model.definitions import (
     QueueDefinition,
 )
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
+from gateway.model.ports import ConsumerFacts
 from gateway.model.stomp_form import pack, unpack
 from gateway.model.turn import Turn
 from tests.broker.paged import PageMemory, found_pages
@@ -169,6 +170,15 @@ class Taker:
         self.got += messages
         if self.on_deliver is not None:
             self.on_deliver(messages)
+
+    def facts(self) -> ConsumerFacts:
+        return ConsumerFacts(
+            protocol="test", connection="c1", remote="127.0.0.1", user="ann", name="taker"
+        )
+
+    def expelled(self, refusal) -> None:
+        self.refusals.append(refusal)
+        self.leave(failed=True)
 
     def removed(self, refusal) -> None:
         self.refusals.append(refusal)

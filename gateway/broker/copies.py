@@ -1,0 +1,36 @@
+"""Messages of which several queues hold a copy, found again at a start."""
+
+from __future__ import annotations
+
+from gateway.model.message import SHARED, Message, Share
+from gateway.queues.queue import Queue
+
+#: Shorter bytes may be one object for messages that have nothing to do with one another.
+_OWN_BYTES = 2
+
+
+class Recovering:
+    """The messages that a start has put back so far, by the identity of their bytes."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Queue, Message]] = {}
+
+    def join(self, queue: Queue) -> list[Message]:
+        """Find copies of messages that queues before hold; recovery gives them the same bytes."""
+        copies = []
+        for message in queue.holdings():
+            holder, first = self._seen.setdefault(id(message.body), (queue, message))
+            if first is message or len(message.body) < _OWN_BYTES:
+                continue
+            if not first.flags & SHARED:
+                first.flags |= SHARED
+                first.share = Share(1)
+                holder.any_flags |= SHARED
+            first.share.copies += 1
+            message.flags |= SHARED
+            message.share = first.share
+            queue.any_flags |= SHARED
+            copies.append(message)
+        return copies
