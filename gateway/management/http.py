@@ -51,6 +51,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.QUEUE_DELETED: 404,
     Code.CONVERSION: 422,
     Code.STORE_FAILED: 503,
+    Code.DUPLICATE_ID: 409,
     Code.SLOW_CONSUMER: 409,
     Code.SHUTTING_DOWN: 503,
 }
