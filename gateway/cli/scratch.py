@@ -24,8 +24,8 @@ from types import TracebackType
 from typing import Final, Self
 
 HOST: Final = "127.0.0.1"
-#: A gateway is ready within two seconds; a busy machine gets ten times that.
-READY_SECONDS: Final = 20.0
+#: A gateway is ready within two seconds; a machine that starves it gets thirty times that.
+READY_SECONDS: Final = 60.0
 #: Draining and the last sync take well under a second; a busy machine gets a lot more.
 STOP_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.02

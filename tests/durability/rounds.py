@@ -145,6 +145,7 @@ class Tally:
     confirmed: int = 0
     received: int = 0
     drained: int = 0
+    again: int = 0
     lost: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
@@ -157,7 +158,8 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.rounds} rounds, {self.confirmed} confirmed, {self.received} received before "
-            f"the kill, {self.drained} found after it, {len(self.lost)} lost, "
+            f"the kill, {self.drained} found after it, {self.again} of them taken once before "
+            f"and marked, {len(self.lost)} lost, "
             f"{len(self.unmarked)} again without a mark, {len(self.invented)} never sent, "
             f"{len(self.refusals)} refusals to start"
         )
@@ -168,6 +170,7 @@ def run_rounds(
 ) -> Tally:
     """Kill so many gateways under load; each is drained by the one after it."""
     tally = Tally()
+    before: set[str] = set()
     gateway = ScratchGateway(folder, settings=settings)
     gateway.start()
     try:
@@ -182,7 +185,9 @@ def run_rounds(
             except GatewayFailedError as error:
                 tally.refusals.append(str(error))
                 return tally
-            _judge(tally, threads, drain(gateway))
+            taken = drain(gateway)
+            _judge(tally, threads, taken, before)
+            before = {body for body, _ in taken}
     finally:
         if gateway.running():
             gateway.stop()
@@ -209,7 +214,8 @@ def _load(gateway: ScratchGateway, prefix: str, chance: random.Random) -> Thread
     return threads
 
 
-def _judge(tally: Tally, threads: Threads, taken: list[tuple[str, bool]]) -> None:
+def _judge(tally: Tally, threads: Threads, taken: list[tuple[str, bool]], before: set[str]) -> None:
+    """Count one round. What the drain before took may come again: nobody waited for its accepts."""
     amqp, stomp, receiver = threads
     confirmed = amqp.confirmed | stomp.confirmed
     received = set(receiver.received)
@@ -218,8 +224,9 @@ def _judge(tally: Tally, threads: Threads, taken: list[tuple[str, bool]]) -> Non
     tally.confirmed += len(confirmed)
     tally.received += len(received)
     tally.drained += len(bodies)
+    tally.again += len(before.intersection(bodies))
     tally.lost += sorted(confirmed - received - set(bodies))
-    tally.invented += sorted(set(bodies) - amqp.sent - stomp.sent)
+    tally.invented += sorted(set(bodies) - amqp.sent - stomp.sent - before)
     tally.unmarked += [body for body, marked in taken if not marked]
     if len(bodies) != len(set(bodies)):
         tally.unmarked.append("a message came twice in one drain")
