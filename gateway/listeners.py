@@ -222,6 +222,8 @@ def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpL
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
+        drain_on_refusal=acceptor.amqp_drain_on_transient_delivery_errors,
+        quiesce_ms=acceptor.amqp_link_quiesce_timeout,
         idle_ms=acceptor.amqp_idle_timeout,
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,

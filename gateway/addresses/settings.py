@@ -103,6 +103,8 @@ class AddressSettings:
         max_redelivery_delay: most ms that it waits; -1 ten times `redelivery_delay`.
         max_size_bytes: bytes that the address may hold; -1 no limit.
         max_size_messages: messages that the address may hold; -1 no limit.
+        max_size_bytes_reject_threshold: bytes above which an address with BLOCK refuses what AMQP
+            senders still send; -1 it takes all.
         address_full_policy: what a send meets at either limit.
         disk_full_policy: what a send meets while the disk is full.
         page_size_bytes: bytes after which a page file ends.
@@ -163,6 +165,7 @@ class AddressSettings:
     max_redelivery_delay: int = NO_LIMIT
     max_size_bytes: int = NO_LIMIT
     max_size_messages: int = NO_LIMIT
+    max_size_bytes_reject_threshold: int = NO_LIMIT
     address_full_policy: FullPolicy = FullPolicy.PAGE
     disk_full_policy: DiskFullPolicy = DiskFullPolicy.BLOCK
     page_size_bytes: int = 10 << 20
@@ -203,6 +206,12 @@ class AddressSettings:
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
+
+    @property
+    def rejects_above(self) -> int:
+        """What `max_size_bytes_reject_threshold` comes to: only BLOCK has one; -1 none."""
+        blocks = self.address_full_policy is FullPolicy.BLOCK
+        return self.max_size_bytes_reject_threshold if blocks else NO_LIMIT
 
     @property
     def slow_consumer_rate(self) -> float:
@@ -268,6 +277,12 @@ def _page_size_problem(value: int) -> str | None:
     return None
 
 
+def _reject_threshold_problem(value: int) -> str | None:
+    if value == 0:
+        return "at 0 bytes all but the first would be refused; give more, or -1 to refuse nothing"
+    return _below_no_limit(value)
+
+
 def _attempts_problem(value: int) -> str | None:
     if value == 0:
         return "0 attempts would deliver nothing; give at least 1, or -1 for no limit"
@@ -328,6 +343,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "retroactive_message_count": _retro_problem,
     "max_size_bytes": _below_no_limit,
     "max_size_messages": _below_no_limit,
+    "max_size_bytes_reject_threshold": _reject_threshold_problem,
     "page_limit_bytes": _below_no_limit,
     "page_limit_messages": _page_messages_problem,
     "max_read_page_bytes": _below_no_limit,

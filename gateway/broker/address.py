@@ -52,6 +52,7 @@ class Address:
         "size_bytes",
         "taps",
         "temporary",
+        "unasked_bytes",
         "unrouted",
         "version",
     )
@@ -75,6 +76,7 @@ class Address:
         self.blocked: Refusal | None = None
         self.operator_block = False
         self.guarded = False
+        self.unasked_bytes = 0  # below this size no limit in bytes need be asked
         self.purging = False  # some queue takes nothing while it has no consumers
         self.paging: Paging | None = None
         self.apply_settings(settings)
@@ -91,8 +93,11 @@ class Address:
         self._guard()
 
     def _guard(self) -> None:
-        limits = self.settings.max_size_bytes, self.settings.max_size_messages
-        self.guarded = limits != (NO_LIMIT, NO_LIMIT) or self.paging is not None
+        settings = self.settings
+        limits = (settings.max_size_bytes, settings.max_size_messages, settings.rejects_above)
+        self.guarded = any(limit != NO_LIMIT for limit in limits) or self.paging is not None
+        sizes = (settings.max_size_bytes, settings.rejects_above)
+        self.unasked_bytes = min([s for s in sizes if s != NO_LIMIT], default=1 << 62)
 
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)

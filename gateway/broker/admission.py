@@ -6,6 +6,10 @@
     room again size < limit for FAIL; for BLOCK less than the limit by a tenth of it, at most one
                page: at the limit itself senders would flap
 
+    reject threshold
+               beyond it an address with BLOCK refuses what AMQP senders still send on credit that
+               they have; STOMP senders have none, they are not read
+
 An address with PAGE goes on with its pages: see `gateway.broker.pager`.
 
 Any way in asks here: AMQP, STOMP, transactions, dead letters, expiry, management.
@@ -20,6 +24,7 @@ from typing import Final
 
 from gateway.addresses.settings import AddressSettings, FullPolicy
 from gateway.model.errors import Code, Refusal
+from gateway.model.message import STOMP
 
 #: Most bytes below a limit at which held senders are let go: Artemis' page-size-bytes.
 PAGE_BYTES: Final = 10 << 20
@@ -127,6 +132,20 @@ def _full(text: str) -> Refusal:
 def admit_always(policy: FullPolicy) -> bool:
     """Return whether a full address takes what still comes, and holds back by credit alone."""
     return policy is FullPolicy.BLOCK
+
+
+def judge(
+    name: str, usage: Usage, settings: AddressSettings, flags: int
+) -> tuple[Admission, Refusal | None]:
+    """Decide on one message of a client; returns why it is not simply stored as well."""
+    limit = settings.rejects_above
+    if 0 <= limit < usage.size_bytes and not flags & STOMP:
+        return Admission.FAIL, _full(
+            f"Address {name!r} is full: it holds {usage.size_bytes} bytes and "
+            f"max-size-bytes-reject-threshold is {limit}."
+        )
+    refusal = full_because(name, usage, settings)
+    return admit(refusal, settings.address_full_policy), refusal
 
 
 def admit(refusal: Refusal | None, policy: FullPolicy) -> Admission:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, Usage, admit, full_because
+from gateway.broker.admission import Admission, Usage, judge
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
 from gateway.model.message import IDENTIFIED, SHARED, Message
@@ -138,8 +138,7 @@ class _Walk:
         size = len(body)
         address = route.target
         held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
-        why = full_because(address.name, self._usage(address), address.settings)
-        decision = admit(why, address.settings.address_full_policy)
+        decision, why = judge(address.name, self._usage(address), address.settings, flags)
         if decision is Admission.PAGE or address.paging or address.name in self._pages:
             takers = route.takers_of(body, flags, expires, held[2])
             held[2] += 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, admit, admit_always, full_because, headroom, promise
+from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
 from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.pager import uses_pages
 from gateway.broker.picking import Picker, is_picky
@@ -338,9 +338,7 @@ class Route(Spread):
         settings = address.settings
         return (
             address.paging is None
-            and (
-                settings.max_size_bytes < 0 or address.size_bytes + charge < settings.max_size_bytes
-            )
+            and address.size_bytes + charge < address.unasked_bytes
             and (
                 settings.max_size_messages < 0
                 or address.messages + count < settings.max_size_messages
@@ -354,18 +352,21 @@ class Route(Spread):
     ) -> int:
         """Ask admission for each message where it may say no."""
         address = self._address
-        policy = address.settings.address_full_policy
+        settings = address.settings
         ticket = 0
         if uses_pages(address):
             return self._send_paging(bodies, flags, expires)
-        if admit_always(policy):
+        # The gateway's own sends are not what a reject threshold is for.
+        takes_all = settings.rejects_above < 0 or self._owner is None
+        if admit_always(settings.address_full_policy) and takes_all:
             # It came on credit that was given before; what is not given is more of it.
             ticket = self._send_equal_ones(bodies, flags, expires)
             self._look_for_block()
             return ticket
         for index, body in enumerate(bodies):
-            refusal = full_because(address.name, self._core.usage(address), address.settings)
-            match admit(refusal, policy):
+            usage = self._core.usage(address)
+            decision, refusal = judge(address.name, usage, settings, flags[index])
+            match decision:
                 case Admission.STORE | Admission.BLOCK | Admission.PAGE:
                     ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
                 case Admission.DROP:

@@ -149,6 +149,8 @@ ACCEPTOR: Final = Table(
         "amqp-credits": v.within(1, 1_000_000, v.count),
         "amqp-low-credits": v.within(0, 1_000_000, v.count),
         "amqp-use-modified-for-transient-delivery-errors": v.boolean,
+        "amqp-drain-on-transient-delivery-errors": v.boolean,
+        "amqp-link-quiesce-timeout": v.limit(v.duration_ms),
         "amqp-idle-timeout": v.at_least(0, v.duration_ms),
         # 512 is the least that every peer must take [AMQP 2.7.1].
         "max-frame-size": v.within(512, 1 << 24, v.size_bytes),
@@ -165,9 +167,8 @@ ACCEPTOR: Final = Table(
     },
     required=frozenset({"endpoint"}),
     later=_words(
-        "amqp-link-quiesce-timeout"
         " amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
-        " amqp-duplicate-detection amqp-drain-on-transient-delivery-errors"
+        " amqp-duplicate-detection"
         " stomp-max-frame-payload-length stomp-enable-message-id"
         " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
         " connections-allowed"
@@ -191,6 +192,7 @@ ADDRESS_SETTINGS: Final = Table(
         "max-redelivery-delay": v.duration_ms,
         "max-size-bytes": v.size_bytes,
         "max-size-messages": v.count,
+        "max-size-bytes-reject-threshold": v.size_bytes,
         "address-full-policy": v.choice(FullPolicy),
         "disk-full-policy": v.choice(DiskFullPolicy),
         "page-size-bytes": v.size_bytes,
@@ -233,7 +235,6 @@ ADDRESS_SETTINGS: Final = Table(
         "retroactive-message-count": v.count,
     },
     later=_words(
-        " max-size-bytes-reject-threshold"
         " default-last-value-queue default-last-value-key"
         " default-non-destructive default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"

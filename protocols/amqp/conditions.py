@@ -29,6 +29,7 @@ UNATTACHED_HANDLE: Final = "amqp:session:unattached-handle"
 TRANSFER_LIMIT: Final = "amqp:link:transfer-limit-exceeded"
 MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
+DETACH_FORCED: Final = "amqp:link:detach-forced"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 
 _CONDITIONS: Final = {

@@ -57,6 +57,7 @@ from protocols.amqp.performatives import (
     Transfer,
     decode_performative,
 )
+from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
 from protocols.amqp.sasl import SaslServer
 from protocols.amqp.session import AmqpSession
@@ -104,6 +105,7 @@ class AmqpConnection:
         self.shapes = Shapes()
         self.links = 0
         self.confirmations = Confirmations(broker, self)
+        self.quiescing = Quiescing(limits)
         self.channel_max = limits.channel_max
         self.closing = False
         self.paused_reading = False
@@ -512,7 +514,7 @@ class AmqpConnection:
                 self._cut(f"not open after {self.limits.login_seconds} s")
                 return None
             return deadline
-        deadlines: list[float] = []
+        deadlines = self.quiescing.tick(now)
         if self.limits.idle_ms:
             dead = self._last_in + self.limits.idle_ms / 1000
             if now >= dead:

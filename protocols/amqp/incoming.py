@@ -74,6 +74,7 @@ class IncomingLink:
         "blocked",
         "credit",
         "delivery_count",
+        "draining",
         "handle",
         "message_max",
         "modified",
@@ -99,6 +100,7 @@ class IncomingLink:
         self.delivery_count = delivery_count
         self.unsettled = 0
         self.blocked = False
+        self.draining = False  # it was asked to give its credit back
         self.message_max = session.limits.max_message_size
         self.modified = False  # answer `modified` to what may be taken later
         self._flow_due = False
@@ -127,6 +129,7 @@ class IncomingLink:
         self._flow_due = False
         if not self._may_refill():
             return False
+        self.draining = False
         limits = self._session.limits
         most = limits.amqp_credits
         self.credit = self.producer.credit(most, self._size) if self.producer else most
@@ -155,6 +158,8 @@ class IncomingLink:
         """See the ProducerOwner port: one reason is gone, another one may hold."""
         waits = self.producer or self.relay
         self.blocked = waits is not None and waits.blocked() is not None
+        if self.draining and not self.blocked:
+            self._low = max(self._low, self.credit)  # new credit takes the drain back
         self.grant()
         self._session.wake()
 
@@ -313,6 +318,8 @@ class IncomingLink:
             if producer.ticket:
                 self.unsettled += taken
             session.confirm(producer.ticket, first, taken, self)
+        if refusal.transient and not settled and producer is self.producer:
+            session.quiesce(self, refusal)
         if not settled:
             last = (first + count - 1) & MASK
             self._refuse((first + taken) & MASK, last, refusal)

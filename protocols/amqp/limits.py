@@ -31,6 +31,8 @@ class AmqpLimits:
         amqp_credits: credit that a sender gets.
         amqp_low_credits: credit at which it is topped up.
         use_modified: a full address answers `modified` to senders that list it as an outcome.
+        drain_on_refusal: a full address asks senders to give their credit back.
+        quiesce_ms: how long they may take; -1 as long as they like.
         idle_ms: silence after which the peer is dead; it is told half [AMQP 2.4.5]. 0: never.
         login_seconds: time to get through SASL and open.
         prelogin_bytes: bytes that an unknown peer may send.
@@ -49,6 +51,8 @@ class AmqpLimits:
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
     use_modified: bool = False
+    drain_on_refusal: bool = True
+    quiesce_ms: int = 600_000
     idle_ms: int = 60000
     login_seconds: float = 10.0
     prelogin_bytes: int = 65536

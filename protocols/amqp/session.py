@@ -164,6 +164,21 @@ class AmqpSession:
 
     # ---- answers to the peer's deliveries
 
+    def quiesce(self, link: IncomingLink, refusal: Refusal) -> None:
+        """A full address refused something: its sender is to give its credit back."""
+        if self._connection.quiescing.ask(self, link, refusal):
+            self._connection.retick = True
+
+    def ask_to_drain(self, link: IncomingLink) -> None:
+        """Say so, behind what was accepted before."""
+        self.flush_accepted()
+        self._write_flow(link, drain=True)
+
+    def detach(self, link: IncomingLink, error: Error) -> None:
+        """End a link with an error."""
+        self._detach_with(link, error)
+        self.wake()
+
     def confirm(self, ticket: int, first: int, count: int, link: IncomingLink) -> None:
         """Accept deliveries when `ticket` is durable; at once when it is 0."""
         if ticket:
