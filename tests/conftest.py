@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from gateway.cli.java import NoJavaError
 from gateway.cli.java import spark_environment as _spark_environment
@@ -20,6 +21,12 @@ from gateway.cli.scratch import ScratchGateway
 
 #: Starting Java, planning and the first micro-batch take most of it, on two busy cores.
 SPARK_TEST_SECONDS = 300
+
+# How long an example takes says how busy the machine is, and nothing else.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # A job in the background of a script is started with interrupts ignored, and hands that on to the
 # gateways that are started here; theirs must be heard.

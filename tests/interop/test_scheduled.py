@@ -68,7 +68,10 @@ def test_the_time_survives_kill_9(tmp_path, address) -> None:
             sender.send(later("late", x_opt_delivery_time=due))
         gateway.kill()
         gateway.start()
-        assert counts(gateway, address) == (1, 1)
+        count, scheduled = counts(gateway, address)
+        assert count == 1
+        # A machine may be so slow that it is due by now.
+        assert scheduled == 1 or time.time() * 1000 >= due
         with connected(gateway) as connection:
             receiver = connection.create_receiver(address, credit=1)
             message = receiver.receive()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,31 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
+#: Spark gives a Python worker ten seconds to start, whatever the machine has to do besides.
+STARVED = "Python worker failed to connect back"
+#: So often a query is started anew from its checkpoint when its worker was starved.
+STARTS = 5
+
+
+def run_to_its_end(start: Callable[[], Any], seconds: float) -> Any:
+    """Start a query and wait for its end; again from its checkpoint when no worker could start.
+
+    Returns the query; raises what it died of.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    for _ in range(STARTS):
+        query = start()
+        try:
+            assert query.awaitTermination(seconds)
+        except StreamingQueryException as error:
+            if STARVED not in str(error):
+                raise
+        else:
+            return query
+        finally:
+            query.stop()
+    raise AssertionError(f"{STARTS} times {STARVED}")
 
 
 @contextmanager

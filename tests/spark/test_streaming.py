@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.session import spark_session
+from tests.spark.session import STARTS, STARVED, run_to_its_end, spark_session
 from tests.spark.support import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.xdist_group("spark")]
@@ -63,12 +63,7 @@ def load(spark: Any, server: Server, address: str, **options: str) -> Any:
 
 def run(frame: Any, sink: Sink, checkpoint: Path) -> Any:
     writer = frame.writeStream.foreachBatch(sink).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        assert query.awaitTermination(90)
-    finally:
-        query.stop()
-    return query
+    return run_to_its_end(writer.option("checkpointLocation", str(checkpoint)).start, 90)
 
 
 def test_available_now_in_capped_batches_of_several_tasks_and_goes_on_after_a_restart(
@@ -129,11 +124,9 @@ def test_aggregation_types_and_headers(spark: Any, server: Server, tmp_path: Pat
         f.sum(f.col("headers")["n"].cast("long")).alias("in_headers"),
         f.max("timestamp").alias("newest"),
     )
-    query = (
-        totals.writeStream.format("memory").queryName("totals").outputMode("complete")
-        .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    )  # fmt: skip
-    assert query.awaitTermination(90)
+    writer = totals.writeStream.format("memory").queryName("totals").outputMode("complete")
+    writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    run_to_its_end(writer.start, 90)
     (row,) = spark.sql(
         "select *, newest between now() - interval 1 hour and now() ok from totals"
     ).collect()
@@ -148,9 +141,9 @@ def test_a_killed_gateway_costs_waiting_only(spark: Any, server: Server, tmp_pat
     sink = Sink()
     frame = load(spark, server, "killed", maxMessagesPerTrigger="500", retryDeadline="60s")
     writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path))
-    query = writer.trigger(processingTime="200 milliseconds").start()
+    query = begin(writer.trigger(processingTime="200 milliseconds").start, sink)
     try:
-        wait_until(lambda: len(sink.rows) >= 500)
+        assert sink.rows
         server.kill()
         restart = threading.Timer(1.5, server.start)
         restart.start()
@@ -182,6 +175,17 @@ def test_batch_read_is_a_snapshot_and_takes_a_projection(spark: Any, server: Ser
 def test_refusals_reach_the_user(spark: Any, server: Server) -> None:
     with pytest.raises(Exception, match="did you mean 'maxMessagesPerTrigger'"):
         load(spark, server, "orders", maxOffsetsPerTrigger="5")
+
+
+def begin(start: Callable[[], Any], sink: Sink) -> Any:
+    """Return a query that has brought its first batch."""
+    for _ in range(STARTS):
+        query = start()
+        wait_until(lambda query=query: sink.rows or query.exception() is not None)
+        if query.exception() is None:
+            return query
+        assert STARVED in str(query.exception())
+    raise AssertionError(STARVED)
 
 
 def wait_until(condition: Any, seconds: float = 60.0) -> None:
