@@ -21,6 +21,8 @@ BYTES_MAX = 64 << 20
 
 #: producer, body, flags, expires, due
 Send = tuple[Producer, bytes, int, int, int]
+#: messages that go back: by whom, whether that counts as an attempt, whether never to them again
+Return = tuple[Subscription, list[Message], bool, bool]
 
 
 class Core(Protocol):
@@ -43,14 +45,25 @@ class Core(Protocol):
 class Work:
     """Implements the Transaction port."""
 
-    __slots__ = ("_acknowledged", "_bytes", "_core", "_ended", "_rejected", "_sends")
+    __slots__ = (
+        "_acknowledged",
+        "_bytes",
+        "_core",
+        "_ended",
+        "_prepared",
+        "_rejected",
+        "_returned",
+        "_sends",
+    )
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._sends: list[Send] = []
         self._acknowledged: list[tuple[Subscription, list[Message]]] = []
-        self._rejected: list[tuple[Subscription, list[Message], bool]] = []
+        self._rejected: list[tuple[Subscription, list[Message]]] = []
+        self._returned: list[Return] = []
         self._bytes = 0
+        self._prepared = False
         self._ended = False
 
     def send(
@@ -82,7 +95,28 @@ class Work:
         self, subscription: Subscription, messages: list[Message], *, dead_letter: bool
     ) -> None:
         """Remember a refusal by the consumer."""
-        self._rejected.append((subscription, messages, dead_letter))
+        if dead_letter:
+            self._rejected.append((subscription, messages))
+        else:
+            self._returned.append((subscription, messages, True, False))
+
+    def release(
+        self,
+        subscription: Subscription,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+    ) -> None:
+        """Remember that the consumer gives them back."""
+        self._returned.append((subscription, messages, failed, undeliverable_here))
+
+    def prepare(self) -> None:
+        """See the Transaction port."""
+        refusal = self._core.refusal(self._sends)
+        if refusal is not None:
+            raise RefusedError(refusal)
+        self._prepared = True
 
     def commit(self) -> int:
         """Do all of it; returns the ticket.
@@ -90,20 +124,17 @@ class Work:
         Raises RefusedError when one of its sends would be refused: then nothing is done.
         """
         assert not self._ended, "a transaction ends once"
-        refusal = self._core.refusal(self._sends)
-        if refusal is not None:
-            raise RefusedError(refusal)
+        if not self._prepared:
+            self.prepare()
         self._ended = True
         self._core.begin_atomic()
         try:
             ticket = self._core.send_all(self._sends)
             for subscription, messages in self._acknowledged:
                 ticket = max(ticket, subscription.acknowledge(messages))
-            for subscription, messages, dead_letter in self._rejected:
-                if dead_letter:
-                    ticket = max(ticket, subscription.reject(messages))
-            back = [(s, messages) for s, messages, dead_letter in self._rejected if not dead_letter]
-            ticket = max(ticket, _give_back(back))
+            for subscription, messages in self._rejected:
+                ticket = max(ticket, subscription.reject(messages))
+            ticket = max(ticket, _give_back(self._returned))
         finally:
             self._core.end_atomic()
         return ticket
@@ -112,22 +143,34 @@ class Work:
         """Forget the sends; what was settled here goes back with one attempt more."""
         assert not self._ended, "a transaction ends once"
         self._ended = True
-        _give_back(self._acknowledged + [(s, messages) for s, messages, _ in self._rejected])
+        held = self._acknowledged + self._rejected + [one[:2] for one in self._returned]
+        _give_back([(subscription, messages, True, False) for subscription, messages in held])
 
 
-def _give_back(held: list[tuple[Subscription, list[Message]]]) -> int:
-    """Release messages with one attempt more; returns the ticket.
+def _give_back(held: list[Return]) -> int:
+    """Release messages; returns the ticket.
 
     Newest first in each queue, however they were settled: a full ring keeps the newest.
     """
-    queues: defaultdict[str, list[tuple[int, Subscription, Message]]] = defaultdict(list)
-    for subscription, messages in held:
-        queues[subscription.queue_name] += [(m.seq, subscription, m) for m in messages]
+    queues: defaultdict[str, list[tuple[int, Return, Message]]] = defaultdict(list)
+    for entry in held:
+        queues[entry[0].queue_name] += [(m.seq, entry, m) for m in entry[1]]
     ticket = 0
     for entries in queues.values():
         entries.sort(key=lambda entry: entry[0], reverse=True)
-        for _, run in groupby(entries, key=lambda entry: id(entry[1])):
+        for _, run in groupby(entries, key=lambda entry: _alike(entry[1])):
             part = list(run)
+            subscription, _, failed, here = part[0][1]
             messages = [m for _, _, m in part]
-            ticket = max(ticket, part[0][1].release(messages, failed=True, delayed=True))
+            ticket = max(
+                ticket,
+                subscription.release(
+                    messages, failed=failed, undeliverable_here=here, delayed=True
+                ),
+            )
     return ticket
+
+
+def _alike(entry: Return) -> tuple[int, bool, bool]:
+    """Return what neighbours must have in common to go back in one call."""
+    return id(entry[0]), entry[2], entry[3]

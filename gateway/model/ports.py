@@ -209,6 +209,22 @@ class Transaction(Protocol):
     ) -> None:
         """Inside the transaction: NACK; `dead_letter` at once, else a failed release at commit."""
 
+    def release(
+        self,
+        subscription: Subscription,
+        messages: list[Message],
+        *,
+        failed: bool = False,
+        undeliverable_here: bool = False,
+    ) -> None:
+        """Inside the transaction: give back, as `Subscription.release` says, at commit."""
+
+    def prepare(self) -> None:
+        """Ask whether the sends would be taken now; `commit` in the same turn will not ask again.
+
+        Raises RefusedError when not all would: then it can only be rolled back.
+        """
+
     def commit(self) -> int:
         """Apply all in one journal batch; returns the ticket.
 

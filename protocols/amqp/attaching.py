@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
+from protocols.amqp.coordinator import attach_coordinator
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import (
@@ -44,10 +45,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     """Open a link on which the peer sends, and answer its attach."""
     target = attach.target
     if isinstance(target, Coordinator):
-        raise RefusedError.of(
-            Code.NOT_IMPLEMENTED,
-            "Transactions over AMQP are not in this version; STOMP has BEGIN and COMMIT.",
-        )
+        return attach_coordinator(session, attach)
     if target is None:
         raise RefusedError.of(
             Code.BAD_VALUE,

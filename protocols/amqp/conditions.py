@@ -31,6 +31,8 @@ MESSAGE_SIZE: Final = "amqp:link:message-size-exceeded"
 STOLEN: Final = "amqp:link:stolen"
 DETACH_FORCED: Final = "amqp:link:detach-forced"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
+TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
+TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
 
 _CONDITIONS: Final = {
     Code.ADDRESS_FULL: RESOURCE_LIMIT,
@@ -72,12 +74,12 @@ class LinkFaultError(ConnectionFaultError):
     """The peer broke a rule of a link: the link is detached."""
 
 
-def unknown_transaction(txn_id: bytes) -> str:
-    """Return what to say to a transfer or an outcome that names a transaction."""
-    return (
-        f"There is no transaction {txn_id.hex()!r}: AMQP transactions are not in this version; "
-        "send and settle without one, or use STOMP's BEGIN and COMMIT."
-    )
+class TransactionFaultError(Exception):
+    """A coordinator cannot do what it was asked for, or a transaction is not there."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.description)
+        self.error = error
 
 
 def error_of(refusal: Refusal) -> Error:

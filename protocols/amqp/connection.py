@@ -61,8 +61,9 @@ from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
 from protocols.amqp.sasl import SaslServer
 from protocols.amqp.session import AmqpSession
-from protocols.amqp.shapes import Shapes, learn
+from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
+from protocols.amqp.transactions import Transactions
 from protocols.shell import PeerFacts
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
@@ -106,6 +107,7 @@ class AmqpConnection:
         self.links = 0
         self.confirmations = Confirmations(broker, self)
         self.quiescing = Quiescing(limits)
+        self.transactions = Transactions(self)
         self.channel_max = limits.channel_max
         self.closing = False
         self.paused_reading = False
@@ -127,14 +129,14 @@ class AmqpConnection:
         self._started: float | None = None
         self._last_in = 0.0
         self._last_out = 0.0
-        self._now = 0.0
+        self.now = 0.0  # when the shell called last
         self._remote_idle = 0.0
 
     # ---- bytes in
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what the peer sent; the answers are in `data_to_send`."""
-        self._now = self._last_in = now
+        self.now = self._last_in = now
         if self.state is State.CLOSED:
             return
         if self._parts:
@@ -343,16 +345,8 @@ class AmqpConnection:
         except SessionFaultError as fault:
             session.end(fault.error)
             return
-        if isinstance(performative, Transfer):
-            self._learn(data, at, performative, payload, end)
-
-    def _learn(self, data: bytes, at: int, transfer: Transfer, payload: int, end: int) -> None:
-        try:
-            shape = learn(data, at, transfer, payload, end)
-        except DecodeError:
-            return
-        if shape is not None:
-            self.shapes.add(shape)
+        if isinstance(performative, Transfer) and session.repeats(performative.handle):
+            self.shapes.learn(data, at, performative, payload, end)
 
     def _open(self, channel: int, performative: Composite) -> None:
         opened = check_open(channel, performative)
@@ -471,7 +465,7 @@ class AmqpConnection:
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
-        self._last_out = self._now
+        self._last_out = self.now
         if self._stalled and self.write_room:
             self._stalled = False
             self._resume()
@@ -503,7 +497,7 @@ class AmqpConnection:
 
     def tick(self, now: float) -> float | None:
         """Keep the peer alive, give a silent one up [AMQP 2.4.5]; returns when to come again."""
-        self._now = now
+        self.now = now
         if self._started is None:
             self._started = self._last_in = self._last_out = now
         if self.state is State.CLOSED:
@@ -527,6 +521,9 @@ class AmqpConnection:
                 self.write(EMPTY_FRAME)
                 due = now + self._remote_idle / 2
             deadlines.append(due)
+        idle = self.transactions.expire(now)
+        if idle is not None:
+            deadlines.append(idle)
         return min(deadlines, default=None)
 
     # ---- the end
@@ -567,6 +564,7 @@ class AmqpConnection:
         self.retick = False
 
     def _release(self, *, lost: bool) -> None:
+        self.transactions.end()
         for session in self.sessions.values():
             session.close(lost=lost)
         if self._sasl is not None:
@@ -575,7 +573,7 @@ class AmqpConnection:
 
     def connection_lost(self, now: float) -> None:
         """The socket is gone: what the peer held goes back as an attempt, it may have been seen."""
-        self._now = now
+        self.now = now
         if self.state is not State.CLOSED:
             self._release(lost=True)
             self._closed()
@@ -585,7 +583,7 @@ class AmqpConnection:
 
     def stop(self, now: float) -> None:
         """See the shell's Session."""
-        self._now = now
+        self.now = now
         if self.state is State.OPENED:
             self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
         else:

@@ -25,15 +25,16 @@ from gateway.model.sections import (
 )
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
+    INVALID_FIELD,
     MESSAGE_SIZE,
     NOT_IMPLEMENTED,
     TRANSFER_LIMIT,
-    UNKNOWN_TRANSACTION,
     LinkFaultError,
+    TransactionFaultError,
     error_of,
-    unknown_transaction,
 )
 from protocols.amqp.performatives import (
+    ACCEPTED,
     Error,
     Modified,
     Outcome,
@@ -348,12 +349,11 @@ class IncomingLink:
                     f"delivery-count is {self.delivery_count}.",
                 )
             partial = transfer
-        elif transfer.settled and not partial.settled:
-            # Once one frame said so, the whole delivery is settled [AMQP 2.7.5].
-            partial = self._partial = replace(partial, settled=True)
+        else:
+            partial = self._partial = _continued(partial, transfer)
         if transfer.aborted:
             self._forget_partial()
-            self._count_one()
+            self.count_one()
             self.grant()
             return
         size = self._parts_bytes + len(payload)
@@ -372,15 +372,47 @@ class IncomingLink:
         if self._partial is not None:
             payload = b"".join(self._parts)
             self._forget_partial()
-        assert partial.delivery_id is not None, "checked by the session"
-        error = not_taken(partial)
-        if error is None:
-            self._receive_one(payload, partial.delivery_id, settled=bool(partial.settled))
+        self.receive_whole(partial, payload)
+
+    def receive_whole(self, transfer: Transfer, body: bytes) -> None:
+        """Take a delivery that came by the general codec. Raises LinkFaultError."""
+        delivery = transfer.delivery_id
+        assert delivery is not None, "checked by the session"
+        error = not_taken(transfer)
+        if error is None and not isinstance(transfer.state, TransactionalState):
+            self._receive_one(body, delivery, settled=bool(transfer.settled))
             return
-        self._count_one()
-        if not partial.settled:
-            self._session.refuse(partial.delivery_id, partial.delivery_id, Rejected(error=error))
+        self.count_one()
+        if error is not None:
+            state: Rejected | TransactionalState = Rejected(error=error)
+        else:
+            state = self._post(transfer, body)
+        if not transfer.settled:
+            self._session.refuse(delivery, delivery, state)
         self.grant()
+
+    def _post(self, transfer: Transfer, body: bytes) -> Rejected | TransactionalState:
+        """Add a delivery to its transaction; returns what its sender is told [AMQP 4.4.4].
+
+        Raises LinkFaultError when there is no such transaction, and no other way to say so.
+        """
+        assert isinstance(transfer.state, TransactionalState), "asked before"
+        transactions = self._session.transactions
+        self._size = len(body)
+        body, flags, expires, due = look_into(body, self._session.now_ms())
+        try:
+            one = transactions.get(transfer.state.txn_id)
+        except TransactionFaultError as fault:
+            if not transfer.settled:
+                return Rejected(error=fault.error)
+            raise LinkFaultError(fault.error.condition, fault.error.description or "") from fault
+        try:
+            route = self.producer or self._open_route(body)
+            error = transactions.post(one, route, body, flags, expires=expires, due=due)
+        except RefusedError as refused:
+            error = transactions.fail(one, refused.refusal)
+        outcome = ACCEPTED if error is None else Rejected(error=error)
+        return TransactionalState(txn_id=one.name, outcome=outcome)
 
     def _keep(self, payload: bytes) -> None:
         """Keep one frame's part of a delivery. Raises SessionFaultError."""
@@ -390,7 +422,8 @@ class IncomingLink:
             # Many small parts cost more than their bytes.
             self._session.hold(len(payload) + _PART_BYTES)
 
-    def _count_one(self) -> None:
+    def count_one(self) -> None:
+        """A delivery has used its credit."""
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & MASK
 
@@ -398,6 +431,12 @@ class IncomingLink:
     def in_delivery(self) -> Transfer | None:
         """The first frame of a delivery that is not complete."""
         return self._partial
+
+    @property
+    def posting_in(self) -> bytes | None:
+        """The transaction of a delivery that is not complete."""
+        state = None if self._partial is None else self._partial.state
+        return state.txn_id if isinstance(state, TransactionalState) else None
 
     def _forget_partial(self) -> None:
         if self._partial is not None:
@@ -407,7 +446,7 @@ class IncomingLink:
         self._parts_bytes = 0
 
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
-        self._count_one()
+        self.count_one()
         self._size = len(body)
         body, flags, expires, due = look_into(body, self._session.now_ms())
         if due or flags & IDENTIFIED:
@@ -509,12 +548,25 @@ def refused(refusal: Refusal, *, modified: bool = False) -> Outcome:
     return Rejected(error=error_of(refusal))
 
 
+def _continued(first: Transfer, transfer: Transfer) -> Transfer:
+    """Return the first frame of a delivery as a further one changes it; raises LinkFaultError."""
+    state = transfer.state
+    if isinstance(state, TransactionalState) and (
+        not isinstance(first.state, TransactionalState) or first.state.txn_id != state.txn_id
+    ):
+        raise LinkFaultError(
+            INVALID_FIELD,
+            f"A frame of a delivery names transaction {state.txn_id[:32].hex()!r}, and its first "
+            "frame did not [AMQP 4.4.4].",
+        )
+    if transfer.settled and not first.settled:
+        # Once one frame said so, the whole delivery is settled [AMQP 2.7.5].
+        return replace(first, settled=True)
+    return first
+
+
 def not_taken(transfer: Transfer) -> Error | None:
     """Return why a delivery is refused for what its transfer says, or None."""
-    if isinstance(transfer.state, TransactionalState):
-        return Error(
-            condition=UNKNOWN_TRANSACTION, description=unknown_transaction(transfer.state.txn_id)
-        )
     if transfer.message_format:
         return Error(
             condition=NOT_IMPLEMENTED,

@@ -25,7 +25,8 @@ class AmqpLimits:
         max_frame_size: what the peer may send in one frame; bytes (Artemis' default).
         max_message_size: of one message, over all its frames; bytes.
         unfinished_max: bytes of incomplete messages of a connection, beyond one message.
-        unfinished: bytes of incomplete messages of all connections.
+        unfinished: bytes of incomplete messages, and of sends that wait for a commit, of all
+            connections.
         channel_max: the largest channel number, so sessions less one.
         links_max: links over all sessions.
         amqp_credits: credit that a sender gets.
@@ -39,6 +40,10 @@ class AmqpLimits:
         prefixes: address prefixes that name a routing type.
         anonymous: whether ANONYMOUS is offered, and an AMQP header without SASL taken.
         sasl: mechanisms that need a user, best first.
+        transactions_max: open transactions of a connection.
+        transaction_items_max: messages sent and outcomes told in one transaction.
+        transaction_bytes_max: of messages sent in one transaction.
+        transaction_seconds: a transaction with work in it, idle for longer, is rolled back.
         container_id: how the gateway calls itself.
     """
 
@@ -59,5 +64,9 @@ class AmqpLimits:
     prefixes: tuple[tuple[str, RoutingType], ...] = ()
     anonymous: bool = True
     sasl: tuple[str, ...] = ("PLAIN",)
+    transactions_max: int = 32
+    transaction_items_max: int = 10_000
+    transaction_bytes_max: int = 64 << 20
+    transaction_seconds: float = 300.0
     container_id: str = "sluicegate"
     version: str = ""

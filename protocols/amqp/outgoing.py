@@ -32,6 +32,7 @@ from protocols.convert import stomp_to_amqp
 
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
+    from protocols.amqp.transactions import Enlisted
 
 _BEFORE: Final = b"\x00\x53\x14\xc0"
 #: size, doff and type, channel, performative up to the list's head, handle, id, tag head, tag,
@@ -62,10 +63,14 @@ class OutgoingLink:
     __slots__ = (
         "_constants",
         "_each",
+        "_entered",
+        "_lingering",
         "_session",
         "_settled",
+        "attempted",
         "credit",
         "default_outcome",
+        "deletes",
         "delivery_count",
         "draining",
         "durable_name",
@@ -98,6 +103,10 @@ class OutgoingLink:
         self.durable_name: str | None = None
         self.temporary: str | None = None
         self.subscription: Subscription | None = None
+        self.deletes = False  # its durable subscription goes when no transaction needs it
+        self.attempted: set[int] = set()  # by seq: given back in a transaction that was undone
+        self._entered = 0  # by transactions, for deliveries that they hold
+        self._lingering: Subscription | None = None  # of a closed link, for them
         # list8: size, 5 fields, handle as uint; then delivery-id as uint
         self._constants = (
             0x0200,
@@ -175,7 +184,8 @@ class OutgoingLink:
 
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
-        self._session.link_removed(self, refusal)
+        if self.subscription is not None:
+            self._session.link_removed(self, refusal)
 
     def facts(self) -> ConsumerFacts:
         """See the Consumer port."""
@@ -291,25 +301,85 @@ class OutgoingLink:
             return 0
         match outcome if outcome is not None else self.default_outcome:
             case Accepted():
+                self.forget_attempts(messages)
                 return subscription.acknowledge(messages)
             case Rejected():
+                self.forget_attempts(messages)
                 return subscription.reject(messages)
             case Modified(delivery_failed=failed, undeliverable_here=here):
-                return subscription.release(
-                    messages, failed=failed, undeliverable_here=here, delayed=True
-                )
+                return self._release(subscription, messages, failed=failed, here=here)
             case _:
-                return subscription.release(messages, delayed=True)
+                return self._release(subscription, messages, failed=False, here=False)
+
+    def _release(
+        self, subscription: Subscription, messages: list[Message], *, failed: bool, here: bool
+    ) -> int:
+        return max(
+            [
+                subscription.release(part, failed=tried, undeliverable_here=here, delayed=True)
+                for part, tried in self.by_attempt(messages, failed=failed)
+            ]
+        )
+
+    def by_attempt(
+        self, messages: list[Message], *, failed: bool
+    ) -> list[tuple[list[Message], bool]]:
+        """Split what goes back by whether that counts as an attempt; usually it is one part."""
+        attempted = self.attempted
+        again = [m for m in messages if m.seq in attempted] if attempted else []
+        if not again or failed:
+            self.forget_attempts(again)
+            return [(messages, failed)]
+        once = [m for m in messages if m.seq not in attempted]
+        self.forget_attempts(again)
+        return [(again, True), (once, False)] if once else [(again, True)]
+
+    def forget_attempts(self, messages: list[Message]) -> None:
+        """These are not held any more, or it is counted that they were undone."""
+        if self.attempted:
+            self.attempted.difference_update([m.seq for m in messages])
+
+    # ---- transactions and the end
+
+    def _is_held_from(self, owner: OutgoingLink | Enlisted) -> bool:
+        return not isinstance(owner, OutgoingLink) and owner.link is self
+
+    def enter(self) -> Subscription:
+        """A transaction holds deliveries of this link, whose subscription stays until `leave`."""
+        assert self.subscription is not None, "nothing was delivered on it"
+        self._entered += 1
+        return self.subscription
+
+    def leave(self) -> None:
+        """The transaction has settled them, or has given them back."""
+        self._entered -= 1
+        if self._lingering is not None and not self._entered:
+            lingering, self._lingering = self._lingering, None
+            lingering.close()
+            self._session.link_left(self)
+
+    @property
+    def lingers(self) -> bool:
+        """Whether it is closed, but for its subscription."""
+        return self._lingering is not None
 
     def close(self, *, lost: bool) -> None:
-        """Give everything back and end the subscription; `lost`: the connection was cut."""
+        """Give everything back and end the subscription; `lost`: the connection was cut.
+
+        What a transaction holds stays there, and the subscription with it.
+        """
         subscription, self.subscription = self.subscription, None
         if subscription is None:
             return
+        self.credit = 0
         messages = self._session.unsettled.pop_link(self)
-        if messages:
-            subscription.release(messages, failed=lost)
-        subscription.close()
+        for part, tried in self.by_attempt(messages, failed=lost) if messages else ():
+            subscription.release(part, failed=tried)
+        if self._entered:
+            self._session.unsettled.drop(self._is_held_from)
+            self._lingering = subscription
+        else:
+            subscription.close()
 
 
 def outcome_of(state: DeliveryState | None) -> Outcome | None:

@@ -19,16 +19,16 @@ from protocols.amqp.conditions import (
     HANDLE_IN_USE,
     INVALID_FIELD,
     MESSAGE_SIZE,
+    NOT_IMPLEMENTED,
     STOLEN,
     UNATTACHED_HANDLE,
-    UNKNOWN_TRANSACTION,
     WINDOW_VIOLATION,
     ConnectionFaultError,
     LinkFaultError,
     SessionFaultError,
     error_of,
-    unknown_transaction,
 )
+from protocols.amqp.coordinator import CoordinatorLink
 from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink, outcome_of
@@ -38,6 +38,7 @@ from protocols.amqp.performatives import (
     Attach,
     Begin,
     Composite,
+    DeliveryState,
     Detach,
     Disposition,
     End,
@@ -47,6 +48,7 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from protocols.amqp.transactions import Enlisted, Transactions
 from protocols.amqp.unsettled import Unsettled, neighbours
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class AmqpSession:
         self.remote_incoming_window = begin.incoming_window
         self.next_outgoing_id = 1
         self.next_outgoing_delivery = 1
-        self.unsettled: Unsettled[OutgoingLink] = Unsettled()
+        self.unsettled: Unsettled[OutgoingLink | Enlisted] = Unsettled()
         self.flow_links: list[IncomingLink] = []
         self._pending: deque[tuple[OutgoingLink, bytes]] = deque()  # wait for the peer's window
         self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
@@ -95,6 +97,11 @@ class AmqpSession:
     def origin(self) -> str:
         """What this container's messages are told by, for no-local."""
         return f"AMQP {self.container}"
+
+    @property
+    def transactions(self) -> Transactions:
+        """Those of the connection: they may have work on several sessions."""
+        return self._connection.transactions
 
     def wake(self) -> None:
         self._connection.wake()
@@ -198,11 +205,11 @@ class AmqpSession:
         else:
             ranges.append([first, last])
 
-    def refuse(self, first: int, last: int, outcome: Outcome) -> None:
-        """Settle deliveries with another outcome."""
+    def refuse(self, first: int, last: int, state: DeliveryState) -> None:
+        """Settle deliveries with another state."""
         self.flush_accepted()
         self.write_frame(
-            Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=outcome)
+            Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=state)
         )
 
     def flush_accepted(self) -> None:
@@ -309,6 +316,10 @@ class AmqpSession:
         except LinkFaultError as fault:
             self._detach_with(link, fault.error)
 
+    def repeats(self, handle: int) -> bool:
+        """Return whether what comes on a handle may be read by its shape."""
+        return not isinstance(self.links.get(handle), CoordinatorLink)
+
     def _pass_over(self, delivery_id: int | None) -> None:
         """Count a delivery that nobody takes; a later frame of it may repeat its id."""
         expected = self.next_delivery
@@ -338,6 +349,9 @@ class AmqpSession:
                     UNATTACHED_HANDLE,
                     f"A flow came for handle {handle}, on which nothing is attached.",
                 )
+        elif isinstance(link, OutgoingLink) and flow.properties and "txn-id" in flow.properties:
+            text = "A flow names a transaction; transactional acquisition [AMQP 4.4.5] is not here."
+            self._detach_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
         elif isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
             self.finish_drain(link)
@@ -385,7 +399,8 @@ class AmqpSession:
             )
         state = disposition.state
         if isinstance(state, TransactionalState):
-            raise SessionFaultError(UNKNOWN_TRANSACTION, unknown_transaction(state.txn_id))
+            self.transactions.retire(self, disposition, state, last)
+            return
         outcome = outcome_of(state)
         if outcome is None and not disposition.settled:
             return  # partial progress, or nothing at all: the delivery goes on
@@ -393,9 +408,9 @@ class AmqpSession:
         for first, end, chunks in neighbours(found):
             ticket = max([chunk.link.settle(outcome, chunk.messages) for chunk in chunks])
             if outcome is not None and not disposition.settled:
-                self._settle_back(first, end, outcome, ticket)
+                self.settle_back(first, end, outcome, ticket)
 
-    def _settle_back(self, first: int, end: int, outcome: Outcome, ticket: int) -> None:
+    def settle_back(self, first: int, end: int, outcome: Outcome, ticket: int) -> None:
         """Settle the peer's unsettled outcome, once it cannot be undone [AMQP 2.6.12]."""
         answer = Disposition(
             role=ROLE_SENDER,
@@ -482,12 +497,10 @@ class AmqpSession:
         error: Error | None = None
         if isinstance(link, OutgoingLink):
             link.close(lost=False)
-            if closed and link.durable_name is not None:
-                try:
-                    self.broker.delete_subscription(link.durable_name)
-                except RefusedError as refused:
-                    if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
-                        error = error_of(refused.refusal)
+            if link.lingers:
+                link.deletes = closed
+            elif closed:
+                error = self._unsubscribe(link)
         else:
             link.close()
         self._drop(link)
@@ -495,9 +508,27 @@ class AmqpSession:
             self.broker.delete_temporary(link.temporary)
         return error
 
+    def _unsubscribe(self, link: OutgoingLink) -> Error | None:
+        """Delete the durable subscription of a closed link."""
+        try:
+            if link.durable_name is not None:
+                self.broker.delete_subscription(link.durable_name)
+        except RefusedError as refused:
+            if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
+                return error_of(refused.refusal)
+        return None
+
+    def link_left(self, link: OutgoingLink) -> None:
+        """The last transaction that needed a closed link is over."""
+        self._connection.links -= 1
+        if link.deletes:
+            self._unsubscribe(link)
+
     def _drop(self, link: IncomingLink | OutgoingLink) -> None:
         if self.links.pop(link.handle, None) is not None:
-            self._connection.links -= 1
+            # What lingers for a transaction goes on to count: the peer decides for how long.
+            if isinstance(link, IncomingLink) or not link.lingers:
+                self._connection.links -= 1
             self._connection.shapes.clear()
             if self._pending:
                 self._pending = deque(entry for entry in self._pending if entry[0] is not link)

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from gateway.model.amqp_types import DecodeError
 from gateway.model.message import DURABLE
 from gateway.model.sections import header_facts
 from protocols.amqp.performatives import Transfer
@@ -130,6 +131,15 @@ class Shapes:
         self.known.insert(0, shape)
         del self.known[SHAPES_MAX:]
         self._families.clear()
+
+    def learn(self, data: bytes, at: int, transfer: Transfer, payload: int, end: int) -> None:
+        """Remember the shape of a transfer that the general codec has read, if it can repeat."""
+        try:
+            shape = learn(data, at, transfer, payload, end)
+        except DecodeError:
+            return
+        if shape is not None:
+            self.add(shape)
 
     def promote(self, index: int) -> None:
         """Put a shape first."""

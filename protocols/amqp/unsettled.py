@@ -8,7 +8,7 @@ never more: a range over four thousand million ids that nobody knows costs two s
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from gateway.model.message import Message
@@ -62,11 +62,7 @@ class Unsettled(Generic[L]):
         """Remove and return what is known of a range of ids, in order; cuts chunks at its ends."""
         if not self._chunks:
             return []
-        base = self._firsts[0]
-        low = base + distance(base & 0xFFFFFFFF, first_id)
-        high = low + ((last_id - first_id) & 0xFFFFFFFF)
-        start = max(0, bisect_right(self._firsts, low) - 1)
-        stop = bisect_right(self._firsts, high)
+        low, high, start, stop = self._places(first_id, last_id)
         found: list[Chunk[L]] = []
         kept: list[Chunk[L]] = []
         for chunk in self._chunks[start:stop]:
@@ -74,6 +70,27 @@ class Unsettled(Generic[L]):
         self._chunks[start:stop] = kept
         self._firsts[start:stop] = [c.first for c in kept]
         return found
+
+    def _places(self, first_id: int, last_id: int) -> tuple[int, int, int, int]:
+        """Return a range of ids on the line, and where the chunks are that may be in it."""
+        base = self._firsts[0]
+        low = base + distance(base & 0xFFFFFFFF, first_id)
+        high = low + ((last_id - first_id) & 0xFFFFFFFF)
+        start = max(0, bisect_right(self._firsts, low) - 1)
+        return low, high, start, bisect_right(self._firsts, high)
+
+    def between(self, first_id: int, last_id: int) -> list[Chunk[L]]:
+        """Return the chunks that a range of ids touches."""
+        if not self._chunks:
+            return []
+        low, _, start, stop = self._places(first_id, last_id)
+        return [c for c in self._chunks[start:stop] if c.first + len(c.messages) > low]
+
+    def put(self, chunk: Chunk[L]) -> None:
+        """Put a chunk back that was popped."""
+        at = bisect_right(self._firsts, chunk.first)
+        self._chunks.insert(at, chunk)
+        self._firsts.insert(at, chunk.first)
 
     @staticmethod
     def _cut(
@@ -102,3 +119,15 @@ class Unsettled(Generic[L]):
         self._chunks = [c for c in self._chunks if c.link is not link]
         self._firsts = [c.first for c in self._chunks]
         return messages
+
+    def of(self, owned: Callable[[L], bool]) -> list[Chunk[L]]:
+        """Return the chunks with such an owner, in order."""
+        return [c for c in self._chunks if owned(c.link)]
+
+    def drop(self, owned: Callable[[L], bool]) -> list[Chunk[L]]:
+        """Remove and return the chunks with such an owner, in order."""
+        found = self.of(owned)
+        if found:
+            self._chunks = [c for c in self._chunks if not owned(c.link)]
+            self._firsts = [c.first for c in self._chunks]
+        return found

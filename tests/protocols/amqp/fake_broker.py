@@ -14,6 +14,7 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.selectors import compile_selector
+from gateway.transactions import Work
 
 FULL = Refusal(code=Code.ADDRESS_FULL, text='Address "q" is full.', transient=True)
 
@@ -183,6 +184,45 @@ class FakeSubscription:
         self.broker.note("close subscription", self.queue_name)
 
 
+class FakeWork(Work):
+    """The real transaction, watched."""
+
+    @property
+    def over(self) -> bool:
+        return self._ended
+
+    @property
+    def waiting(self) -> list[bytes]:
+        return [] if self._ended else [send[1] for send in self._sends]
+
+
+class _Core:
+    """What a transaction needs of the gateway; `broker.commit_refusal` refuses the next commits."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    def begin_atomic(self) -> None:
+        self._broker.note("commit begins")
+
+    def end_atomic(self) -> None:
+        self._broker.note("commit ends")
+
+    def full_disk(self, producer: Any, flags: int) -> Refusal | None:
+        return self._broker.disk
+
+    def refusal(self, sends: Sequence[Any]) -> Refusal | None:
+        return self._broker.commit_refusal if sends else None
+
+    def send_all(self, sends: Sequence[Any]) -> int:
+        durable = False
+        for producer, body, flags, expires, due in sends:
+            self._broker.sent.append((producer.address, body, flags, expires))
+            self._broker.dues.append(due)
+            durable = durable or bool(flags & DURABLE)
+        return self._broker.record() if durable else 0
+
+
 class FakeBroker:
     """The Broker port."""
 
@@ -197,6 +237,8 @@ class FakeBroker:
         self.refuse_delete: Refusal | None = None
         self.blocked_addresses: set[str] = set()
         self.disk: Refusal | None = None
+        self.commit_refusal: Refusal | None = None
+        self.works: list[FakeWork] = []
         self.relays: list[FakeRelay] = []
         self.producers: list[FakeProducer] = []
         self.dues: list[int] = []  # of what was sent later, 0 for at once
@@ -366,8 +408,10 @@ class FakeBroker:
         self.temporaries.remove(name)
         self.note("delete temporary", name)
 
-    def begin(self) -> Any:
-        raise AssertionError("AMQP has no transactions yet")
+    def begin(self) -> Work:
+        work = FakeWork(_Core(self))
+        self.works.append(work)
+        return work
 
     def await_durable(self, listener: DurableListener) -> None:
         if listener not in self._listeners:
