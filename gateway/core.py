@@ -125,6 +125,7 @@ class Core:
             *self._defined.values(),
             *broker.pager.definitions(),
             *broker.duplicates.definitions(),
+            *broker.branches.definitions(),
         ]
 
     # the streams' owner
@@ -218,6 +219,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.timetable.alarm = core.alarm.set
         broker.chance = chance.fraction
+        broker.branches.wildcards = config.wildcard_routing
         broker.duplicates.size = config.id_cache_size
         broker.duplicates.persists = config.persist_id_cache
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))

@@ -9,12 +9,13 @@ from gateway.config.tree import AddressConfig, Config, QueueConfig
 from gateway.core import Core
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition
+from gateway.model.errors import RefusedError
 
 _log = structlog.get_logger()
 
 
 def declare(core: Core, config: Config) -> None:
-    """Make or change the addresses and queues that the configuration names.
+    """Make or change the addresses, queues and diverts that the configuration names.
 
     What it writes wins over what was changed while running; what it does not write stays. Raises
     ConfigError where it contradicts what is stored.
@@ -28,6 +29,13 @@ def declare(core: Core, config: Config) -> None:
                 path = f"addresses.{address.name}"
                 where = config.origins.get(path, "")
                 problems.append(Problem(where=where, path=path, text=text))
+    for divert in config.diverts:
+        try:
+            core.broker.branches.create(divert, configured=True)
+        except RefusedError as error:
+            path = f"diverts.{divert.name}"
+            where = config.origins.get(path, "")
+            problems.append(Problem(where=where, path=path, text=error.refusal.text))
     if problems:
         raise ConfigError(problems)
 

@@ -301,7 +301,6 @@ def _divert_fields(definition: DivertDefinition) -> dict[str, object]:
         "exclusive": definition.exclusive,
         "filter": definition.filter,
         "routing": definition.routing.value,
-        "configured": definition.configured,
     }
 
 
@@ -313,7 +312,6 @@ def _divert_of(fields: Mapping[str, Any]) -> DivertDefinition:
         exclusive=fields["exclusive"],
         filter=fields["filter"],
         routing=DivertRouting(fields["routing"]),
-        configured=fields["configured"],
     )
 
 

@@ -27,7 +27,9 @@ def restore_pages(broker: Gateway, restored: Restored) -> None:
 
 
 def restore_routing(broker: Gateway, restored: Restored) -> None:
-    """Take back duplicate ids."""
+    """Take back diverts and duplicate ids."""
+    for divert in restored.diverts:
+        broker.branches.restore(divert)
     for definition in restored.ids:
         number = definition.ids_id
         broker.duplicates.restore(

@@ -4,7 +4,8 @@ A match is words separated by `.`; `*` stands for one non-empty word, `#` (last 
 or more words: `news.europe.#` matches `news.europe`. For one address all matches that fit are
 merged: each field comes from the first match, in this order, that sets it.
 
-    1  the address itself, written out
+    1  the address itself, written out without a wildcard
+       then between literal-match-markers: `(a.#)` is the one address named `a.#`
     2  matches without `#`: at the first word that differs the written word goes before `*`
     3  matches with `#`: the longer text first; equally long ones as in 2
 
@@ -72,6 +73,15 @@ def match_problem(match: str) -> str | None:
     return None
 
 
+def markers_problem(markers: str) -> str | None:
+    """Say why these cannot be the two literal-match-markers ("" is none), or None."""
+    if markers and (len(markers) != 2 or len(set(markers)) != 2):
+        return f"{markers!r} is not two different characters, one before a match and one behind it"
+    if not {ANY_WORDS, ONE_WORD, DELIMITER}.isdisjoint(markers):
+        return f"{markers!r} holds a character that has a meaning of its own in a match"
+    return None
+
+
 def matches(match: str, address: str) -> bool:
     """Return whether `address` fits the pattern `match`."""
     words = match.split(DELIMITER)
@@ -91,9 +101,9 @@ def matches(match: str, address: str) -> bool:
 
 def precedence(match: str, address: str) -> tuple[object, ...]:
     """Return a sort key: of two matches that fit `address`, the smaller one wins."""
-    if match == address:
-        return (0,)
     words = match.split(DELIMITER)
+    if match == address and {ANY_WORDS, ONE_WORD}.isdisjoint(words):
+        return (0,)
     starred = tuple(word == ONE_WORD for word in words)
     if words[-1] == ANY_WORDS:
         return (2, -len(match), starred)
@@ -103,11 +113,16 @@ def precedence(match: str, address: str) -> tuple[object, ...]:
 class SettingsTable:
     """All matches of the configuration, and what they come to for an address."""
 
-    __slots__ = ("_cache", "_entries")
+    __slots__ = ("_cache", "_entries", "_literals")
 
-    def __init__(self, entries: Iterable[SettingsEntry] = ()) -> None:
-        """Keep the entries; of two with the same match the later one wins field by field."""
+    def __init__(self, entries: Iterable[SettingsEntry] = (), *, markers: str = "") -> None:
+        """Keep the entries; of two with the same match the later one wins field by field.
+
+        `markers`: two characters around a match whose wildcards have no meaning; "" is none.
+        """
         self._entries = tuple(entries)
+        names = {entry.match: literal(entry.match, markers) for entry in self._entries}
+        self._literals = {match: name for match, name in names.items() if name is not None}
         self._cache: dict[str, AddressSettings] = {}
 
     @property
@@ -147,7 +162,7 @@ class SettingsTable:
         """Return (entry, field, why) for each match whose merged values contradict one another."""
         result = []
         for entry in self._entries:
-            merged = self._merge(_sample(entry.match))
+            merged = self._merge(self._literals.get(entry.match) or _sample(entry.match))
             values = {field: source.values[field] for field, source in merged.items()}
             problem = contradiction(values)
             if problem is not None and not CONTRADICTORY.isdisjoint(entry.values):
@@ -156,13 +171,26 @@ class SettingsTable:
 
     def _merge(self, name: str) -> dict[str, SettingsEntry]:
         """Return, for each field that some match sets, the entry that wins."""
-        fitting = [entry for entry in reversed(self._entries) if matches(entry.match, name)]
-        fitting.sort(key=lambda entry: precedence(entry.match, name))
+        fitting = [entry for entry in reversed(self._entries) if self._fits(entry.match, name)]
+        fitting.sort(key=lambda entry: self._precedence(entry.match, name))
         merged: dict[str, SettingsEntry] = {}
         for entry in fitting:
             for field_name in entry.values:
                 merged.setdefault(field_name, entry)
         return merged
+
+    def _fits(self, match: str, name: str) -> bool:
+        written = self._literals.get(match)
+        return matches(match, name) if written is None else written == name
+
+    def _precedence(self, match: str, name: str) -> tuple[object, ...]:
+        return (0, 1) if match in self._literals else precedence(match, name)
+
+
+def literal(match: str, markers: str) -> str | None:
+    """Return the name between two markers, None where the match is a pattern."""
+    marked = len(markers) == 2 and len(match) > 2 and match[0] + match[-1] == markers
+    return match[1:-1] if marked else None
 
 
 def _sample(match: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.addresses.settings import NO_LIMIT, AddressSettings
 from gateway.broker.ports import Tap
@@ -12,11 +12,18 @@ from gateway.model.errors import Refusal
 from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue
 
+if TYPE_CHECKING:
+    from gateway.broker.branches import Divert
+
 
 class Blockable(Protocol):
-    """A producer as its address sees it; `promised`: bytes that it was told it may send."""
+    """A producer as its address sees it; `promised`: bytes that it was told it may send.
+
+    `is_leg`: of a sender to another address, whose messages come here as well.
+    """
 
     promised: int
+    is_leg: bool
 
     def block(self, refusal: Refusal) -> None: ...
 
@@ -34,7 +41,9 @@ class Address:
         "anycast",
         "auto_created",
         "blocked",
+        "branched",
         "cursor",
+        "diverts",
         "dropped",
         "duplicates",
         "gone",
@@ -46,6 +55,7 @@ class Address:
         "paging",
         "producers",
         "purging",
+        "retro",
         "routed",
         "routing_types",
         "settings",
@@ -55,6 +65,7 @@ class Address:
         "unasked_bytes",
         "unrouted",
         "version",
+        "wild",
     )
 
     def __init__(self, name: str, settings: AddressSettings) -> None:
@@ -77,6 +88,10 @@ class Address:
         self.operator_block = False
         self.guarded = False
         self.unasked_bytes = 0  # below this size no limit in bytes need be asked
+        self.branched = False  # what is sent here goes elsewhere as well
+        self.diverts: tuple[Divert, ...] = ()
+        self.wild: tuple[Address, ...] = ()  # those with a pattern that fits this name
+        self.retro: Address | None = None  # where the last messages are kept for new queues
         self.purging = False  # some queue takes nothing while it has no consumers
         self.paging: Paging | None = None
         self.apply_settings(settings)
@@ -95,9 +110,26 @@ class Address:
     def _guard(self) -> None:
         settings = self.settings
         limits = (settings.max_size_bytes, settings.max_size_messages, settings.rejects_above)
-        self.guarded = any(limit != NO_LIMIT for limit in limits) or self.paging is not None
+        limited = any(limit != NO_LIMIT for limit in limits) or self.paging is not None
+        self.guarded = limited or self.branched
         sizes = (settings.max_size_bytes, settings.rejects_above)
         self.unasked_bytes = min([s for s in sizes if s != NO_LIMIT], default=1 << 62)
+
+    def branch(self, diverts: tuple[Divert, ...], wild: tuple[Address, ...]) -> None:
+        """Let messages go elsewhere as well from now on."""
+        self.diverts = diverts
+        self.wild = wild
+        self._look_at_branches()
+
+    def keep_last(self, retro: Address | None) -> None:
+        """Keep the last messages for new queues from now on, or (None) no more."""
+        self.retro = retro
+        self._look_at_branches()
+
+    def _look_at_branches(self) -> None:
+        self.branched = bool(self.diverts or self.wild or self.retro is not None)
+        self._guard()
+        self.version += 1
 
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
@@ -120,6 +152,11 @@ class Address:
         if not self.purging:
             return queues
         return [q for q in queues if q.consumer_count or not q.attributes.purge_on_no_consumers]
+
+    @property
+    def sender_count(self) -> int:
+        """How many send to this address, and not only by way of another one."""
+        return sum(not producer.is_leg for producer in self.producers.values())
 
     @property
     def queues(self) -> list[Queue]:

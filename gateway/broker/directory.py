@@ -36,7 +36,11 @@ class Owner(Protocol):
 
     def touch(self, queue: Queue) -> None: ...
 
+    def address_made(self, address: Address) -> None: ...
+
     def address_gone(self, name: str) -> None: ...
+
+    def queues_changed(self, address: Address) -> None: ...
 
 
 class Directory:
@@ -263,6 +267,7 @@ class Directory:
         address.routing_types = types
         address.taps = self.taps_on(name)
         self.addresses[name] = address
+        self._owner.address_made(address)
         if not temporary:
             self._store.define(
                 AddressDefinition(name=name, routing_types=types, auto_created=auto_created)
@@ -331,6 +336,7 @@ class Directory:
             address = self.make_address(queue.address, frozenset({queue.routing}))
         self._add_type(address, queue.routing)
         address.bind(queue)
+        self._owner.queues_changed(address)
 
     def make_temporary(self, name: str, routing: RoutingType) -> None:
         """Make an address that is remembered nowhere, with its queue when it is anycast."""
@@ -462,6 +468,7 @@ class Directory:
         queue.delete()
         del self.queues[queue.name]
         self.addresses[queue.address].unbind(queue)
+        self._owner.queues_changed(self.addresses[queue.address])
         ticket = self._store.undefine(self.definition_of(queue)) if queue.durable else 0
         refusal = Refusal(code=Code.QUEUE_DELETED, text=f"Queue {queue.name!r} was deleted.")
         browsing = [browser.consumer for browser in queue.browsers]
@@ -511,6 +518,7 @@ class Directory:
             address = Address(definition.name, self._settings.for_address(definition.name))
             address.taps = self.taps_on(definition.name)
             self.addresses[definition.name] = address
+            self._owner.address_made(address)
         address.auto_created = definition.auto_created
         address.routing_types |= definition.routing_types
 
@@ -539,6 +547,7 @@ class Directory:
                 AddressDefinition(name=queue.address, routing_types=frozenset({queue.routing}))
             )
         self.addresses[queue.address].bind(queue)
+        self._owner.queues_changed(self.addresses[queue.address])
         return queue
 
     def snapshot(self) -> list[QueueDefinition | AddressDefinition]:

@@ -125,5 +125,5 @@ class DiskGate:
         if self.refusal is None:
             return 0
         addresses = self._core.addresses.values()
-        named = sum(len(a.producers) for a in addresses if self.holds(a.settings) is not None)
+        named = sum(a.sender_count for a in addresses if self.holds(a.settings) is not None)
         return named + len(self._relays)

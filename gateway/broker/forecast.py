@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, Usage, judge
+from gateway.broker.fan import Part
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
 from gateway.model.message import IDENTIFIED, SHARED, Message
@@ -65,11 +66,16 @@ class Forecast:
         for send in sends:
             producer = send[0]
             assert isinstance(producer, Route), "a producer of another gateway"
-            refusal = producer.resolve() or walk.step(producer, send, later=send[4] > now_ms)
+            refusal = producer.resolve() or walk.send(producer, send, later=send[4] > now_ms)
             if refusal is not None:
                 self._gateway.refused(refusal, len(sends))
                 return refusal
         return None
+
+    def why_not(self, parts: Sequence[Part], flags: int, expires: int, due: int) -> Refusal | None:
+        """Return why not all addresses would take their part of one message now, or None."""
+        walk = _Walk(self._gateway)
+        return walk.go_all(parts, (flags, expires, due), later=due > self._gateway.now_ms())
 
     def send_all(self, sends: Sequence[Send]) -> int:
         """Send what `refusal` had nothing against; neighbours that can, in one run."""
@@ -131,6 +137,28 @@ class _Walk:
         self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
         self._rings: dict[str, _Ring] = {}
         self._pages: dict[str, PageForecast] = {}
+
+    def send(self, route: Route, send: Send, *, later: bool) -> Refusal | None:
+        """Go on by one message to all addresses that get it."""
+        if route.fan is None:
+            return self.step(route, send, later=later)
+        _, body, flags, expires, due = send
+        return self.go_all(
+            route.fan.plan((body,), flags, expires), (flags, expires, due), later=later
+        )
+
+    def go_all(
+        self, parts: Sequence[Part], how: tuple[int, int, int], *, later: bool
+    ) -> Refusal | None:
+        """Go on by one message's parts; returns the first refusal."""
+        for part in parts:
+            leg = part.leg
+            if leg is None or part.ring or part.taps_only:
+                continue
+            refusal = self.step(leg, (leg, part.bodies[0], *how), later=later)
+            if refusal is not None:
+                return refusal
+        return None
 
     def step(self, route: Route, send: Send, *, later: bool = False) -> Refusal | None:
         """Go on by one message, due `later` or now; returns the refusal that it would meet."""

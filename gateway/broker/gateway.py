@@ -14,6 +14,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because, room_again
+from gateway.broker.branches import Branches
 from gateway.broker.copies import Recovering
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
@@ -90,6 +91,8 @@ class Gateway:
         self.turn = turn
         self.store = store
         self.settings = settings
+        self.branches = Branches(self)
+        self.forecast = Forecast(self)
         self.directory = Directory(self, settings, store)
         self.streams: Streams = NoStreams()  # type: ignore[assignment]
         self.memory = 0
@@ -322,9 +325,18 @@ class Gateway:
         if queue.temporary and not queue.consumer_count and queue.routing is RoutingType.MULTICAST:
             self.directory.drop_queue(queue)
 
+    def address_made(self, address: Address) -> None:
+        """An address was made, or brought back at the start."""
+        self.branches.made(address)
+
+    def queues_changed(self, address: Address) -> None:
+        """An address has got or lost a queue."""
+        self.branches.queues_changed(address)
+
     def address_gone(self, name: str) -> None:
         """An address was deleted, and what it knew is forgotten."""
         self.duplicates.clear(name)
+        self.branches.gone(name)
 
     # ---- limits
 
@@ -418,6 +430,8 @@ class Gateway:
             only=only,
             origin=origin,
         )
+        if address.branched:
+            route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:
             self.watch_block(address)
         return route
@@ -520,7 +534,7 @@ class Gateway:
 
     def begin(self) -> Work:
         """See the Broker port."""
-        return Work(Forecast(self))
+        return Work(self.forecast)
 
     # ---- upkeep
 

@@ -117,7 +117,7 @@ class Mover:
         gateway.store.begin_atomic()
         try:
             for message in messages:
-                origin = origin_of(message)
+                origin = self._origin(message)
                 if origin is None or origin[1] == queue.name:
                     continue
                 if origin not in routes:
@@ -138,8 +138,12 @@ class Mover:
         except RefusedError:
             return None
 
-    @staticmethod
-    def _copy(queue: Queue, message: Message) -> bytes:
+    def _origin(self, message: Message) -> tuple[str, str] | None:
+        """Return where it was first; a divert is no place to go back to."""
+        origin = origin_of(message)
+        return None if origin and self._gateway.branches.is_origin(*origin) else origin
+
+    def _copy(self, queue: Queue, message: Message) -> bytes:
         expired_at = message.expires if message.flags & EXPIRES else 0
         if message.flags & STOMP:
             facts = [
@@ -150,7 +154,7 @@ class Mover:
             ]
             if expired_at:
                 facts.append(("_AMQ_ACTUAL_EXPIRY", str(expired_at)))
-            if origin_of(message) is not None:
+            if self._origin(message) is not None:
                 facts = facts[4:]
             return stomp_form.with_headers(message.body, facts)
         origin: dict[str, Value] = {
@@ -160,7 +164,7 @@ class Mover:
         }
         if expired_at:
             origin["x-opt-ACTUAL-EXPIRY"] = expired_at
-        if origin_of(message) is not None:
+        if self._origin(message) is not None:
             origin = {k: v for k, v in origin.items() if k == "x-opt-ACTUAL-EXPIRY"}
         try:
             return with_annotations(without_expiry(message.body), origin)

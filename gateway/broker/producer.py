@@ -12,6 +12,7 @@ from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
 from gateway.broker.expiry_rules import apply_expiry_rules
+from gateway.broker.fan import Fan
 from gateway.broker.pager import uses_pages
 from gateway.broker.picking import Picker, is_picky
 from gateway.broker.spread import Core, Spread
@@ -31,6 +32,7 @@ class Route(Spread):
 
     __slots__ = (
         "_copies",
+        "_fan",
         "_key",
         "_only",
         "_owner",
@@ -39,6 +41,7 @@ class Route(Spread):
         "_routing",
         "_rules",
         "_version",
+        "is_leg",
         "promised",
         "refusal",
         "taken",
@@ -54,7 +57,9 @@ class Route(Spread):
         *,
         only: Queue | None = None,
         origin: str = "",
+        is_leg: bool = False,
     ) -> None:
+        """`is_leg`: part of another one's fan, and without one of its own."""
         self._core = core
         self._store = core.store
         self._address = address
@@ -62,6 +67,8 @@ class Route(Spread):
         self._owner = owner
         self._only = only
         self._version = -1
+        self.is_leg = is_leg
+        self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
         self.due = 0  # of the run that is on its way; 0: it is for now
         self._queue: Queue | None = None
@@ -80,8 +87,40 @@ class Route(Spread):
     def address(self) -> str:
         return self._address.name
 
+    @property
+    def core(self) -> Core:
+        return self._core
+
+    @property
+    def routing(self) -> RoutingType | None:
+        return self._routing
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it leads to one queue."""
+        return self._only is not None
+
+    @property
+    def fan(self) -> Fan | None:
+        return self._fan
+
+    def branch_to(
+        self,
+        address: Address,
+        routing: RoutingType | None,
+        owner: ProducerOwner | None,
+        *,
+        only: Queue | None = None,
+    ) -> Route:
+        """Return a way for copies of what is sent here; `owner` hears when it is held back."""
+        return Route(
+            self._core, address, routing, owner, only=only, origin=self._origin, is_leg=True
+        )
+
     def close(self) -> None:
         self._address.producers.pop(self._key, None)
+        if self._fan is not None:
+            self._fan.close()
 
     def block(self, refusal: Refusal) -> None:
         if self._owner is not None:
@@ -93,12 +132,17 @@ class Route(Spread):
 
     def blocked(self) -> Refusal | None:
         disk = self._core.disk
+        blocked = self._address.blocked
+        if blocked is None and self._fan is not None:
+            blocked = self._fan.blocked()
         if disk.refusal is None:
-            return self._address.blocked
-        return disk.holds(self._address.settings) or self._address.blocked
+            return blocked
+        return disk.holds(self._address.settings) or blocked
 
     def credit(self, most: int, size: int) -> int:
         """See the Producer port."""
+        if self._fan is not None:
+            most = self._fan.credit(most, size)
         room = headroom(self._core.usage(self._address), self._address.settings)
         if room is None:
             return most
@@ -140,7 +184,17 @@ class Route(Spread):
         self._picky = is_picky(targets)
         plain = not (address.taps or self._rules or self._picky or address.purging)
         self._queue = targets[0] if len(targets) == 1 and plain else None
+        if self._fan is not None or address.branched:
+            self._branch()
         return None
+
+    def _branch(self) -> None:
+        """Have a fan where the address has branches; what names its queue goes nowhere else."""
+        if self._fan is not None:
+            self._fan.close()
+            self._fan = None
+        if self._address.branched and self._only is None and not self.is_leg:
+            self._fan = Fan(self)
 
     def _find_again(self) -> None:
         """Go on at the address that has the name of the deleted one. Raises RefusedError."""
@@ -221,7 +275,7 @@ class Route(Spread):
         if self._version != address.version:
             refusal = self.resolve()
             if refusal is not None:
-                return self._refuse(refusal, count)
+                return self.refuse(refusal, count)
             address = self._address
         if core.disk.refusal is not None and self._owner is not None:
             return self._meet_full_disk(flags, count)
@@ -276,7 +330,7 @@ class Route(Spread):
         count = len(bodies)
         refusal = self.resolve()
         if refusal is not None:
-            return self._refuse(refusal, count)
+            return self.refuse(refusal, count)
         if core.disk.refusal is not None and self._owner is not None:
             return self._meet_full_disk(flags[0], count)
         address = self._address
@@ -308,7 +362,8 @@ class Route(Spread):
             core.overflow(queue, count)
         return ticket
 
-    def _refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> int:
+    def refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> int:
+        """Count and remember a refusal; returns -1."""
         self._core.refused(refusal, count)
         self.taken = taken
         self.ticket = ticket
@@ -323,7 +378,7 @@ class Route(Spread):
         if refusal is None:
             self._drop(count)
             return 0
-        return self._refuse(refusal, count)
+        return self.refuse(refusal, count)
 
     def _drop(self, count: int) -> None:
         refusal = self._core.disk.refusal
@@ -337,7 +392,8 @@ class Route(Spread):
         address = self._address
         settings = address.settings
         return (
-            address.paging is None
+            self._fan is None
+            and address.paging is None
             and address.size_bytes + charge < address.unasked_bytes
             and (
                 settings.max_size_messages < 0
@@ -351,6 +407,8 @@ class Route(Spread):
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
     ) -> int:
         """Ask admission for each message where it may say no."""
+        if self._fan is not None:
+            return self._fan.send(bodies, flags, expires)
         address = self._address
         settings = address.settings
         ticket = 0
@@ -376,7 +434,7 @@ class Route(Spread):
                 case Admission.FAIL:
                     assert refusal is not None
                     self._look_for_block()
-                    return self._refuse(refusal, len(bodies) - index, index, ticket)
+                    return self.refuse(refusal, len(bodies) - index, index, ticket)
         self._look_for_block()
         return ticket
 
@@ -391,6 +449,8 @@ class Route(Spread):
     def _send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         refusal = self.resolve()
         assert refusal is None, "admitted to an address that is not there"
+        if self._fan is not None:
+            return self._fan.send_admitted(bodies, flags, expires)
         settings = self._address.settings
         disk = self._core.disk
         if disk.refusal is not None and disk.refuses(settings, flags) is None:
@@ -404,6 +464,19 @@ class Route(Spread):
         ticket = self._send_many(bodies, flags, expires)
         self._look_for_block()
         return ticket
+
+    def fits(self, bodies: Sequence[bytes], ways: int) -> bool:
+        """Whether a run fits, if as much is sent on so many ways at once."""
+        charge = sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies) * self._copies
+        return self._fits(charge * ways, len(bodies) * ways)
+
+    def store_run(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+        """Store what was found to fit."""
+        self.due = due
+        try:
+            return self._send_many(bodies, flags, expires)
+        finally:
+            self.due = 0
 
     def send_copy(self, body: bytes, flags: int) -> bool:
         """Send a message of the gateway's own; returns whether some queue or tap has it."""
@@ -446,7 +519,7 @@ class Route(Spread):
         )
         self._look_for_block()
         if refusal is not None:
-            return self._refuse(refusal, count - taken, taken, ticket)
+            return self.refuse(refusal, count - taken, taken, ticket)
         return ticket
 
     # ---- what the pager needs

@@ -135,6 +135,7 @@ class Reaper:
             and not address.temporary
             and not address.queues
             and not address.taps
+            and not address.diverts
             and not address.producers
             and used
         )

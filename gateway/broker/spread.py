@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage
+from gateway.broker.branches import Branches
 from gateway.broker.disk_gate import DiskGate
 from gateway.broker.duplicates import Duplicates
 from gateway.broker.pager import Pager
@@ -15,6 +16,9 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, Share
 from gateway.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from gateway.broker.forecast import Forecast
 
 
 class Core(Protocol):
@@ -27,7 +31,9 @@ class Core(Protocol):
     messages_max: int
     received: int
     disk: DiskGate
+    branches: Branches
     duplicates: Duplicates
+    forecast: Forecast
     pager: Pager
 
     def touch(self, queue: Queue) -> None: ...

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.addresses.match import SettingsEntry, SettingsTable, match_problem
+from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
 from gateway.addresses.settings import key_of, value_problem
 from gateway.config import schema
 from gateway.config.errors import ConfigError, Path, Problem, show_path
@@ -32,6 +32,7 @@ from gateway.config.tree import (
 )
 from gateway.config.values import describe
 from gateway.model.address import RoutingType, check_name
+from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 
 _LATER = "known, not supported yet by this version; remove it"
@@ -112,8 +113,14 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     top = walk.table(tree, (), schema.TOP)
     sections: dict[str, Any] = {
         "acceptors": _acceptors(walk, tree.get("acceptors", {})),
-        "address_settings": _address_settings(walk, tree.get("address-settings", {})),
+        "address_settings": _address_settings(
+            walk, tree.get("address-settings", {}), top.get("literal_match_markers", "")
+        ),
         "addresses": _addresses(walk, tree.get("addresses", {})),
+        "diverts": _diverts(walk, tree.get("diverts", {})),
+        "wildcard_routing": walk.table(
+            tree.get("wildcard-addresses", {}), ("wildcard-addresses",), schema.WILDCARDS
+        ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {})),
         "management": ManagementConfig(
             **walk.table(tree.get("management", {}), ("management",), schema.MANAGEMENT)
@@ -191,11 +198,11 @@ def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
         walk.wrong((*path, "multicast-prefix"), "is the same as anycast-prefix; they must differ")
 
 
-def _address_settings(walk: _Walk, raw: object) -> SettingsTable:
+def _address_settings(walk: _Walk, raw: object, markers: str) -> SettingsTable:
     entries = []
     for match, table in walk.tables(raw, ("address-settings",)):
         path: Path = ("address-settings", match)
-        problem = match_problem(match)
+        problem = match_problem(match) if literal(match, markers) is None else None
         if problem is not None:
             walk.wrong(path, problem)
         values = walk.table(table, path, schema.ADDRESS_SETTINGS)
@@ -207,7 +214,7 @@ def _address_settings(walk: _Walk, raw: object) -> SettingsTable:
                 walk.wrong(here, impossible)
             origins[name] = walk.layers.origin(here)
         entries.append(SettingsEntry(match=match, values=values, origins=origins))
-    settings = SettingsTable(entries)
+    settings = SettingsTable(entries, markers=markers)
     for entry, name, why in settings.contradictions():
         walk.wrong(("address-settings", entry.match, key_of(name)), why)
     return settings
@@ -271,6 +278,24 @@ def _streams(walk: _Walk, raw: object) -> tuple[StreamConfig, ...]:
         read = walk.table(table, ("streams", name), schema.STREAM)
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
+    return tuple(found)
+
+
+def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:
+    found = []
+    for name, table in walk.tables(raw, ("diverts",)):
+        path: Path = ("diverts", name)
+        before = len(walk.problems)
+        _check_named(walk, path, name, "divert")
+        read = walk.table(table, path, schema.DIVERT)
+        if len(walk.problems) > before:
+            continue
+        forwarding = read.pop("forwarding_address")
+        if read["address"] in forwarding:
+            text = f"leads from {read['address']} straight back to it"
+            walk.wrong((*path, "forwarding-address"), text)
+        routing = read.pop("routing_type", DivertRouting.STRIP)
+        found.append(DivertDefinition(name=name, forwarding=forwarding, routing=routing, **read))
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.addresses.match import markers_problem
 from gateway.addresses.settings import (
     ID_CACHE_MAX,
     DiskFullPolicy,
@@ -25,7 +26,8 @@ from gateway.addresses.settings import (
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
 from gateway.config.tree import LogFormat, LogLevel, StompDiskFull, Wire
-from gateway.model.address import RoutingType, check_name
+from gateway.model.address import RoutingType, check_name, parse_destination
+from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.selectors import compile_selector
 
@@ -93,6 +95,31 @@ def _max_consumers(value: object) -> int:
     return taken
 
 
+def _markers(value: object) -> str:
+    taken = v.text(value)
+    problem = markers_problem(taken)
+    if problem is not None:
+        raise ValueError(problem)
+    return taken
+
+
+def _forwarding(value: object) -> tuple[str, ...]:
+    """Take one address, several with commas between them, or an array."""
+    items = v.text(value).split(",") if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise ValueError(f"needs an address or an array of addresses, not {v.describe(value)}")
+    return tuple(_target(item) for item in items)
+
+
+def _target(value: object) -> str:
+    taken = v.name_text(value).strip()
+    try:
+        parse_destination(taken)
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
+    return taken
+
+
 def _modifier(value: object) -> float:
     taken = v.number(value)
     if not 1.0 <= taken <= 1000.0:
@@ -122,11 +149,13 @@ TOP: Final = Table(
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
         "stomp-default-persistent": v.boolean,
         "allow-insecure": v.boolean,
+        "literal-match-markers": _markers,
         "id-cache-size": v.within(0, ID_CACHE_MAX, v.count),
         "persist-id-cache": v.boolean,
     },
     nested=_words(
-        "acceptors address-settings addresses management metrics logging authentication streams"
+        "acceptors address-settings addresses diverts management metrics logging authentication"
+        " streams wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -135,8 +164,8 @@ TOP: Final = Table(
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files durability"
-        " concurrent-store-and-dispatch-topics store-linger literal-match-markers"
-        " wildcard-addresses diverts security-settings transaction-timeout persistence-enabled"
+        " concurrent-store-and-dispatch-topics store-linger"
+        " security-settings transaction-timeout persistence-enabled"
         " connection-ttl-override max-redelivery-records"
     ),
 )
@@ -274,6 +303,23 @@ ADDRESS: Final = Table(
         "routing-types": v.choices(RoutingType),
     },
     nested=frozenset({"queues"}),
+)
+
+DIVERT: Final = Table(
+    keys={
+        "address": _address,
+        "forwarding-address": _forwarding,
+        "exclusive": v.boolean,
+        "filter": _filter,
+        "routing-type": v.choice(DivertRouting),
+    },
+    required=frozenset({"address", "forwarding-address"}),
+    later=_words("routing-name transformer transformer-class-name"),
+)
+
+WILDCARDS: Final = Table(
+    keys={"routing-enabled": v.boolean},
+    later=_words("enabled delimiter any-words single-word"),
 )
 
 MANAGEMENT: Final = Table(

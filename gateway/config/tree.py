@@ -11,6 +11,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
 from gateway.model.attributes import NAMES
+from gateway.model.definitions import DivertDefinition
 
 MIB: Final = 1 << 20
 #: What STOMP clients of other brokers write.
@@ -181,6 +182,8 @@ class Config:
             delivery.
         id_cache_size: duplicate ids that an address remembers whose settings do not say; 0 none.
         persist_id_cache: they are remembered over restarts.
+        wildcard_routing: queues of wildcard addresses get what is sent to names that fit.
+        literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
         origins: key path as shown -> where it was written.
@@ -216,6 +219,9 @@ class Config:
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    diverts: tuple[DivertDefinition, ...] = ()
+    wildcard_routing: bool = True
+    literal_match_markers: str = ""
     streams: tuple[StreamConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None

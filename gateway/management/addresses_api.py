@@ -126,9 +126,9 @@ class AddressesApi:
         check_store(self._gateway)
         force = query_flag(request, "force")
         address = self._directory.find_address(name)
-        if address.producers:
+        if address.sender_count:
             message = (
-                f"Address {name!r} has {len(address.producers)} producers; close them first: "
+                f"Address {name!r} has {address.sender_count} producers; close them first: "
                 "what they send would be lost."
             )
             raise RefusedError.of(Code.IN_USE, message)

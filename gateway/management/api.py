@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
+from gateway.management.diverts_api import DivertsApi
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.messages_api import MessagesApi
 from gateway.management.queues_api import QueuesApi
@@ -27,6 +28,7 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
     QueuesApi(sources).add_routes(router)
     MessagesApi(sources).add_routes(router)
     AddressesApi(sources).add_routes(router)
+    DivertsApi(sources).add_routes(router)
     if with_metrics:
         metrics.add_routes(router, sources)
 

@@ -37,6 +37,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.NOT_FOUND: 404,
     Code.NOT_AUTHORIZED: 403,
     Code.ALREADY_EXISTS: 409,
+    Code.DUPLICATE_ID: 409,
     Code.BAD_NAME: 422,
     Code.BAD_VALUE: 422,
     Code.BAD_SELECTOR: 422,

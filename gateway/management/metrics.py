@@ -167,7 +167,7 @@ _ADDRESS: Final[Sequence[_Figure[Address]]] = (
         "Bytes of page files",
         lambda a: 0 if a.paging is None else a.paging.page_bytes,
     ),
-    _gauge("address_producers", "Producers attached", lambda a: len(a.producers)),
+    _gauge("address_producers", "Producers attached", lambda a: a.sender_count),
     _gauge(
         "address_blocked",
         "1 while senders are held back",

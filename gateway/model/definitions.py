@@ -117,11 +117,10 @@ class DivertDefinition:
     """Copies of what is sent to an address, or a match of addresses, go to others as well.
 
     Attributes:
-        name: nobody else's, also no queue's: copies carry it as the queue that they come from.
+        name: no other divert's; copies carry it as the queue that they come from.
         forwarding: the addresses that they go to.
         exclusive: what it takes goes nowhere else.
         filter: a selector; "" takes everything.
-        configured: it is from the configuration, and goes when it is no more in it.
     """
 
     name: str
@@ -130,7 +129,6 @@ class DivertDefinition:
     exclusive: bool = False
     filter: str = ""
     routing: DivertRouting = DivertRouting.STRIP
-    configured: bool = False
 
 
 Definition = (

@@ -317,6 +317,8 @@ class Core:
                 directory.restore_address(definition)
         directory.next_id = 1
         for definition in definitions.values():
+            if isinstance(definition, DivertDefinition):
+                self.gateway.branches.restore(definition)
             if isinstance(definition, IdsDefinition):
                 self._restore_ids(definition, held, highest)
             if not isinstance(definition, QueueDefinition):

@@ -14,6 +14,7 @@ from gateway.config.exposure import exposure_problems
 from gateway.config.load import default_data_directory, host_facts, load
 from gateway.config.tree import Config, LogFormat, Wire
 from gateway.model.address import RoutingType
+from gateway.model.definitions import DivertRouting
 
 HOST = HostFacts(memory_bytes=8 << 30, working_directory="/w", data_directory="/d")
 
@@ -61,6 +62,7 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     assert exposure_problems(config, has_users=False) == []
 
 
+STRIP = DivertRouting.STRIP
 WHOLE = """
 name = "edge-1"
 data-directory = "data"
@@ -110,6 +112,42 @@ level = "warning"
 [streams."orders"]
 address = "orders"
 """
+
+
+def test_diverts_wildcards_and_markers_are_read(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """
+id-cache-size = 5
+persist-id-cache = false
+literal-match-markers = "()"
+[wildcard-addresses]
+routing-enabled = false
+[address-settings."(a.#.b)"]
+id-cache-size = 0
+[diverts.one]
+address = "a"
+forwarding-address = "b, c::d"
+[diverts.two]
+address = "a.#"
+forwarding-address = ["b"]
+exclusive = true
+filter = "x = 1"
+routing-type = "pass"
+""",
+    )
+    assert (config.id_cache_size, config.persist_id_cache) == (5, False)
+    assert config.wildcard_routing is False
+    assert config.address_settings.for_address("a.#.b").id_cache_size == 0
+    assert config.address_settings.for_address("a.b").id_cache_size is None
+    one, two = config.diverts
+    assert (one.forwarding, one.exclusive, one.routing) == (("b", "c::d"), False, STRIP)
+    assert (two.forwarding, two.exclusive, two.filter, two.routing.value) == (
+        ("b",),
+        True,
+        "x = 1",
+        "PASS",
+    )
 
 
 def test_every_table_is_read(tmp_path: Path) -> None:
@@ -266,7 +304,18 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("[management]\nallowed-hosts='x'", "management.allowed-hosts: needs an array of names"),
         ("[streams.s]\naddress='a'\nretention-bytes=1", "retention-bytes: known, not supported"),
         ("[streams.s]\naddress='a'\nselector='x'", "selector: known, not supported yet"),
-        ("[diverts.x]", "diverts: known, not supported yet"),
+        ("[diverts.x]\naddress='a'", "diverts.x: needs the key forwarding-address"),
+        ("[diverts.x]\naddress='a'\nforwarding-address='b, a'", "straight back to it"),
+        ("[diverts.x]\naddress='a'\nforwarding-address=[]", "needs an address or an array"),
+        (
+            "[diverts.x]\naddress='a'\nforwarding-address='b'\ntransformer='t'",
+            "diverts.x.transformer: known, not supported yet",
+        ),
+        ("[diverts.x]\naddress='a'\nforwarding-address='b'\nfilter='x ='", "diverts.x.filter: "),
+        ("literal-match-markers='('", "literal-match-markers: '(' is not two different"),
+        ("[wildcard-addresses]\ndelimiter='/'", "delimiter: known, not supported yet"),
+        ("[address-settings.a]\nid-cache-size=-2", "id-cache-size: -2 is below 0"),
+        ("[address-settings.a]\nretroactive-message-count=1000000", "is above 100000"),
         ("[security-settings.'#']", "security-settings: known, not supported yet"),
         ("name = ", "f.toml: is not TOML"),
     ],

@@ -89,6 +89,34 @@ def test_a4_matches_merge_from_the_most_specific_down(address, order):
         assert settings.for_address(address).dead_letter_address == order[gone]
 
 
+def test_a5_a_match_between_markers_is_one_name():
+    matches = ["#", "(a.#)", "a.#", "a.b", "a.*"]
+    for order in itertools.permutations(matches):
+        assert _in_order(order, "a.b") == ["a.b", "a.*", "a.#", "#"]
+        assert _in_order(order, "a.#") == ["(a.#)", "a.*", "a.#", "#"]
+
+
+def _in_order(matches: tuple[str, ...], name: str) -> list[str]:
+    """Return those that match a name, the most specific first: found ones are taken away."""
+    left, found = list(matches), []
+    while True:
+        settings = SettingsTable(
+            [SettingsEntry(match=m, values={"dead_letter_address": m}) for m in left],
+            markers="()",
+        )
+        winner = settings.explain(name)[0].match
+        if winner is None:
+            return found
+        found.append(winner)
+        left.remove(winner)
+
+
+def test_a5_without_markers_the_characters_are_a_part_of_names():
+    settings = table("(a.x)", "#")
+    assert settings.for_address("a.x").dead_letter_address == "#"
+    assert settings.for_address("(a.x)").dead_letter_address == "(a.x)"
+
+
 def test_a6_a_rest_in_the_middle_is_refused():
     problem = match_problem("x.#.y")
     assert problem is not None

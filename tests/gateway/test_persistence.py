@@ -104,7 +104,6 @@ def seqs(found: Restored, queue: int = 7) -> list[int]:
             exclusive=True,
             filter="x = 1",
             routing=DivertRouting.PASS,
-            configured=True,
         ),
     ],
 )

@@ -64,6 +64,10 @@ def test_the_table_of_routes_is_what_was_promised():
         ("GET", "/api/v1/addresses/{name}/settings"),
         ("POST", "/api/v1/addresses/{name}/block"),
         ("POST", "/api/v1/addresses/{name}/unblock"),
+        ("GET", "/api/v1/diverts"),
+        ("POST", "/api/v1/diverts"),
+        ("GET", "/api/v1/diverts/{name}"),
+        ("DELETE", "/api/v1/diverts/{name}"),
     }
     assert set(API_ROUTES) == promised
 

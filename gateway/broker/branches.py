@@ -1,0 +1,242 @@
+"""Where else the messages of an address go: diverts, and queues of wildcard addresses.
+
+    divert             a copy that says where it comes from goes to other addresses; an exclusive
+                       one keeps the message from going anywhere else
+    wildcard address   its queues get what is sent to any address that fits its name
+
+What concerns an address is worked out when it is made and when diverts or wildcards change, and
+kept with it, so that a send to an address without branches asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.addresses.wildcards import fits, is_wildcard
+from gateway.broker.moves import origin_of
+from gateway.model import stomp_form
+from gateway.model.address import RoutingType
+from gateway.model.amqp_types import DecodeError, UByte, Value
+from gateway.model.definitions import DivertDefinition
+from gateway.model.errors import Code, RefusedError
+from gateway.model.message import EXPIRES, STOMP, Message
+from gateway.model.sections import with_annotations
+from gateway.selectors import compile_selector
+
+if TYPE_CHECKING:
+    from gateway.broker.address import Address
+    from gateway.broker.ports import Store
+    from gateway.queues.queue import Queue
+
+
+_KINDS: Final = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
+
+
+class Core(Protocol):
+    """What is needed of the gateway."""
+
+    store: Store
+
+    @property
+    def addresses(self) -> Mapping[str, Address]: ...
+
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
+
+
+class Divert:
+    """One divert at work.
+
+    Attributes:
+        configured: it is from the configuration.
+        diverted: messages that it took.
+        lost: copies that had nowhere to go.
+    """
+
+    __slots__ = ("_condition", "configured", "definition", "diverted", "lost")
+
+    def __init__(self, definition: DivertDefinition, *, configured: bool = False) -> None:
+        """Raises RefusedError (bad-selector)."""
+        self.definition = definition
+        self.configured = configured
+        self.diverted = self.lost = 0
+        text = definition.filter
+        self._condition = compile_selector(text, definition.address) if text else None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def concerns(self, address: str) -> bool:
+        """Whether it stands at this address."""
+        where = self.definition.address
+        return where == address or (is_wildcard(where) and fits(where, address))
+
+    @property
+    def takes_all(self) -> bool:
+        return self._condition is None
+
+    def takes(self, body: bytes, flags: int, expires: int) -> bool:
+        """Whether a message passes its filter."""
+        if self._condition is None:
+            return True
+        message = Message(body, 0, flags)
+        if flags & EXPIRES:
+            message.expires = expires
+        return self._condition.matches(message)
+
+    def copy(
+        self, body: bytes, flags: int, where: str, number: int, routing: RoutingType | None
+    ) -> bytes:
+        """Return the copy of a message that was sent to `where`, telling where it comes from.
+
+        What tells of an earlier origin keeps that.
+        """
+        if origin_of(Message(body, 0, flags)) is not None:
+            return body
+        kind = None if routing is None else _KINDS[routing]
+        if flags & STOMP:
+            facts = [
+                ("_AMQ_ORIG_ADDRESS", where),
+                ("_AMQ_ORIG_QUEUE", self.name),
+                ("_AMQ_ORIG_MESSAGE_ID", str(number)),
+            ]
+            if kind is not None:
+                facts.append(("_AMQ_ORIG_ROUTING_TYPE", str(kind)))
+            return stomp_form.with_headers(body, facts)
+        origin: dict[str, Value] = {
+            "x-opt-ORIG-ADDRESS": where,
+            "x-opt-ORIG-QUEUE": self.name,
+            "x-opt-ORIG-MESSAGE-ID": number,
+        }
+        if kind is not None:
+            origin["x-opt-ORIG-ROUTING-TYPE"] = UByte(kind)
+        try:
+            return with_annotations(body, origin)
+        except DecodeError:
+            return body  # opaque bytes go on as they are
+
+
+class Branches:
+    """See the module text.
+
+    Attributes:
+        diverts: by name.
+        wildcards: whether queues of wildcard addresses get what fits.
+        epoch: grows with every change.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wild: dict[str, Address] = {}
+        self.diverts: dict[str, Divert] = {}
+        self.wildcards = True
+        self.epoch = 0
+
+    # ---- what happens to addresses
+
+    def made(self, address: Address) -> None:
+        """An address was made or brought back."""
+        if is_wildcard(address.name):
+            self._wild[address.name] = address
+        self._look_at(address)
+
+    def gone(self, name: str) -> None:
+        """An address was deleted."""
+        if self._wild.pop(name, None) is not None:
+            self._look_at_those(name)
+
+    def queues_changed(self, address: Address) -> None:
+        """An address has got or lost a queue."""
+        if address.name in self._wild:
+            self._look_at_those(address.name)
+
+    def _look_at_those(self, pattern: str) -> None:
+        self._look_at_all(a for a in self._core.addresses.values() if fits(pattern, a.name))
+
+    def _look_at_all(self, addresses: Iterable[Address]) -> None:
+        for address in list(addresses):
+            self._look_at(address)
+
+    def _look_at(self, address: Address) -> None:
+        """Work out what branches off at an address."""
+        name = address.name
+        wild: list[Address] = []
+        if self.wildcards and name not in self._wild:
+            wild = [a for p, a in self._wild.items() if a.queues and fits(p, name)]
+        diverts = [divert for divert in self.diverts.values() if divert.concerns(name)]
+        if (tuple(diverts), tuple(wild)) != (address.diverts, address.wild):
+            self.epoch += 1
+            address.branch(tuple(diverts), tuple(wild))
+
+    # ---- diverts
+
+    def find(self, name: str) -> Divert:
+        """Return a divert. Raises RefusedError (not-found)."""
+        divert = self.diverts.get(name)
+        if divert is None:
+            raise RefusedError.of(Code.NOT_FOUND, f"Divert {name!r} does not exist.")
+        return divert
+
+    def is_origin(self, address: str, name: str) -> bool:
+        """Whether a message that says it was at `name` of an address came by a divert."""
+        if name not in self.diverts:
+            return False
+        queue = self._core.queues.get(name)  # queues and diverts may have the same name
+        return queue is None or queue.address != address
+
+    def create(self, definition: DivertDefinition, *, configured: bool = False) -> int:
+        """Make a divert; returns the ticket.
+
+        One of the configuration takes the place of another of its name, and is not stored. Raises
+        RefusedError (already-exists, bad-value, bad-selector).
+        """
+        name = definition.name
+        known = self.diverts.get(name)
+        if known is not None and known.definition == definition and known.configured == configured:
+            return 0 if configured else self._core.store.define(definition)
+        if known is not None and not configured:
+            raise RefusedError.of(Code.ALREADY_EXISTS, f"Divert {name!r} exists already.")
+        queue = self._core.queues.get(name)
+        if queue is not None and Divert(definition).concerns(queue.address):
+            raise RefusedError.of(
+                Code.ALREADY_EXISTS,
+                f"Queue {name!r} is on address {queue.address!r}; give the divert another name, "
+                "or nobody could tell what comes from the one and what from the other.",
+            )
+        if definition.address in definition.forwarding:
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"Divert {name!r} leads from address {definition.address!r} back to it.",
+            )
+        divert = Divert(definition, configured=configured)
+        self.diverts[name] = divert
+        self._look_at_all(self._core.addresses.values())
+        if not configured:
+            return self._core.store.define(definition)
+        if known is not None and not known.configured:
+            self._core.store.undefine(known.definition)
+        return 0
+
+    def delete(self, name: str) -> int:
+        """Delete a divert; returns the ticket. Raises RefusedError (not-found, in-use)."""
+        divert = self.find(name)
+        if divert.configured:
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Divert {name!r} is from the configuration; take it out there, or it would be "
+                "back with the next start.",
+            )
+        del self.diverts[name]
+        self._look_at_all(self._core.addresses.values())
+        return self._core.store.undefine(divert.definition)
+
+    def restore(self, definition: DivertDefinition) -> None:
+        """Bring back a divert that the store remembers."""
+        self.diverts[definition.name] = Divert(definition)
+        self._look_at_all(self._core.addresses.values())
+
+    def definitions(self) -> list[DivertDefinition]:
+        """Return what each new journal segment begins with."""
+        return [d.definition for d in self.diverts.values() if not d.configured]
