@@ -198,31 +198,6 @@ def test_a_drain_of_an_empty_queue_ends_at_once_and_the_link_goes_on(
     assert script.bodies == ["sent", "later"]
 
 
-class Transacted(Script):
-    """Asks for a transaction."""
-
-    def begin(self) -> None:
-        self.refusals: list[str] = []
-        self.container.declare_transaction(self.connection, handler=self)
-
-    def on_link_error(self, event: Any) -> None:
-        self.refusals.append(event.link.remote_condition.name)
-        event.link.close()
-        self.container.create_receiver(self.connection, self.address)
-
-    def on_link_opened(self, event: Any) -> None:
-        if event.receiver and event.receiver.remote_source.address == self.address:
-            self.finish()
-
-
-def test_a_transaction_is_refused_and_the_connection_goes_on(
-    shared: ScratchGateway, address: str
-) -> None:
-    script = Transacted(shared, address)
-    script.perform()
-    assert script.refusals == ["amqp:not-implemented"]
-
-
 class Peer:
     """Proton's engine over a plain socket: what no reactor would do."""
 
