@@ -8,7 +8,8 @@ else anything; its bytes are kept beside it.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from gateway.model.definitions import PagesDefinition
@@ -55,10 +56,11 @@ def find_pages(
         ]
         result.append(
             FoundPages(
-                definition=definition,
+                definition=replace(definition, next_page=_next_page(definition, blocks, gone)),
                 pages=pages,
                 removed=found.removed,
                 counted=found.counted,
+                postponed=found.postponed,
                 suspect=suspect,
             )
         )
@@ -68,6 +70,17 @@ def find_pages(
     if left:
         fs.fsync_dir(directory)
     return result
+
+
+def _next_page(
+    definition: PagesDefinition, blocks: Mapping[int, int], gone: set[tuple[int, int]]
+) -> int:
+    """Return a number that no page of the store ever had.
+
+    What the journal still says of a page that is gone would be taken for what it says of a new one.
+    """
+    dead = [page for store, page in gone if store == definition.store_id]
+    return max([definition.next_page, *(page + 1 for page in (*blocks, *dead))])
 
 
 def _read(

@@ -45,6 +45,8 @@ from storage.recovery import Recovered, Stored, recover
 from storage.segments import segment_name, segment_number
 
 _BEGAN: Final = "began"
+#: What the note of a stay in page mode begins with: `kind` is written first.
+_PAGES_NOTE: Final = b'{"kind":"pages"'
 
 
 @dataclass(slots=True)
@@ -289,6 +291,8 @@ def _pages_fields(definition: PagesDefinition) -> dict[str, object]:
         ],
         "counts": definition.counts,
         "suspect": definition.suspect,
+        "next": definition.next_page,
+        "dues": definition.dues,
     }
 
 
@@ -335,6 +339,8 @@ def _pages_of(fields: Mapping[str, Any]) -> PagesDefinition:
         ),
         counts=tuple((queue_id, seq, flags) for queue_id, seq, flags in fields["counts"]),
         suspect=fields["suspect"],
+        next_page=fields.get("next", 1),
+        dues=tuple((queue_id, seq, due) for queue_id, seq, due in fields.get("dues", ())),
     )
 
 
@@ -428,7 +434,18 @@ def open_journal(
             _index(journal, queue_id, held, clean=found.clean)
     if paging is not None:
         restored.pages = find_pages(fs, paging, found, restored.page_stores, restored.pages_gone)
+        # Pages also name queues that nothing else remembers: nobody else may have their numbers.
+        restored.next_id = max(restored.next_id, *_ids_on_pages(restored.pages))
     return journal, restored
+
+
+def _ids_on_pages(stores: Sequence[FoundPages]) -> Iterator[int]:
+    """Yield 0, and a number that is above each queue's on pages."""
+    yield 0
+    for store in stores:
+        for page in store.pages:
+            for block in page.blocks:
+                yield max([queue_id + 1 for queue_id, _ in block.targets], default=0)
 
 
 def _index(journal: Journal, queue_id: int, held: Mapping[int, Stored], *, clean: bool) -> None:
@@ -460,7 +477,8 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]
 
 def _mark_begun(fs: FileSystem, path: str, found: Recovered) -> None:
     """See to it that the clean stop which was found counts for this start only."""
-    if not found.clean or not (found.pages or any(found.queues.values())):
+    paged = found.pages or any(note.startswith(_PAGES_NOTE) for note in found.notes)
+    if not found.clean or not (paged or any(found.queues.values())):
         return
     if fs.exists(path) and _number(read_file(fs, path)) in (None, found.ticket):
         found.clean = False

@@ -93,6 +93,7 @@ class Recovered:
         removed: per queue id ticket, first, last of removals of what was not in the journal: of
             messages on pages, whose blocks have a ticket of their own.
         counted: per queue id seq -> (ticket, flags) of such messages.
+        postponed: per queue id seq -> (ticket, due in ms) of such messages.
         suspect: the ticket before which all that was stored may have been seen.
         used: per segment the bytes of its batches, without definitions.
     """
@@ -110,6 +111,7 @@ class Recovered:
     pages: dict[tuple[int, int], int] = field(default_factory=dict)
     removed: dict[int, array[int]] = field(default_factory=dict)
     counted: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    postponed: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     suspect: int = 0
     used: dict[int, int] = field(default_factory=dict)
 
@@ -307,6 +309,9 @@ def apply_payload(found: Recovered, payload: bytes, segment: int) -> None:
                     if seq in held:
                         held[seq].due = due
                         held[seq].changed = True
+                    else:
+                        paged = found.postponed.setdefault(record.queue_id, {})
+                        paged[seq] = found.ticket + 1, due
             case Paged():
                 page = record.store, record.page
                 found.pages[page] = max(found.pages.get(page, 0), record.blocks)

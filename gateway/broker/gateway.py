@@ -233,7 +233,20 @@ class Gateway:
 
     def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
         """See queues.Effects: forget records, give memory back, move on what is moved on."""
-        moved = messages
+        if why is Gone.EXPIRED or why is Gone.KILLED:
+            self.store.begin_atomic()  # gone here and stored there, or neither
+            try:
+                self._let_go(queue, messages, size)
+                self._mover.move(queue, messages, why)
+            finally:
+                self.store.end_atomic()
+        else:
+            self._let_go(queue, messages, size)
+        self.room_made()
+        if self.pager.idle:
+            self.pager.room_made()
+
+    def _let_go(self, queue: Queue, messages: list[Message], size: int) -> None:
         if queue.any_flags & PAGED:
             messages = self.pager.finish(queue, messages)
             size = sum([len(m.body) for m in messages])
@@ -250,12 +263,6 @@ class Gateway:
         self.messages -= count
         account.size_bytes -= charge
         account.messages -= count
-        if why is Gone.EXPIRED or why is Gone.KILLED:
-            self._mover.move(queue, moved, why)
-        self.room_made()
-        address = self.directory.addresses.get(queue.address)
-        if address is not None and address.paging is not None and not address.paging.live:
-            self.pager.changed(address)
 
     def room_made(self) -> None:
         """See to it that senders who are held back are looked at."""
@@ -297,6 +304,8 @@ class Gateway:
             due = [(m.seq, m.due) for m in messages if m.flags & DURABLE]
             if due:
                 self.recorded = self.store.postpone(queue.queue_id, due)
+            if queue.any_flags & PAGED:
+                self.pager.postponed(queue, messages)
 
     def overflow(self, queue: Queue, added: int) -> None:
         """A ring has too much after an add: what consumers take at once is not evicted."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.settings import FullPolicy, PageFullPolicy
 from gateway.broker.address import Address
+from gateway.broker.shares import joined_ranges
 from gateway.model.definitions import PagesDefinition
 from gateway.model.errors import Refusal
 from gateway.model.message import PAGED, SHARED, Message
@@ -36,12 +37,20 @@ _EXPIRY_STEPS: Final = 64
 
 
 class Pager:
-    """See the module text. `lost`: messages on pages that could not be read."""
+    """See the module text.
+
+    Attributes:
+        lost: messages on pages that could not be read.
+        started: how often page mode began.
+        idle: addresses, by store, that had nothing on pages when they were looked at last.
+    """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._paging: dict[str, Address] = {}
+        self._paging: dict[int, Address] = {}  # by store
         self._ending: deque[tuple[int, int, list[int]]] = deque()  # ticket, store id, pages
+        self.idle: dict[int, Address] = {}
+        self._looking = False
         self.lost = 0
         self.started = 0
         self.on_mode: Callable[[str, bool], None] = _ignore_mode
@@ -69,7 +78,7 @@ class Pager:
             recorded=self._record,
         )
         address.set_paging(paging)
-        self._paging[address.name] = address
+        self._paging[store_id] = self.idle[store_id] = address
         self.started += 1
         self.on_mode(address.name, True)
         return paging
@@ -82,27 +91,37 @@ class Pager:
         self.on_unreadable(queue.name, count, why)
 
     def changed(self, address: Address) -> None:
-        """Less is on the address' pages, or in its memory, than before."""
+        """Less is on the address' pages than before."""
         paging = address.paging
         if paging is not None and not paging.live:
-            self._gateway.turn.at_end(lambda: self._look(address, paging))
+            self.idle[paging.store_id] = address
+            self.room_made()
         self._gateway.room_made()
 
-    def _look(self, address: Address, paging: Paging) -> None:
-        """End page mode when nothing is on pages any more."""
-        if address.paging is not paging or paging.live:
-            return
-        if address.gone or self._gateway.full_because(address) is None:
-            self._end(address, paging)
-        else:
-            paging.retire_current()
+    def room_made(self) -> None:
+        """Less is in memory than before, of whatever address: some limits are the gateway's."""
+        if not self._looking:
+            self._looking = True
+            self._gateway.turn.at_end(self._look)
+
+    def _look(self) -> None:
+        """End page mode where nothing is on pages any more, and there is room."""
+        self._looking = False
+        for store_id, address in list(self.idle.items()):
+            paging = address.paging
+            if paging is None or paging.live:
+                del self.idle[store_id]
+            elif address.gone or self._gateway.full_because(address) is None:
+                self._end(address, paging)
+            else:
+                paging.retire_current()
 
     def _end(self, address: Address, paging: Paging) -> None:
         ticket, pages = paging.end()
         if pages:
             self._ending.append((ticket, paging.store_id, pages))
         address.set_paging(None)
-        del self._paging[address.name]
+        del self._paging[paging.store_id], self.idle[paging.store_id]
         self.on_mode(address.name, False)
 
     def held_back(self, address: Address) -> Refusal | None:
@@ -275,11 +294,19 @@ class Pager:
                 if message.flags & PAGED:
                     queue.backlog.flags[message.seq] = message.flags & ~(SHARED | PAGED)
 
+    @staticmethod
+    def postponed(queue: Queue, messages: list[Message]) -> None:
+        """Remember until when what is on pages waits."""
+        if isinstance(queue.backlog, Backlog):
+            for message in messages:
+                if message.flags & PAGED:
+                    queue.backlog.dues[message.seq] = message.due
+
     def finish(self, queue: Queue, messages: list[Message]) -> list[Message]:
         """Be done with those that are on pages; returns the others."""
         backlog = queue.backlog
         if isinstance(backlog, Backlog):
-            for low, high in _ranges(sorted([m.seq for m in messages if m.flags & PAGED])):
+            for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & PAGED])):
                 backlog.finish(low, high)
         return [m for m in messages if not m.flags & PAGED]
 
@@ -323,18 +350,6 @@ class Pager:
             for queue in address.queues:
                 if queue.ring_size >= 0 and queue.backlog is not None:
                     self._gateway.touch(queue)
-
-
-def _ranges(seqs: list[int]) -> Iterator[tuple[int, int]]:
-    """Join ascending seqs into (first, last)."""
-    if seqs and seqs[-1] - seqs[0] == len(seqs) - 1:
-        yield seqs[0], seqs[-1]
-        return
-    start = 0
-    for at in range(1, len(seqs) + 1):
-        if at == len(seqs) or seqs[at] != seqs[at - 1] + 1:
-            yield seqs[start], seqs[at - 1]
-            start = at
 
 
 def _ignore(queue: str, count: int, why: str) -> None:

@@ -20,7 +20,9 @@ def without_copies(messages: list[Message]) -> tuple[int, int]:
 
 
 def joined_ranges(seqs: list[int]) -> list[tuple[int, int]]:
-    """Return ascending seqs as (first, last) ranges."""
+    """Return ascending seqs as (first, last) ranges; one range costs no loop."""
+    if seqs and seqs[-1] - seqs[0] == len(seqs) - 1:
+        return [(seqs[0], seqs[-1])]
     ranges: list[tuple[int, int]] = []
     for seq in seqs:
         if ranges and ranges[-1][1] == seq - 1:

@@ -73,7 +73,9 @@ class PagesDefinition:
         pages: page -> how many blocks of it exist.
         marks: what its queues are done with.
         counts: (queue id, seq, flags) of messages on pages that were delivered in vain.
+        dues: (queue id, seq, due in ms) of those that wait for another time.
         suspect: blocks with an older ticket may have been seen by a consumer.
+        next_page: no page of this number, or a higher one, was ever there.
     """
 
     store_id: int
@@ -82,6 +84,8 @@ class PagesDefinition:
     marks: tuple[PageMark, ...] = ()
     counts: tuple[tuple[int, int, int], ...] = ()
     suspect: int = 0
+    next_page: int = 1
+    dues: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

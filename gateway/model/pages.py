@@ -125,6 +125,7 @@ class FoundPages:
         removed: per queue id ticket, first, last ... of removals; they concern blocks of the same
             ticket or an older one.
         counted: per queue id seq -> (ticket, flags), alike.
+        postponed: per queue id seq -> (ticket, due), alike.
         suspect: blocks of an older ticket may have been seen by a consumer.
     """
 
@@ -132,6 +133,7 @@ class FoundPages:
     pages: Sequence[FoundPage]
     removed: Mapping[int, array[int]] = field(default_factory=dict)
     counted: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    postponed: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     suspect: int = 0
 
 

@@ -76,6 +76,7 @@ class Backlog:
         live: messages on pages that the queue is not done with, read or not.
         next: nothing before this seq is left to read.
         flags: seq -> flags of messages whose delivery was counted.
+        dues: seq -> when messages are due again that were given back.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Backlog:
         "_firsts",
         "_source",
         "count",
+        "dues",
         "flags",
         "live",
         "next",
@@ -95,6 +97,7 @@ class Backlog:
         self.count = self.size = self.live = 0
         self.next = 0
         self.flags: dict[int, int] = {}
+        self.dues: dict[int, int] = {}
         self._source = source
         self._entries: list[tuple[Page, Part]] = []
         self._firsts: list[int] = []
@@ -179,7 +182,7 @@ class Backlog:
                     run.expires if isinstance(run.expires, int) else run.expires[place]
                 )
             if message.flags & SCHEDULED:
-                message.due = run.due
+                message.due = self.dues.get(seq, run.due)
             messages.append(message)
         return messages, last
 
@@ -242,6 +245,7 @@ class Backlog:
         """The queue is done with what it had read between two seqs."""
         for seq in range(first, last + 1) if self.flags else ():
             self.flags.pop(seq, None)
+            self.dues.pop(seq, None)
         for page, part in list(self._from(first)):
             if part.first > last:
                 break

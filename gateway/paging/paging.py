@@ -281,18 +281,18 @@ class Paging:
             for queue_id, part in page.parts.items()
             if part.floor > part.first or part.marks()
         )
-        counts = tuple(
-            (queue_id, seq, flags)
-            for queue_id, backlog in self.backlogs.items()
-            for seq, flags in backlog.flags.items()
-        )
+        backlogs = self.backlogs.items()
+        counts = tuple((q, seq, flags) for q, one in backlogs for seq, flags in one.flags.items())
+        dues = tuple((q, seq, due) for q, one in backlogs for seq, due in one.dues.items())
         return PagesDefinition(
             store_id=self.store_id,
             address=self.address,
             pages={page.number: page.blocks for page in self.pages.values()},
             marks=marks,
             counts=counts,
+            dues=dues,
             suspect=self.suspect,
+            next_page=self.next_page,
         )
 
     def check_invariants(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gateway.model.pages import FoundBlock, FoundPage, FoundPages
 from gateway.paging.backlog import Page
@@ -34,6 +34,7 @@ def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue
     """Fill `paging` with what a start found; `queues` are those that are there, by id."""
     paging.take_up()
     paging.suspect = max(found.suspect, found.definition.suspect)
+    paging.next_page = max(paging.next_page, found.definition.next_page)
     known: dict[int, _Blocks] = {}
     for page in found.pages:
         _restore_page(paging, page, queues, known)
@@ -46,7 +47,12 @@ def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue
         removed = found.removed.get(queue_id, array("Q"))
         for at in range(0, len(removed), 3):
             _remove(blocks, *removed[at : at + 3])
-        _restore_flags(paging, found, queue_id, blocks)
+        backlog = paging.backlogs[queue_id]
+        definition = found.definition
+        counted = found.counted.get(queue_id, {})
+        postponed = found.postponed.get(queue_id, {})
+        backlog.flags = _restore_changes(queue_id, definition.counts, counted, blocks)
+        backlog.dues = _restore_changes(queue_id, definition.dues, postponed, blocks)
         _count(paging, queues[queue_id], blocks)
     for page_found in list(paging.pages.values()):
         page_found.live = sum([part.live for part in page_found.parts.values()])
@@ -101,18 +107,24 @@ def _remove(blocks: _Blocks, ticket: int, low: int, high: int) -> None:
         blocks.parts[place].finish(first, last)
 
 
-def _restore_flags(paging: Paging, found: FoundPages, queue_id: int, blocks: _Blocks) -> None:
-    """Give delivery counts back to messages that are still there."""
-    backlog = paging.backlogs[queue_id]
-    counted = {seq: flags for own, seq, flags in found.definition.counts if own == queue_id}
-    tickets = dict.fromkeys(counted, 1 << 64)
-    for seq, (ticket, flags) in found.counted.get(queue_id, {}).items():
-        counted[seq], tickets[seq] = flags, ticket
-    for seq, flags in counted.items():
+def _restore_changes(
+    queue_id: int,
+    snapshot: Sequence[tuple[int, int, int]],
+    later: Mapping[int, tuple[int, int]],
+    blocks: _Blocks,
+) -> dict[int, int]:
+    """Return what changed (flags, or due times) of messages that are still there, by seq."""
+    changed = {seq: value for own, seq, value in snapshot if own == queue_id}
+    tickets = dict.fromkeys(changed, 1 << 64)
+    for seq, (ticket, value) in later.items():
+        changed[seq], tickets[seq] = value, ticket
+    kept: dict[int, int] = {}
+    for seq, value in changed.items():
         at = bisect_right(blocks.firsts, seq) - 1
         there = at >= 0 and seq <= blocks.lasts[at] and blocks.tickets[at] <= tickets[seq]
         if there and any(low <= seq <= high for low, high in blocks.parts[at].waiting(seq)):
-            backlog.flags[seq] = flags
+            kept[seq] = value
+    return kept
 
 
 def _count(paging: Paging, queue: Queue, blocks: _Blocks) -> None:
