@@ -5,9 +5,10 @@
 #   make test    every test
 #   make check   format, lint, types, layers
 #   make fmt     let ruff format and fix
-#   make simulate  the journal on a simulated disk: SEEDS=n of them, or SEED=k, replayed and told
+#   make simulate  the store, and the whole core over it, on a simulated disk: SEEDS=n and
+#                CORE_SEEDS=n of them, or SEED=k, replayed and told; ONLY=storage or ONLY=core
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
-#   make mutants   bugs planted in the journal, and how many seeds it takes to catch each
+#   make mutants   bugs planted in the journal and in the core, and how many seeds it takes to catch each
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
@@ -23,6 +24,8 @@ COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
 WORKERS ?= 2
 TESTS ?=
 SEEDS ?= 3000
+CORE_SEEDS ?= 1000
+ONLY ?=
 ROUNDS ?= 60
 
 .PHONY: demo test check fmt simulate mutants bench bench-growth clean
@@ -49,7 +52,8 @@ fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 simulate: $(STAMP)
-	@$(if $(SEED),SEED=$(SEED) )$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	@$(if $(SEED),SEED=$(SEED) )$(BIN)/python -m tests.simulation --seeds $(SEEDS) \
+		--core-seeds $(CORE_SEEDS) $(if $(ONLY),--only $(ONLY))
 
 crash: $(STAMP)
 	@$(BIN)/python -m tests.durability --rounds $(ROUNDS)

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 
+from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import seeds_to_kill
 from tests.mutants.table import MUTANTS
 
@@ -18,7 +19,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names; all when none is given")
     wanted = parser.parse_args()
     alive = 0
-    for mutant in MUTANTS:
+    for mutant in (*MUTANTS, *CORE_MUTANTS):
         if wanted.names and not any(name in mutant.name for name in wanted.names):
             continue
         began = time.process_time()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
@@ -20,12 +20,16 @@ from tests.simulation.world import run_seed
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`target` is "module:Class.function"; in its source `old` becomes `new`."""
+    """`target` is "module:Class.function"; in its source `old` becomes `new`.
+
+    `run` is what should catch it, given a seed.
+    """
 
     name: str
     target: str
     old: str
     new: str
+    run: Callable[[int], object] = run_seed
 
 
 def function_of(target: str) -> FunctionType:
@@ -67,7 +71,7 @@ def seeds_to_kill(mutant: Mutant, limit: int) -> tuple[int, str] | None:
     with planted(mutant):
         for seed in range(limit):
             try:
-                run_seed(seed)
+                mutant.run(seed)
             except Exception as error:
                 return seed + 1, f"{type(error).__name__}: {error}".splitlines()[0]
     return None

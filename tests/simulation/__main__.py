@@ -1,6 +1,7 @@
-"""`python -m tests.simulation --seeds N [--first K]`: run seeds, print failures and the rate.
+"""`python -m tests.simulation`: run seeds, print failures and the rate.
 
-`SEED=k` in the environment runs that one and prints its last events.
+`--seeds N` of the storage alone, `--core-seeds N` of the whole core over it; `--only` one of them.
+`SEED=k` in the environment runs that one of each, and prints its last events.
 """
 
 from __future__ import annotations
@@ -10,44 +11,69 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from typing import Protocol
 
+from tests.simulation.core.world import run_core_seed
+from tests.simulation.disk import SimDisk
 from tests.simulation.world import run_seed
 
 REPORTED_MAX = 5
 
 
-def replay(seed: int) -> int:
+class Ran(Protocol):
+    """A seed that was run."""
+
+    disk: SimDisk
+
+
+def replay(kind: str, run: Callable[[int], Ran], seed: int) -> int:
     """Run one seed and print what happened last."""
     try:
-        world = run_seed(seed)
+        world = run(seed)
     except Exception:
         traceback.print_exc()
         return 1
     print("\n".join(world.disk.log))
-    print(f"seed {seed}: nothing found")
+    print(f"{kind}: seed {seed}: nothing found")
     return 0
+
+
+def run_many(kind: str, run: Callable[[int], Ran], first: int, count: int) -> int:
+    """Run seeds; returns how many failed."""
+    began = time.process_time()
+    failed = []
+    for seed in range(first, first + count):
+        try:
+            run(seed)
+        except Exception:
+            failed.append(seed)
+            if len(failed) <= REPORTED_MAX:
+                traceback.print_exc()
+    rate = count / max(time.process_time() - began, 1e-9)
+    print(f"{kind}: {count} seeds, {rate:.0f} a second, {len(failed)} failed {failed}", flush=True)
+    return len(failed)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="simulate")
     parser.add_argument("--seeds", type=int, default=3000)
+    parser.add_argument("--core-seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", choices=["storage", "core"])
     wanted = parser.parse_args()
-    if "SEED" in os.environ:
-        return replay(int(os.environ["SEED"]))
-    began = time.process_time()
-    failed = []
-    for seed in range(wanted.first, wanted.first + wanted.seeds):
-        try:
-            run_seed(seed)
-        except Exception:
-            failed.append(seed)
-            if len(failed) <= REPORTED_MAX:
-                traceback.print_exc()
-    spent = time.process_time() - began
-    print(
-        f"{wanted.seeds} seeds, {wanted.seeds / spent:.0f} a second, {len(failed)} failed {failed}"
-    )
+    kinds: list[tuple[str, Callable[[int], Ran], int]] = [
+        ("storage", run_seed, wanted.seeds),
+        ("core", run_core_seed, wanted.core_seeds),
+    ]
+    failed = 0
+    for kind, run, count in kinds:
+        if wanted.only not in (None, kind):
+            continue
+        if "SEED" in os.environ:
+            failed += replay(kind, run, int(os.environ["SEED"]))
+        else:
+            failed += run_many(kind, run, wanted.first, count)
     return 1 if failed else 0
 
 

@@ -316,8 +316,16 @@ class SimDisk:
 
     def fsync_dir(self, path: str) -> None:
         cut = self._enter(f"sync directory {path}")
-        self.unsynced.clear()
-        self.durable_names = dict(self.names)
+        prefix = path + "/"
+        done = [change for change in self.unsynced if change[1].startswith(prefix)]
+        self.unsynced = [change for change in self.unsynced if change not in done]
+        for what, a, b in done:
+            if what == "create":
+                self.durable_names[a] = int(b)
+            elif what == "unlink":
+                self.durable_names.pop(a, None)
+            else:
+                self.durable_names[b] = self.durable_names.pop(a)
         if cut:
             raise Crash
 

@@ -1,0 +1,198 @@
+"""Bugs planted in the core: paging, restarts, transactions, dead letters, rings, order, marks."""
+
+from __future__ import annotations
+
+from tests.mutants.plant import Mutant
+from tests.simulation.core.world import run_core_seed
+
+
+def _core(name: str, target: str, old: str, new: str) -> Mutant:
+    return Mutant(name, target, old, new, run_core_seed)
+
+
+CORE_MUTANTS = (
+    _core(
+        "pages not synced before the batch that names them",
+        "storage.writer:DiskWork.write",
+        "            paged = self._pages.write(batch.pages)\n",
+        "            later = batch.pages\n",
+    ),
+    _core(
+        "a page written and not synced",
+        "storage.pages:PageWriter._write_run",
+        "        self._fs.fdatasync(page.fd)\n",
+        "        pass\n",
+    ),
+    _core(
+        "a new page is not synced",
+        "storage.pages:PageWriter._write_run",
+        "        self._fs.fsync(page.fd)\n",
+        "        pass\n",
+    ),
+    _core(
+        "the name of a new page is not synced",
+        "storage.pages:PageWriter.write",
+        "        self._fs.fsync_dir(self._directory)\n",
+        "        pass\n",
+    ),
+    _core(
+        "a page deleted before that is durable",
+        "gateway.paging.paging:Paging.retire",
+        "    self._doomed.append((ticket, page.number))\n",
+        "    self._doomed.append((0, page.number))\n",
+    ),
+    _core(
+        "pages of an ended stay deleted before that is durable",
+        "gateway.broker.pager:Pager._end",
+        "self._ending.append((ticket,",
+        "self._ending.append((0,",
+    ),
+    _core(
+        "what goes to pages is overtaken by what stays in memory",
+        "gateway.broker.pager:Pager.pages",
+        "    if address.paging is not None:\n        return True\n",
+        "    if address.paging is not None:\n        return address.paging.live > 3\n",
+    ),
+    _core(
+        "a number of a page used again",
+        "gateway.paged_recovery:_next_page",
+        "return max([definition.next_page, *(page + 1 for page in (*blocks, *dead))])",
+        "return 1",
+    ),
+    _core(
+        "a number of a queue on pages used again",
+        "gateway.persistence:_ids_on_pages",
+        "    for store in stores:\n",
+        "    for store in ():\n",
+    ),
+    _core(
+        "removed and moved in two batches",
+        "gateway.broker.gateway:Gateway.gone",
+        "    if why is Gone.EXPIRED or why is Gone.KILLED:\n",
+        "    if why is Gone.EXPIRED:\n"
+        "        self._let_go(queue, messages, size)\n"
+        "        self._mover.move(queue, messages, why)\n"
+        "    elif why is Gone.KILLED:\n",
+    ),
+    _core(
+        "removals of paged messages not recorded",
+        "gateway.paging.backlog:Backlog._finish_part",
+        "        self._source.remove(self.queue, first, last)\n",
+        "        pass\n",
+    ),
+    _core(
+        "an acknowledgement out of order ends all before it",
+        "gateway.paging.part:Part.finish",
+        "low, high = max(first, self.floor), min(last, self.last)",
+        "low, high = self.floor, min(last, self.last)",
+    ),
+    _core(
+        "a removal reaches into the next life's blocks",
+        "gateway.paging.restore:_remove",
+        "end = bisect_right(blocks.tickets, ticket)",
+        "end = len(blocks.tickets)",
+    ),
+    _core(
+        "marks of pages forgotten with their segment",
+        "gateway.paging.paging:Paging.definition",
+        "        marks=marks,\n",
+        "        marks=(),\n",
+    ),
+    _core(
+        "delivery counts of paged messages forgotten with their segment",
+        "gateway.paging.paging:Paging.definition",
+        "        counts=counts,\n",
+        "        counts=(),\n",
+    ),
+    _core(
+        "delays of paged messages forgotten at a start",
+        "gateway.paged_recovery:find_pages",
+        "            postponed=found.postponed,\n",
+        "",
+    ),
+    _core(
+        "blocks of pages forgotten with their segment",
+        "gateway.paging.paging:Paging.definition",
+        "        pages={page.number: page.blocks for page in self.pages.values()},\n",
+        "",
+    ),
+    _core(
+        "a start on pages alone is not noted",
+        "gateway.persistence:_mark_begun",
+        "paged = found.pages or any(note.startswith(_PAGES_NOTE) for note in found.notes)",
+        "paged = found.pages",
+    ),
+    _core(
+        "page mode ends only where its own messages go",
+        "gateway.broker.gateway:Gateway.gone",
+        "    if self.pager.idle:\n",
+        "    if False:\n",
+    ),
+    _core(
+        "what was paged is never suspect",
+        "gateway.paging.restore:_restore_page",
+        "        page.suspect = number + 1\n",
+        "        pass\n",
+    ),
+    _core(
+        "a paged message is in the account of memory",
+        "gateway.broker.pager:Pager.finish",
+        "return [m for m in messages if not m.flags & PAGED]",
+        "return messages",
+    ),
+    _core(
+        "one reads where the last one ended, not where it was finished",
+        "gateway.paging.backlog:Backlog.read",
+        "        self.next = following\n",
+        "        self.next = following + 1\n",
+    ),
+    _core(
+        "a transaction's sends outside its batch",
+        "gateway.transactions:Work.commit",
+        "    self._core.begin_atomic()\n    try:\n"
+        "        ticket = self._core.send_all(self._sends)\n",
+        "    ticket = self._core.send_all(self._sends)\n    self._core.begin_atomic()\n    try:\n",
+    ),
+    _core(
+        "a rolled back acknowledgement counts no attempt",
+        "gateway.transactions:_give_back",
+        "failed=True",
+        "failed=False",
+    ),
+    _core(
+        "a released message goes to the end",
+        "gateway.queues.ready:Ready.put_back",
+        "        level.appendleft(message)\n",
+        "        level.append(message)\n",
+    ),
+    _core(
+        "what has expired is delivered",
+        "gateway.queues.queue:Queue._sift",
+        "if message.flags & EXPIRES and message.expires <= now_ms:",
+        "if message.flags & EXPIRES and message.expires < now_ms - 30:",
+    ),
+    _core(
+        "a ring's victim stays in the journal",
+        "gateway.queues.queue:Queue._evict",
+        "    self._leave(victims, Gone.REPLACED)\n",
+        "    self.size_bytes -= sum(len(m.body) for m in victims)\n",
+    ),
+    _core(
+        "a copy is charged for each queue",
+        "gateway.broker.gateway:_without_copies",
+        "                count -= 1\n",
+        "                pass\n",
+    ),
+    _core(
+        "blocks grow over a batch",
+        "gateway.persistence:JournalStore.page",
+        "    if ticket != self._blocks_ticket:\n",
+        "    if not self._blocks_ticket:\n",
+    ),
+    _core(
+        "what a start finds on pages is not counted",
+        "gateway.paging.restore:_count",
+        "    queue.added += backlog.count\n",
+        "    pass\n",
+    ),
+)

@@ -1,0 +1,221 @@
+"""What the store was told, by ticket: the model of the journal, with what lies on pages.
+
+`Recorder` is the store that a gateway gets; it notes each call before it passes it on. A start must
+find exactly the notes up to the last batch that it found, on pages as well as in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gateway.model.definitions import (
+    AddressDefinition,
+    Definition,
+    PageGone,
+    PagesDefinition,
+    QueueDefinition,
+    StreamDefinition,
+)
+from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PAGED, SCHEDULED, SHARED, Message
+from gateway.persistence import JournalStore, Restored
+from gateway.queues.queue import Queue
+from tests.simulation.model import Kept, Model, State, ViolationError
+
+_NEVER_STORED = SHARED | PAGED
+_COUNTS = 0xFFFF << COUNT_SHIFT
+
+
+@dataclass(slots=True)
+class CoreState(State):
+    """Definitions and messages; those on pages apart."""
+
+    paged: dict[int, dict[int, Kept]] = field(default_factory=dict)
+
+    def add_paged(self, queue_id: int, seq: int, kept: Kept) -> None:
+        self.paged.setdefault(queue_id, {})[seq] = kept
+
+    def remove_paged(self, queue_id: int, first: int, last: int) -> None:
+        held = self.paged.get(queue_id, {})
+        for seq in [s for s in held if first <= s <= last]:
+            del held[seq]
+
+    def count(self, queue_id: int, seq: int, flags: int) -> None:
+        self._either(queue_id, seq, flags=flags)
+
+    def postpone(self, queue_id: int, seq: int, due: int) -> None:
+        self._either(queue_id, seq, due=due)
+
+    def _either(self, queue_id: int, seq: int, **change: int) -> None:
+        for part in (self.queues, self.paged):
+            held = part.get(queue_id, {})
+            if seq in held:
+                held[seq] = held[seq].clone()
+                for name, value in change.items():
+                    setattr(held[seq], name, value)
+
+    def undefine(self, definition: Definition) -> None:
+        State.undefine(self, definition)
+        if isinstance(definition, QueueDefinition):
+            self.paged.pop(definition.queue_id, None)
+
+    def copy(self) -> CoreState:
+        return CoreState(
+            dict(self.defined),
+            {q: dict(held) for q, held in self.queues.items()},
+            {q: dict(held) for q, held in self.paged.items()},
+        )
+
+    def message_count(self) -> int:
+        known = [key for key in self.defined if isinstance(key, int)]
+        return sum(len(part.get(key, ())) for key in known for part in (self.queues, self.paged))
+
+    def of(self, queue_id: int) -> dict[int, Kept]:
+        """Return all that is recorded of a queue, by seq."""
+        return {**self.queues.get(queue_id, {}), **self.paged.get(queue_id, {})}
+
+
+class CoreModel(Model):
+    """See the module text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: CoreState = CoreState()
+        self.now: CoreState = CoreState()
+
+    def recovered(self, found: Restored, ticket: int, *, attempts: int = 1) -> None:
+        super().recovered(found, ticket, attempts=attempts)
+        for queue_id in [q for q in self.durable.paged if q not in self.durable.defined]:
+            del self.durable.paged[queue_id]
+            self.now.paged.pop(queue_id, None)
+        if not found.clean:
+            for held in self.durable.paged.values():
+                for kept in held.values():
+                    kept.suspect = True
+
+    def compare(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """Compare what a queue holds after a start with what is recorded of it."""
+        expected = self.now.of(queue.queue_id)
+        seqs = [m.seq for m in messages]
+        if sorted(seqs) != sorted(expected):
+            lost, extra = sorted(expected.keys() - set(seqs)), sorted(set(seqs) - expected.keys())
+            raise ViolationError(f"{queue.name}: lost {lost}, came back {extra}, holds {seqs}")
+        if queue.message_count != len(expected):
+            raise ViolationError(f"{queue.name}: counts {queue.message_count}, has {len(expected)}")
+        paged = self.now.paged.get(queue.queue_id, {})
+        if queue.paged_count != len(paged):
+            raise ViolationError(f"{queue.name}: {queue.paged_count} paged, not {len(paged)}")
+        for message in messages:
+            kept = expected[message.seq]
+            # Of what is not durable no delivery count is recorded.
+            counted = -1 if kept.flags & DURABLE else ~_COUNTS
+            got = (
+                message.body,
+                message.flags & ~_NEVER_STORED & counted,
+                message.expires if message.flags & EXPIRES else 0,
+                message.due if message.flags & SCHEDULED else 0,
+            )
+            body, flags, expires, _, due = kept.seen()
+            if got != (body, flags & ~_NEVER_STORED & counted, expires, due):
+                raise ViolationError(
+                    f"{queue.name} seq {message.seq}: {got} instead of {kept.seen()}"
+                )
+
+
+class Recorder(JournalStore):
+    """The journal's store; see the module text. `atomic`: the ticket of the part that is open."""
+
+    def __init__(self, journal: object, reader: object, model: CoreModel) -> None:
+        super().__init__(journal, reader)  # type: ignore[arg-type]
+        self.model = model
+        self._began = 0
+        self._parts = 0
+
+    def _did(self, ticket: int, what: str, *args: object) -> None:
+        if self._parts and ticket != self._began:
+            raise ViolationError(f"an atomic part is in the batches {self._began} and {ticket}")
+        self.model.did(ticket, what, *args)
+
+    def begin_atomic(self) -> None:
+        super().begin_atomic()
+        if not self._parts:
+            self._began = self.ticket
+        self._parts += 1
+
+    def end_atomic(self) -> None:
+        self._parts -= 1
+        super().end_atomic()
+
+    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
+        ticket = super().append(
+            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
+        )
+        if not flags & DURABLE:
+            raise ViolationError("what is not durable went to the journal")
+        for queue_id, first in targets:
+            for seq, body in enumerate(bodies, first):
+                kept = Kept(body, flags & ~_NEVER_STORED, expires, now_ms, due=due)
+                self._did(ticket, "add", queue_id, seq, kept)
+        return ticket
+
+    def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
+        ticket = super().append_mixed(
+            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
+        )
+        for queue_id, first in targets:
+            for at, body in enumerate(bodies):
+                if body is not None:
+                    kept = Kept(body, flags[at] & ~_NEVER_STORED, expires[at], now_ms)
+                    self._did(ticket, "add", queue_id, first + at, kept)
+        return ticket
+
+    def page(self, place, targets, bodies, flags, *, expires, due, size, now_ms):
+        block = super().page(
+            place, targets, bodies, flags, expires=expires, due=due, size=size, now_ms=now_ms
+        )
+        for queue_id, first in targets:
+            for seq, body in enumerate(bodies, first):
+                kept = Kept(body, flags & ~_NEVER_STORED, expires, now_ms, due=due)
+                self._did(block.ticket, "add_paged", queue_id, seq, kept)
+        return block
+
+    def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
+        held = self.model.now.queues.get(queue_id, {})
+        known = sum(1 for seq in range(first, last + 1) if seq in held)
+        if known != count:
+            raise ViolationError(f"{count} removed of {known} from {first} to {last}")
+        ticket = super().remove(queue_id, first, last, count)
+        self._did(ticket, "remove", queue_id, first, last)
+        return ticket
+
+    def remove_paged(self, queue_id: int, first: int, last: int) -> int:
+        ticket = super().remove_paged(queue_id, first, last)
+        self._did(ticket, "remove_paged", queue_id, first, last)
+        return ticket
+
+    def count(self, queue_id, entries) -> int:
+        ticket = super().count(queue_id, entries)
+        for seq, flags in entries:
+            self._did(ticket, "count", queue_id, seq, flags)
+        return ticket
+
+    def postpone(self, queue_id, entries) -> int:
+        ticket = super().postpone(queue_id, entries)
+        for seq, due in entries:
+            self._did(ticket, "postpone", queue_id, seq, due)
+        return ticket
+
+    def define(self, definition: Definition) -> int:
+        ticket = super().define(definition)
+        if not isinstance(definition, PagesDefinition | PageGone):
+            self._did(ticket, "define", definition)
+        return ticket
+
+    def undefine(self, definition: Definition) -> int:
+        ticket = super().undefine(definition)
+        match definition:
+            case QueueDefinition() | AddressDefinition() | StreamDefinition():
+                self._did(ticket, "undefine", definition)
+            case _:
+                pass
+        return ticket
