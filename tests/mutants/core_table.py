@@ -179,7 +179,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a copy is charged for each queue",
-        "gateway.broker.gateway:_without_copies",
+        "gateway.broker.shares:without_copies",
         "                count -= 1\n",
         "                pass\n",
     ),
