@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from protocols.amqp.performatives import ACCEPTED, Disposition, Rejected
+from protocols.amqp.performatives import (
+    ACCEPTED,
+    Coordinator,
+    Declare,
+    Disposition,
+    Rejected,
+    TransactionalState,
+)
+from tests.protocols.amqp.controlling import asked
+from tests.protocols.amqp.controlling import told as told_by
 from tests.protocols.amqp.fake_broker import FakeBroker
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
@@ -101,11 +110,14 @@ def state(name: str, broker: FakeBroker) -> Peer:
     if name == "opened":
         return peer
     peer.begin()
-    if name == "linked":
+    if name in ("linked", "declared"):
         peer.sender(0)
         peer.receiver(1, credit=1)
         broker.offer("q", b"one", b"two")
         assert names(peer.hear()) == ["transfer"]
+    if name == "declared":
+        peer.sender(2, target=Coordinator())
+        assert told_by(peer.say(peer.transfer(asked(Declare()), 2))) == ["receiver: 0 declared"]
     return peer
 
 
@@ -154,6 +166,7 @@ def converse(case: dict[str, Any], size: int) -> None:
     peer.engine.connection_lost(peer.now)
     assert peer.engine._unfinished == 0
     assert peer.engine.links == 0
+    assert all(work.over for work in broker.works)
     other.leaves()
     assert len(broker.of("close producer")) == len(broker.of("open producer"))
     assert len(broker.of("close subscription")) == len(broker.of("subscribe"))
@@ -162,7 +175,9 @@ def converse(case: dict[str, Any], size: int) -> None:
 
 def descriptions(frames: list[Frame]) -> str:
     errors = [getattr(one.performative, "error", None) for one in frames]
-    errors += [d.state.error for d in of(frames, Disposition) if isinstance(d.state, Rejected)]
+    states = [d.state for d in of(frames, Disposition)]
+    states = [s.outcome if isinstance(s, TransactionalState) else s for s in states]
+    errors += [state.error for state in states if isinstance(state, Rejected)]
     return " ".join(error.description for error in errors if error is not None)
 
 

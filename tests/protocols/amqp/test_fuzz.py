@@ -24,13 +24,17 @@ from protocols.amqp.performatives import (
     Begin,
     Close,
     Composite,
+    Coordinator,
+    Declare,
     Detach,
+    Discharge,
     Disposition,
     End,
     Error,
     Flow,
     Modified,
     Open,
+    Outcome,
     Received,
     Rejected,
     SaslInit,
@@ -39,6 +43,7 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from tests.protocols.amqp.controlling import asked
 from tests.protocols.amqp.fake_broker import FakeAuthenticator, FakeBroker
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
@@ -93,7 +98,9 @@ class Line:
         assert self.engine.data_to_send() == b""
         assert self.engine._unfinished == 0
         assert self.engine.links == 0
+        assert LIMITS.unfinished.held == 0
         broker = self.broker
+        assert all(work.over for work in broker.works)
         assert broker.subscriptions == []
         assert all(producer.closed for producer in broker.producers)
         assert broker.temporaries == set()
@@ -165,6 +172,58 @@ CONVERSATION = [
 ]
 
 
+FIRST, SECOND, THIRD = (number.to_bytes(8, "big") for number in (1, 2, 3))
+
+
+def asks(number: int, command: Composite) -> bytes:
+    return transfer(number, asked(command), 3)
+
+
+def inside(name: bytes, outcome: Outcome | None = None) -> TransactionalState:
+    return TransactionalState(txn_id=name, outcome=outcome)
+
+
+#: Three transactions: one is committed, one rolled back, one left open at the end.
+TRANSACTED = [
+    *CONVERSATION[:5],
+    attach(0, SENDER),
+    attach(1, RECEIVER),
+    attach(3, SENDER, target=Coordinator()),
+    asks(0, Declare()),
+    flow(handle=1, delivery_count=0, link_credit=4),
+    transfer(1, data_message(b"posted"), state=inside(FIRST)),
+    transfer(2, data_message(b"posted", durable=True), state=inside(FIRST), settled=True),
+    accept(1, 1, state=inside(FIRST, ACCEPTED)),
+    asks(3, Declare()),
+    accept(2, 3, state=inside(FIRST, Rejected()), settled=False),
+    transfer(4, b"\x00\x53\x75\xa0\x05he", more=True, state=inside(SECOND)),
+    frame(Transfer(handle=0), 0, b"llo"),
+    asks(5, Discharge(txn_id=FIRST)),
+    accept(4, 4, state=inside(SECOND, RELEASED)),
+    asks(6, Discharge(txn_id=SECOND, fail=True)),
+    asks(7, Declare()),
+    flow(handle=1, delivery_count=4, link_credit=4),
+    accept(5, 5, state=inside(THIRD, ACCEPTED)),
+    transfer(8, data_message(b"never"), state=inside(THIRD)),
+    frame(Detach(handle=1, closed=True)),
+    frame(Detach(handle=3, closed=True)),
+    frame(Close()),
+]
+
+
+def test_the_transactions_themselves_are_valid():
+    line = Line()
+    for one in TRANSACTED:
+        line.say(one)
+    assert [body[-6:] for body in line.broker.bodies()] == [b"posted"] * 2
+    assert line.broker.of("acknowledge") == [("q", [1])]
+    assert line.broker.of("reject") == [("q", [2, 3])]
+    assert line.broker.of("release failed") == [("q", [4]), ("q", [4])]
+    frames, _ = parse(line.out)
+    assert [one.name for one in frames if getattr(one.performative, "error", None)] == []
+    line.end()
+
+
 def test_the_conversation_itself_is_valid():
     line = Line()
     line.say(b"".join(CONVERSATION))
@@ -179,7 +238,7 @@ EXTREMES = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\x45", b"\x40", b"\xf0", b"\xd
 
 def damaged(chance: random.Random) -> bytes:
     """Return the conversation after one to four accidents."""
-    frames = list(CONVERSATION)
+    frames = list(chance.choice([CONVERSATION, TRANSACTED]))
     for _ in range(chance.randrange(3)):
         one, other = chance.randrange(len(frames)), chance.randrange(len(frames))
         match chance.randrange(4):
@@ -271,7 +330,11 @@ STATES = st.one_of(
     st.sampled_from([None, ACCEPTED, RELEASED, Rejected()]),
     st.builds(Modified, delivery_failed=st.booleans(), undeliverable_here=st.booleans()),
     st.builds(Received, section_number=NUMBERS, section_offset=NUMBERS),
-    st.builds(TransactionalState, txn_id=st.binary(max_size=4), outcome=st.just(ACCEPTED)),
+    st.builds(
+        TransactionalState,
+        txn_id=st.sampled_from([FIRST, FIRST, FIRST, SECOND, b"", b"x"]),
+        outcome=st.sampled_from([None, ACCEPTED, RELEASED, Rejected(), Modified()]),
+    ),
     st.builds(
         Rejected, error=st.builds(Error, condition=TEXTS.filter(str.isascii), description=TEXTS)
     ),
@@ -300,6 +363,7 @@ TARGETS = st.one_of(
         capabilities=CAPABILITIES,
         dynamic_node_properties=st.one_of(st.none(), FIELDS),
     ),
+    st.builds(Coordinator, capabilities=CAPABILITIES),
 )
 PERFORMATIVES: st.SearchStrategy[Composite] = st.one_of(
     st.builds(
@@ -360,6 +424,8 @@ PERFORMATIVES: st.SearchStrategy[Composite] = st.one_of(
 )
 PAYLOADS = st.sampled_from(
     [b"", data_message(b"x"), data_message(b"x", durable=True), b"junk", b"x" * 1_500]
+    + [asked(Declare()), asked(Declare(global_id=b"x")), asked(ACCEPTED)]
+    + [asked(Discharge(txn_id=name, fail=fail)) for name in (FIRST, b"") for fail in (True, False)]
 )
 
 
@@ -374,6 +440,7 @@ def test_frames_whose_fields_are_wrong(said, whole, frame_max):
     opened = frame(Open(container_id="fuzz", max_frame_size=frame_max))
     begun = frame(Begin(next_outgoing_id=0, incoming_window=50, outgoing_window=50))
     line.say(AMQP_HEADER + opened + begun + attach(0, SENDER) + attach(1, RECEIVER))
+    line.say(attach(3, SENDER, target=Coordinator()) + asks(0, Declare()))
     line.say(flow(handle=1, delivery_count=0, link_credit=2))
     frames = []
     for performative, channel, payload in said:
