@@ -227,6 +227,7 @@ def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpL
         idle_ms=acceptor.amqp_idle_timeout,
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,
+        transaction_seconds=config.transaction_timeout / 1000,
         container_id=config.name,
         version=__version__,
     )
@@ -242,6 +243,7 @@ def stomp_limits(config: Config, acceptor: Acceptor) -> StompLimits:
         ttl_max_ms=max(0, acceptor.connection_ttl_max),
         ttl_modifier=acceptor.heart_beat_to_connection_ttl_modifier,
         window_bytes=acceptor.stomp_consumer_window_size,
+        transaction_seconds=config.transaction_timeout / 1000,
         default_persistent=config.stomp_default_persistent,
         disk_full_pause=acceptor.stomp_disk_full is StompDiskFull.PAUSE,
         server_name=None if acceptor.disable_stomp_server_header else f"Sluicegate/{__version__}",

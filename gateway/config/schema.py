@@ -147,6 +147,7 @@ TOP: Final = Table(
         "ballast-size": v.at_least(0, v.size_bytes),
         "address-queue-scan-period": v.at_least(-1, v.duration_ms),
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
+        "transaction-timeout": v.at_least(1, v.duration_ms),
         "stomp-default-persistent": v.boolean,
         "allow-insecure": v.boolean,
         "literal-match-markers": _markers,
@@ -165,7 +166,7 @@ TOP: Final = Table(
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files durability"
         " concurrent-store-and-dispatch-topics store-linger"
-        " security-settings transaction-timeout persistence-enabled"
+        " security-settings persistence-enabled"
         " connection-ttl-override max-redelivery-records"
     ),
 )

@@ -180,6 +180,7 @@ class Config:
         address_queue_scan_period: ms between two looks for unused queues; 0 or less: never.
         message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
             delivery.
+        transaction_timeout: ms after which a transaction that nothing was added to is rolled back.
         id_cache_size: duplicate ids that an address remembers whose settings do not say; 0 none.
         persist_id_cache: they are remembered over restarts.
         wildcard_routing: queues of wildcard addresses get what is sent to names that fit.
@@ -209,6 +210,7 @@ class Config:
     ballast_size: int = 64 * MIB
     address_queue_scan_period: int = 30_000
     message_expiry_scan_period: int = 30_000
+    transaction_timeout: int = 300_000
     id_cache_size: int = 20_000
     persist_id_cache: bool = True
     stomp_default_persistent: bool = True

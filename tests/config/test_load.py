@@ -55,6 +55,7 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     assert config.stomp_default_persistent is True
     assert config.concurrent_store_and_dispatch_queues is True
     assert config.message_expiry_scan_period == 30_000
+    assert config.transaction_timeout == 300_000
     acceptor = config.acceptors[0]
     assert (acceptor.amqp_credits, acceptor.amqp_low_credits) == (1000, 300)
     assert acceptor.max_frame_size == 131072
@@ -73,6 +74,7 @@ journal-file-size = "16MiB"
 store-task-limit = 500
 concurrent-store-and-dispatch-queues = false
 message-expiry-scan-period = "5s"
+transaction-timeout = "90s"
 stomp-default-persistent = false
 
 [acceptors.one]
@@ -159,6 +161,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     assert config.users_file_required is True
     assert config.global_max_size == 64 << 20
     assert config.message_expiry_scan_period == 5000
+    assert config.transaction_timeout == 90_000
     (acceptor,) = config.acceptors
     assert acceptor.protocols == {Wire.AMQP}
     assert acceptor.allow_anonymous is True

@@ -195,6 +195,7 @@ class TestLimits(SynchronousTestCase):
             "acceptors.all.disable-stomp-server-header=true",
             "acceptors.all.multicast-prefix=",
             "stomp-default-persistent=false",
+            "transaction-timeout=2m",
         )
         limits = stomp_limits(whole, whole.acceptors[0])
         assert (limits.ttl_ms, limits.ttl_max_ms) == (FOR_EVER_MS, 10_000)
@@ -202,6 +203,7 @@ class TestLimits(SynchronousTestCase):
         assert limits.server_name is None
         assert (limits.anycast_prefixes, limits.multicast_prefixes) == (("/queue/",), ())
         assert limits.default_persistent is False
+        assert limits.transaction_seconds == 120.0
 
     def test_amqp_gets_the_keys_of_its_acceptor_and_prefixes_only_when_written(self) -> None:
         plain = config(
@@ -211,8 +213,9 @@ class TestLimits(SynchronousTestCase):
         assert (limits.amqp_credits, limits.amqp_low_credits) == (50, 5)
         assert not limits.use_modified
         assert (limits.prefixes, limits.anonymous, limits.container_id) == ((), False, "edge")
-        written = config("acceptors.all.multicast-prefix=/topic/")
+        written = config("acceptors.all.multicast-prefix=/topic/", "transaction-timeout=500")
         limits = amqp_limits(written, written.acceptors[0], anonymous=True)
         assert limits.prefixes == (("/topic/", RoutingType.MULTICAST),)
+        assert limits.transaction_seconds == 0.5
         flagged = config("acceptors.all.amqp-use-modified-for-transient-delivery-errors=true")
         assert amqp_limits(flagged, flagged.acceptors[0], anonymous=True).use_modified
