@@ -173,7 +173,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     assert settings.address_full_policy is FullPolicy.FAIL
     assert settings.max_size_bytes == 10 << 20
     origin = {e.key: e.origin for e in config.address_settings.explain("a.b")}
-    assert origin["max-size-bytes"] == f"{tmp_path}/f.toml:27"
+    assert origin["max-size-bytes"] == f"{tmp_path}/f.toml:28"
     orders, news = config.addresses
     assert [(q.name, q.ring_size, q.durable, q.routing_type) for q in orders.queues] == [
         ("orders", 5, True, RoutingType.ANYCAST),
