@@ -38,6 +38,7 @@ class Shape:
         "rest",
         "scan",
         "settled",
+        "size_at",
         "ttl_ms",
         "unpack",
     )
@@ -56,6 +57,7 @@ class Shape:
         self.flags = 0
         self.ttl_ms = 0
         self.properties = False  # there may be application-properties
+        self.size_at = 0  # in a message: their size, where they come next and it is one byte
         self.scan = False  # the message has sections that must be looked into, one by one
 
     def resembles(self, data: bytes, at: int, end: int) -> bool:
@@ -219,6 +221,8 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     shape.ttl_ms = facts.ttl_ms or 0
     shape.scan = scan
     shape.properties = not body_only
+    if tail == after + 3 and buf[after + 2 : after + 4] == b"\x74\xc1":
+        shape.size_at = after + 4 - payload
     return shape
 
 

@@ -8,6 +8,7 @@ codec: the two agree on every input, which a test shows.
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from gateway.model.identity import DUPLICATE_BYTES
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 #: Messages in one run: bounds what one call to the broker costs.
 RUN_MAX = 4096
+#: Bytes of a message, on average, from which on only its properties are looked through (measured).
+_LOOK_BYTES = 256
+_MAP8 = 0xC1
 
 
 def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int) -> int:
@@ -103,7 +107,7 @@ def _receive_run(
     session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
     kinds = run.kinds
-    if (shape.properties or kinds) and data.find(DUPLICATE_BYTES, start, at) >= 0:
+    if (shape.properties or kinds) and _has_ids(run, shape, start, at):
         _hand_over_looked(session, link, bodies, first, settled=shape.settled)
     elif (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
         _hand_over_mixed(session, link, run, shape, first)
@@ -112,13 +116,30 @@ def _receive_run(
     return at
 
 
+def _has_ids(run: Run, shape: Shape, start: int, stop: int) -> bool:
+    """Whether some message of a run, which is between these places, may have a duplicate id."""
+    bodies = run.bodies
+    if stop - start < _LOOK_BYTES * len(bodies):
+        return run.data.find(DUPLICATE_BYTES, start, stop) >= 0
+    try:
+        for body, kind in zip(bodies, run.kinds or repeat(shape), strict=False):
+            if kind.properties:
+                at = kind.size_at
+                end = at + 1 + body[at] if at and body[at - 1] == _MAP8 else None
+                if body.find(DUPLICATE_BYTES, at, end) >= 0:
+                    return True
+    except IndexError:
+        return True  # cut short behind its header: the look will say so
+    return False
+
+
 class Run:
     """Transfers of one link, one behind the other, while they are collected."""
 
-    __slots__ = ("_data", "_end", "_frame_max", "_limit", "bodies", "expected", "kinds")
+    __slots__ = ("_end", "_frame_max", "_limit", "bodies", "data", "expected", "kinds")
 
     def __init__(self, data: bytes, end: int, limit: int, first: int, frame_max: int) -> None:
-        self._data = data
+        self.data = data
         self._end = end
         self._limit = limit
         self._frame_max = frame_max
@@ -129,7 +150,7 @@ class Run:
 
     def collect(self, shape: Shape, at: int) -> int:
         """Take transfers of one shape; returns where another one begins."""
-        data, end, frame_max, expected = self._data, self._end, self._frame_max, self.expected
+        data, end, frame_max, expected = self.data, self._end, self._frame_max, self.expected
         append, limit = self.bodies.append, self._limit
         unpack, count, begin, before, tag, behind, fields_count = shape.parts
         while end - at >= count and limit:
@@ -155,7 +176,7 @@ class Run:
 
     def collect_mixed(self, shape: Shape, family: Family, at: int) -> int:
         """Go on with transfers of any shape of a family; returns where none of them begins."""
-        data, end, frame_max, expected = self._data, self._end, self._frame_max, self.expected
+        data, end, frame_max, expected = self.data, self._end, self._frame_max, self.expected
         append, took, limit = self.bodies.append, self.kinds.append, self._limit
         self.kinds += [shape] * len(self.bodies)
         limit -= len(self.bodies)
