@@ -92,7 +92,7 @@ class Address:
         self.diverts: tuple[Divert, ...] = ()
         self.wild: tuple[Address, ...] = ()  # those with a pattern that fits this name
         self.retro: Address | None = None  # where the last messages are kept for new queues
-        self.purging = False  # some queue takes nothing while it has no consumers
+        self.purging = False  # some queue is disabled, or takes nothing without consumers
         self.paging: Paging | None = None
         self.apply_settings(settings)
 
@@ -144,14 +144,19 @@ class Address:
 
     def look_at_queues(self) -> None:
         """Notice what queues do now that producers have to know."""
-        self.purging = any(q.attributes.purge_on_no_consumers for q in self.queues)
+        attributes = [queue.attributes for queue in self.queues]
+        self.purging = any(a.purge_on_no_consumers or not a.enabled for a in attributes)
         self.version += 1
 
     def taking(self, queues: list[Queue]) -> list[Queue]:
         """Return those of these queues that messages are routed to now."""
         if not self.purging:
             return queues
-        return [q for q in queues if q.consumer_count or not q.attributes.purge_on_no_consumers]
+        return [
+            q
+            for q in queues
+            if q.attributes.enabled and (q.consumer_count or not q.attributes.purge_on_no_consumers)
+        ]
 
     @property
     def sender_count(self) -> int:

@@ -35,6 +35,7 @@ Send = tuple[Producer, bytes, int, int, int]
 class Sender(Protocol):
     """What is needed of the route that a run came over."""
 
+    sent: int
     taken: int
     ticket: int
 
@@ -148,6 +149,7 @@ class Duplicates:
                 if key is not None:
                     new.add(key)
         address.duplicates += len(bodies) - len(places)
+        route.sent += len(bodies) - len(places)
         before = known.ticket if len(places) < len(bodies) else 0
         ticket = before if before > self._core.durable else 0
         if not places:

@@ -249,6 +249,7 @@ class Fan:
             taken, last, refusal = self._send_run(bodies[at:stop], flags[at], expires[at])
             ticket = max(ticket, last)
             at += taken
+            root.sent += taken
             if refusal is not None:
                 return root.refuse(refusal, count - at, at, ticket)
         return ticket
@@ -272,6 +273,7 @@ class Fan:
 
     def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         """Send what was admitted as a whole before."""
+        self._root.sent += len(bodies)
         ticket = 0
         for body in bodies:
             parts = self.plan((body,), flags, expires)

@@ -200,6 +200,7 @@ class Pager:
         gateway, address = self._gateway, route.target
         flags, expires = kind
         gateway.received += len(bodies)
+        route.sent += len(bodies)
         gateway.turn.need_end()  # no queue is touched, and the store waits for the end of a turn
         runs: list[tuple[list[Queue], Sequence[bytes]]] = []
         for first, end, able, copies in route.routed(bodies, flags, expires):

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from gateway.addresses.settings import NO_LIMIT, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
+from gateway.broker.choosing import Choosing
 from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.fan import Fan
 from gateway.broker.pager import uses_pages
-from gateway.broker.picking import Picker, is_picky
-from gateway.broker.spread import Core, Spread
+from gateway.broker.picking import is_picky
+from gateway.broker.spread import Core
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
 from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Share
@@ -27,23 +28,21 @@ from gateway.queues.queue import Queue
 OVERHEAD_BYTES = 160
 
 
-class Route(Spread):
+class Route(Choosing):
     """Implements the Producer port. `only` is the queue of an `address::queue` producer."""
 
     __slots__ = (
         "_copies",
         "_fan",
         "_key",
-        "_only",
         "_owner",
-        "_picky",
         "_queue",
-        "_routing",
         "_rules",
         "_version",
         "is_leg",
         "promised",
         "refusal",
+        "sent",
         "taken",
         "ticket",
     )
@@ -77,8 +76,7 @@ class Route(Spread):
         self.promised = 0  # bytes that the sender may still send, as it was told last
         self._origin = origin
         self._key = id(self)
-        self.taken = 0
-        self.ticket = 0
+        self.sent = self.taken = self.ticket = 0
         self.refusal: Refusal | None = None
         if owner is not None:
             address.producers[self._key] = self
@@ -94,6 +92,10 @@ class Route(Spread):
     @property
     def routing(self) -> RoutingType | None:
         return self._routing
+
+    @property
+    def origin(self) -> str:
+        return self._origin
 
     @property
     def is_fixed(self) -> bool:
@@ -206,59 +208,6 @@ class Route(Spread):
         if old.producers.pop(self._key, None) is not None:
             self._address.producers[self._key] = self
 
-    def _targets(self) -> list[Queue]:
-        """Return all queues that could take a message from here."""
-        if self._only is not None:
-            return [] if self._only.deleted else [self._only]
-        address = self._address
-        if self._routing is RoutingType.ANYCAST:
-            return address.anycast
-        if self._routing is RoutingType.MULTICAST:
-            return address.multicast
-        return address.anycast + address.multicast
-
-    def _copied_to(self) -> list[Queue]:
-        """Return the queues of which each gets a copy."""
-        if self._only is not None or self._routing is RoutingType.ANYCAST:
-            return []
-        return self._address.taking(self._address.multicast)
-
-    def _one_of(self) -> list[Queue]:
-        """Return the queues of which one gets a message."""
-        if self._only is not None:
-            return self._address.taking(self._targets())
-        if self._routing is RoutingType.MULTICAST:
-            return []
-        return self._address.taking(self._address.anycast)
-
-    def _able(self) -> list[Queue]:
-        """Return those of them that get it in turn: with consumers, if any has some."""
-        able = self._one_of()
-        if len(able) <= 1:
-            return able
-        return [q for q in able if q.consumer_count] or able
-
-    def _picker(self) -> Picker | None:
-        """Return who chooses where filters or selectors have a say."""
-        anycast = self._one_of()
-        if self._picky or (len(anycast) > 1 and any(queue.selective for queue in anycast)):
-            return Picker(anycast, self._copied_to(), self._origin)
-        return None
-
-    def takers_of(self, body: bytes, flags: int, expires: int, later: int = 0) -> list[Queue]:
-        """Return who would get this message if it came behind `later` others."""
-        picker = self._picker()
-        if picker is None:
-            return self.takers(later)
-        one, copies = picker.choose(body, flags, expires, self._address.cursor + later)
-        return one + copies
-
-    def takers(self, later: int) -> list[Queue]:
-        """Return who would get a message that no filter keeps out, behind `later` others."""
-        able = self._able()
-        one = [able[(self._address.cursor + later) % len(able)]] if able else []
-        return one + self._copied_to()
-
     @property
     def target(self) -> Address:
         return self._address
@@ -289,6 +238,7 @@ class Route(Spread):
         if queue is None or flags & SCHEDULED:
             return self._send_many(bodies, flags, expires)
         core.received += count
+        self.sent += count
         core.memory += charge
         core.messages += count
         address.size_bytes += charge
@@ -342,6 +292,7 @@ class Route(Spread):
         if queue is None:
             return self._send_equal_ones(bodies, flags, expires)
         core.received += count
+        self.sent += count
         self._charge(count, charge)
         address.routed += count
         first = queue.add_mixed(bodies, flags, expires, size)
@@ -561,6 +512,7 @@ class Route(Spread):
         count = len(bodies)
         flags, expires = self.ruled(flags, expires)
         core.received += count
+        self.sent += count
         ticket = 0
         for first, end, able, copies in self.routed(bodies, flags, expires):
             run = bodies if end - first == count else bodies[first:end]

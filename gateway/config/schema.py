@@ -289,12 +289,13 @@ QUEUE: Final = Table(
         "purge-on-no-consumers": v.boolean,
         "consumers-before-dispatch": v.at_least(0, v.count),
         "delay-before-dispatch": v.at_least(-1, v.duration_ms),
+        "enabled": v.boolean,
     },
     required=frozenset({"name"}),
     later=_words(
         "last-value last-value-key non-destructive group-buckets group-rebalance"
         " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
-        " auto-delete-delay auto-delete-message-count enabled user"
+        " auto-delete-delay auto-delete-message-count user"
     ),
 )
 

@@ -103,6 +103,7 @@ class QueueConfig:
     purge_on_no_consumers: bool | None = None
     consumers_before_dispatch: int | None = None
     delay_before_dispatch: int | None = None
+    enabled: bool | None = None
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -17,6 +17,7 @@ from gateway.management.addresses_api import AddressesApi
 from gateway.management.diverts_api import DivertsApi
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.messages_api import MessagesApi
+from gateway.management.producers_api import ProducersApi
 from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.views import Sources
@@ -29,6 +30,7 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
     MessagesApi(sources).add_routes(router)
     AddressesApi(sources).add_routes(router)
     DivertsApi(sources).add_routes(router)
+    ProducersApi(sources).add_routes(router)
     if with_metrics:
         metrics.add_routes(router, sources)
 

@@ -5,6 +5,7 @@
     DELETE /messages/{sequence}                     204; 404 when it does not wait any more
     GET    /countMessages ?filter= &groupByProperty=    {"messages", "groups"}
     POST   /removeAllMessages {"filter", "limit"}       {"messages"}: what waited, not what is out
+    POST   /trim {"filter", "limit"}                    {"messages"}: down to the ring size
     POST   /moveMessages {"target", "filter", "limit", "flushLimit"}
     POST   /retryMessages {"filter", "limit"}           dead letters go back to where they died
     POST   /expireMessages, /sendMessagesToDeadLetterAddress {"filter", "limit"}
@@ -88,6 +89,7 @@ class MessagesApi:
         router.add("DELETE", queue + "/messages/{sequence}", self.remove)
         router.add("GET", queue + "/countMessages", self.count)
         router.add("POST", queue + "/removeAllMessages", self.remove_all)
+        router.add("POST", queue + "/trim", self.trim)
         router.add("POST", queue + "/moveMessages", self.move)
         router.add("POST", queue + "/retryMessages", self.retry)
         router.add("POST", queue + "/expireMessages", self.expire)
@@ -171,6 +173,19 @@ class MessagesApi:
         ticket = self._gateway.recorded
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
 
+    def trim(self, request: Request, name: str) -> Deferred[Response]:
+        """Evict what a lowered ring size leaves over; with a filter only what that selects."""
+        queue, fields = self._read(request, name, Selection)
+        if fields.filter or fields.limit is not None:
+            act = removing(queue, Gone.REPLACED)
+            excess = queue.ready_count - queue.ring_size if queue.ring_size >= 0 else 0
+            victims = list(queue.victims())
+            return self._run(queue, fields, act, among=victims, most=max(0, excess))
+        self._gateway.recorded = 0  # as above
+        count = queue.trim()
+        ticket = self._gateway.recorded
+        return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
+
     def expire(self, request: Request, name: str) -> Deferred[Response]:
         """Expire messages now: they go to the expiry address."""
         queue, fields = self._read(request, name, Selection)
@@ -201,17 +216,28 @@ class MessagesApi:
         return queue, fields
 
     def _run(
-        self, queue: Queue, fields: Selection, act: Act, *, step: int | None = None
+        self,
+        queue: Queue,
+        fields: Selection,
+        act: Act,
+        *,
+        step: int | None = None,
+        among: list[Message] | None = None,
+        most: int | None = None,
     ) -> Deferred[Response]:
-        """Do it to what the filter selects; answers once that is durable."""
+        """Do it to what the filter selects, `most` of it; answers once that is durable."""
         selector = _selector(fields.filter, queue)
+        limit = _positive("limit", fields.limit)
+        if most is not None:
+            limit = most if limit is None else min(limit, most)
         errand = Errand(
             self._gateway,
             queue,
             act,
             selects=None if selector is None else selector.matches,
-            limit=_positive("limit", fields.limit),
+            limit=limit,
             step=step,
+            among=among,
         )
         waiting: Deferred[Response] = Deferred()
 

@@ -6,7 +6,7 @@
     PATCH  /queues/{name} {"ringSize", ...}      200 with the new state
     DELETE /queues/{name} ?removeConsumers=      204; 409 while it has consumers
     POST   /queues/{name}/pause, /resume         200 with the state; a pause survives a restart
-    POST   /queues/{name}/trim                   200 {"messages"}: down to the ring size
+    POST   /queues/{name}/enable, /disable       200 with the state; a disabled one takes nothing in
 
 What concerns the messages of a queue is in `messages_api`.
 
@@ -15,8 +15,6 @@ it changes anything. A pattern is a match as in address-settings: `orders.*`, `o
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -59,7 +57,7 @@ class _Attributes(Fields, kw_only=True):
     max_consumers: int | UnsetType = UNSET
     filter: str | UnsetType | None = UNSET
     filter_string: str | UnsetType | None = UNSET
-    enabled: object = UNSET
+    enabled: bool | UnsetType = UNSET
     exclusive: bool | UnsetType = UNSET
     last_value: object = UNSET
     last_value_key: object = UNSET
@@ -91,12 +89,6 @@ class QueueChange(_Attributes, kw_only=True):
     durable: bool | UnsetType = UNSET
 
 
-class Selection(Fields, kw_only=True):
-    """Body of the calls on many messages."""
-
-    filter: str | None = None
-
-
 class QueuesApi:
     """The functions behind the routes."""
 
@@ -115,7 +107,8 @@ class QueuesApi:
         router.add("DELETE", queue, self.delete_queue)
         router.add("POST", queue + "/pause", self.pause)
         router.add("POST", queue + "/resume", self.resume)
-        router.add("POST", queue + "/trim", self.trim)
+        router.add("POST", queue + "/enable", self.enable)
+        router.add("POST", queue + "/disable", self.disable)
 
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""
@@ -235,24 +228,20 @@ class QueuesApi:
         queue, ticket = self._directory.update_queue(name, paused=paused)
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 
-    def trim(self, request: Request, name: str) -> Deferred[Response]:
-        """Evict what a lowered ring size leaves over."""
-        return self._remove(request, name, Queue.trim)
+    def enable(self, request: Request, name: str) -> Deferred[Response]:
+        """Take messages in again."""
+        return self._set_enabled(request, name, enabled=True)
 
-    def _remove(
-        self, request: Request, name: str, remove: Callable[[Queue], int]
-    ) -> Deferred[Response]:
+    def disable(self, request: Request, name: str) -> Deferred[Response]:
+        """Take no messages in until `enable`; what is there is still delivered."""
+        return self._set_enabled(request, name, enabled=False)
+
+    def _set_enabled(self, request: Request, name: str, *, enabled: bool) -> Deferred[Response]:
         check_query(request, ())
-        queue = self._directory.find_queue(name)
-        if read_fields(request, Selection).filter is not None:
-            message = "A filter is not possible here in this version; leave it out."
-            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)
+        read_fields(request, Nothing)
         check_store(self._gateway)
-        # Without a stored message nothing is recorded, and no batch would ever be reported.
-        self._gateway.recorded = 0
-        count = remove(queue)
-        ticket = self._gateway.recorded
-        return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
+        queue, ticket = self._directory.update_queue(name, attributes={"enabled": enabled})
+        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 
 
 def _attributes(fields: _Attributes) -> dict[str, object]:

@@ -32,7 +32,6 @@ BODY_SHOWN_MAX: Final = 65536
 
 #: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
 FIXED: Final[Mapping[str, object]] = {
-    "enabled": True,
     "lastValue": False,
     "lastValueKey": None,
     "nonDestructive": False,
@@ -139,6 +138,7 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "ringSize": queue.ring_size,
         "filter": queue.filter_text or None,
         **FIXED,
+        "enabled": queue.attributes.enabled,
         "exclusive": queue.attributes.exclusive,
         "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,
         "consumersBeforeDispatch": queue.attributes.consumers_before_dispatch,

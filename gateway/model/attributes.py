@@ -18,12 +18,14 @@ class QueueAttributes:
         purge_on_no_consumers: without consumers it takes nothing in and keeps nothing that waits.
         consumers_before_dispatch: nothing is delivered before so many consumers are there.
         delay_before_dispatch: ms after the first consumer when fewer will do; -1 never.
+        enabled: it takes messages in; without it what it holds is still delivered.
     """
 
     exclusive: bool = False
     purge_on_no_consumers: bool = False
     consumers_before_dispatch: int = 0
     delay_before_dispatch: int = -1
+    enabled: bool = True
 
 
 PLAIN: Final = QueueAttributes()

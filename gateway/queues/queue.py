@@ -564,6 +564,7 @@ class Queue(Searched):
         self.acknowledged += len(messages) if why is Gone.ACKNOWLEDGED else 0
         self.expired += len(messages) if why is Gone.EXPIRED else 0
         self.killed += len(messages) if why in (Gone.KILLED, Gone.REMOVED) else 0
+        self.replaced += len(messages) if why is Gone.REPLACED else 0
         if messages:
             self._leave(messages, why)
         return messages

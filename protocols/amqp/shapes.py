@@ -195,8 +195,6 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     facts = header_facts(buf[payload:end])
     after = payload + facts.end
     tail, scan, count_at = _after_header(buf, after, end)
-    # A body's section right behind the header: nothing else can come.
-    body_only = tail == after + 3 and buf[after + 2] in (0x75, 0x76, 0x77)
     shape = Shape(
         int.from_bytes(buf[offset + 6 : offset + 8], "big"),
         transfer.handle,
@@ -220,10 +218,16 @@ def learn(buf: bytes, offset: int, transfer: Transfer, payload: int, end: int) -
     shape.flags = facts.priority | (DURABLE if facts.durable else 0)
     shape.ttl_ms = facts.ttl_ms or 0
     shape.scan = scan
-    shape.properties = not body_only
-    if tail == after + 3 and buf[after + 2 : after + 4] == b"\x74\xc1":
-        shape.size_at = after + 4 - payload
+    _note_properties(shape, buf[after : after + 4], after - payload, known=tail == after + 3)
     return shape
+
+
+def _note_properties(shape: Shape, following: bytes, at: int, *, known: bool) -> None:
+    """Note whether application-properties may be there: `following` is at `at` of a message."""
+    # A body's section right behind the header: nothing else can come.
+    shape.properties = not (known and following[2] in (0x75, 0x76, 0x77))
+    if known and following[2:] == b"\x74\xc1":
+        shape.size_at = at + 4
 
 
 def _after_header(buf: bytes, at: int, end: int) -> tuple[int, bool, int]:

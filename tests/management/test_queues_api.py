@@ -464,11 +464,63 @@ def test_an_empty_queue_can_be_emptied():
     )
 
 
-def test_a_filter_is_refused_not_ignored():
+def trimmed(*priorities: int) -> Core:
+    """A core whose queue q holds a message of each priority, with its ring lowered to 2."""
     core = Core()
+    for place, priority in enumerate(priorities):
+        core.send("q", b"%d" % place, flags=STOMP | DURABLE | priority)
+    core.ask("PATCH", QUEUES + "/q", {"ringSize": 2})
+    return core
+
+
+def left(core: Core) -> list[int]:
+    return [m.seq - 1 for m in sorted(core.gateway.queues["q"].holdings(), key=lambda m: m.seq)]
+
+
+def test_a_trim_with_a_filter_takes_what_that_selects_and_no_more_than_the_ring():
+    trim = QUEUES + "/q/trim"
+    core = trimmed(1, 9, 1, 9, 1, 9)
+    assert core.ask("POST", trim, {"filter": "JMSPriority = 9"}) == (200, {"messages": 3})
+    assert left(core) == [0, 2, 4]
+    assert core.ask("POST", trim, {"filter": "JMSPriority = 9"}) == (200, {"messages": 0})
+    assert core.ask("POST", trim, {"filter": "JMSPriority < 5"}) == (200, {"messages": 1})
+    assert left(core) == [2, 4]
+    assert core.queue("q")["messagesReplaced"] == 4
+    core.gateway.queues["q"].check_invariants()
+
+
+def test_a_trim_goes_by_the_order_of_eviction_and_knows_a_limit():
+    core = trimmed(4, 4, 4, 4, 4)
+    answer = core.ask("POST", QUEUES + "/q/trim", {"filter": "JMSPriority = 4", "limit": 1})
+    assert answer == (200, {"messages": 1})
+    assert left(core) == [1, 2, 3, 4]
+    assert core.ask("POST", QUEUES + "/q/trim", {"limit": 0})[0] == 422
+    assert core.ask("POST", QUEUES + "/q/trim", {"filter": "x ="})[0] == 422
+    assert left(core) == [1, 2, 3, 4]
+
+
+def test_without_a_ring_there_is_nothing_to_trim():
+    core = Core()
+    core.send("q", b"1", b"2")
+    assert core.ask("POST", QUEUES + "/q/trim", {"filter": "TRUE"}) == (200, {"messages": 0})
+
+
+def test_a_disabled_queue_takes_nothing_and_gives_what_it_has():
+    core = Core()
+    core.ask("POST", QUEUES, {"name": "q"})
     core.send("q", b"1")
-    assert core.ask("POST", QUEUES + "/q/trim", {"filter": ""})[0] == 501
+    status, shown = core.ask("POST", QUEUES + "/q/disable")
+    assert (status, shown["enabled"]) == (200, False)
+    core.send("q", b"2")
     assert core.queue("q")["messageCount"] == 1
+    assert core.address("q")["unroutedMessageCount"] == 1
+    assert core.ask("PATCH", QUEUES + "/q", {"enabled": True})[1]["enabled"] is True
+    core.send("q", b"3")
+    assert core.queue("q")["messageCount"] == 2
+    assert core.ask("PATCH", QUEUES + "/q", {"enabled": 1})[0] == 422
+    assert core.ask("POST", QUEUES + "/q/enable")[1]["enabled"] is True
+    made = core.ask("POST", QUEUES, {"name": "r", "enabled": False})[1]
+    assert made["enabled"] is False
 
 
 def test_a_queue_goes_with_what_it_holds():
