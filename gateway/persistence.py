@@ -92,6 +92,10 @@ class JournalStore:
         return self.journal.ticket
 
     @property
+    def unsynced(self) -> int:
+        return self.journal.unsynced
+
+    @property
     def congested(self) -> bool:
         return self.journal.congested
 

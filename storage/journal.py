@@ -155,6 +155,15 @@ class Journal:
         return self._open.number
 
     @property
+    def unsynced(self) -> int:
+        """The number of the last batch that holds something and is not on disk; 0 without any."""
+        if not self._open.is_empty():
+            return self._open.number
+        if self._pending:
+            return self._pending[-1].number
+        return 0 if self._busy is None else self._busy.number
+
+    @property
     def congested(self) -> bool:
         """Whether more than BACKLOG_BYTES_MAX wait for the disk: senders that can wait should."""
         batch = self._open

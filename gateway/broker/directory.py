@@ -17,22 +17,13 @@ from gateway.model.address import Destination, RoutingType, check_name
 from gateway.model.attributes import changed
 from gateway.model.definitions import AddressDefinition, QueueDefinition
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import Message
 from gateway.queues.indexed import Condition
-from gateway.queues.queue import Gone, Queue
+from gateway.queues.queue import Effects, Gone, Queue
 from gateway.selectors import compile_selector
 
 
-class Owner(Protocol):
+class Owner(Effects, Protocol):
     """What the directory needs of the gateway: queues report their effects to it."""
-
-    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None: ...
-
-    def counted(self, queue: Queue, messages: list[Message]) -> None: ...
-
-    def postponed(self, queue: Queue, messages: list[Message]) -> None: ...
-
-    def wake(self, queue: Queue, at_ms: int) -> None: ...
 
     def touch(self, queue: Queue) -> None: ...
 

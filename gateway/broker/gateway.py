@@ -31,6 +31,7 @@ from gateway.broker.shares import joined_ranges, without_copies
 from gateway.broker.slow import SlowConsumers
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
+from gateway.broker.visible import Visible
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, PAGED, SHARED, Message
@@ -106,6 +107,7 @@ class Gateway:
         self.figures = Figures()
         self.disk = DiskGate(self)
         self.reaper = Reaper(self.directory, now_ms)
+        self.visible = Visible(self)
         self.slow = SlowConsumers(self, Notices(self).consumer_slow)
         self._clock_ms = now_ms
         self._now_ms = now_ms()
@@ -177,6 +179,10 @@ class Gateway:
         for queue in queues:
             self.touch(queue)
 
+    def synced_below(self, queue: Queue) -> int:
+        """See queues.Effects."""
+        return self.visible.below(queue)
+
     def wake(self, queue: Queue, at_ms: int) -> None:
         """See queues.Effects."""
         self.timetable.wake(queue, at_ms)
@@ -217,6 +223,7 @@ class Gateway:
         self.durable = ticket
         self.streams.durable_up_to(ticket)
         self.pager.durable_up_to(ticket)
+        self.visible.durable_up_to(ticket)
         if self._listeners:
             listeners, self._listeners = self._listeners, {}
             for listener in listeners.values():

@@ -318,7 +318,7 @@ class Pager:
         for address in self._paging.values():
             assert address.paging is not None, "listed and not paging"
             for queue in address.paging.durable_up_to(ticket):
-                if queue.consumer_count or queue.ring_size >= 0:
+                if queue.consumer_count or queue.ring_size >= 0 or queue.browsers:
                     self._gateway.touch(queue)
         while self._ending and self._ending[0][0] <= ticket:
             _, store_id, pages = self._ending.popleft()

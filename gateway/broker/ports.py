@@ -17,6 +17,10 @@ class Store(PageStore, Protocol):
         """The ticket of what is recorded next."""
 
     @property
+    def unsynced(self) -> int:
+        """The ticket after which all that was recorded so far is on disk; 0 when it is."""
+
+    @property
     def congested(self) -> bool:
         """Whether too much waits for the disk: senders that can wait should."""
 

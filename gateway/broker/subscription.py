@@ -161,8 +161,8 @@ class Look:
 
     def keeps_searching(self) -> bool:
         """See the Subscription port."""
-        self._browser.patient = self._browser.unfinished
-        return self._browser.unfinished
+        self._browser.patient = self._browser.waits
+        return self._browser.waits
 
     def acknowledge(self, messages: list[Message]) -> int:
         """Nothing was taken, so that nothing is removed."""

@@ -42,6 +42,7 @@ class NoStore:
 
     congested = False
     ticket = 1
+    unsynced = 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return _stored

@@ -10,8 +10,9 @@
     POST   /retryMessages {"filter", "limit"}           dead letters go back to where they died
     POST   /expireMessages, /sendMessagesToDeadLetterAddress {"filter", "limit"}
 
-A filter is a selector. What waits for its time counts as waiting, but is browsed nowhere. Calls on
-many messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
+A filter is a selector. What waits for its time counts as waiting; a browse shows it behind the
+rest, with its `state`, and nothing that has expired or still has to get to the disk. Calls on many
+messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
 What came after the call is left alone, what is in delivery stays with its consumers. Filters do not
 look into page files: `pagedNotSearched` says how many messages those hold.
 """
@@ -20,13 +21,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from gateway.broker.errand import Act, Errand, Move, counting, passing, removing
-from gateway.management import views
+from gateway.management import browsing, views
 from gateway.management.answers import (
     Fields,
     Nothing,
@@ -34,7 +35,7 @@ from gateway.management.answers import (
     answer_later,
     list_response,
 )
-from gateway.management.durable import check_store
+from gateway.management.durable import check_store, when_durable
 from gateway.management.http import Request, Response, check_query, json_response, query_int
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
@@ -104,27 +105,40 @@ class MessagesApi:
         offset = query_int(request, "offset", 0, high=OFFSET_MAX)
         limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
         selector = _selector(query.get("filter"), queue)
+        now_ms = self._gateway.now_ms()
         if selector is None:
-            return _shown(queue.browse(offset, limit) if offset < _browsable(queue) else [])
+            return self._answer(browsing.window(queue, offset, limit, now_ms))
         found: list[Message] = []
+        state = browsing.states(queue)
         errand = Errand(
             self._gateway,
             queue,
             counting(found.append),
             selects=selector.matches,
             limit=offset + limit,
-            among=queue.browse(0, min(OFFSET_MAX, queue.ready_count)),
+            among=list(islice(browsing.waiting(queue, now_ms), OFFSET_MAX)),
         )
-        return _when_done(errand, lambda _: _shown(found[offset:]))
+        done: Deferred[None] = Deferred()
+        errand.start(lambda *_: done.callback(None))
+        return done.addCallback(lambda _: self._answer([(m, state(m)) for m in found[offset:]]))
 
-    def show(self, request: Request, name: str, sequence: str) -> Response:
-        """One waiting message."""
+    def _answer(self, found: list[browsing.Shown]) -> Response | Deferred[Response]:
+        """Answer with messages, once they are on disk."""
+        ticket = browsing.unsynced(found, self._gateway.store.unsynced)
+        if not ticket:
+            return _shown(found)
+        return when_durable(self._gateway, ticket).addCallback(lambda _: _shown(found))
+
+    def show(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
+        """One waiting message, once it is on disk."""
         check_query(request, ())
         queue = self._directory.find_queue(name)
-        message = next((m for m in _all(queue) if m.seq == _sequence(sequence)), None)
-        if message is None:
+        found = browsing.find(queue, _sequence(sequence), self._gateway.now_ms())
+        if found is None:
             raise _not_waiting(queue, sequence)
-        return json_response(200, views.message_view(BlockReader(), message))
+        ticket = browsing.unsynced([found], self._gateway.store.unsynced)
+        shown = views.message_view(BlockReader(), *found)
+        return when_durable(self._gateway, ticket).addCallback(lambda _: json_response(200, shown))
 
     def count(self, request: Request, name: str) -> Deferred[Response]:
         """How many messages a filter selects, by the values of a property where one is named."""
@@ -260,9 +274,9 @@ def _when_done(errand: Errand, answer: Callable[[int], Response]) -> Deferred[Re
     return waiting
 
 
-def _shown(found: list[Message]) -> Response:
+def _shown(found: list[browsing.Shown]) -> Response:
     block_reader = BlockReader()
-    shown = (views.message_view(block_reader, message) for message in found)
+    shown = (views.message_view(block_reader, message, state) for message, state in found)
     # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
     return list_response(shown, len(found), piece=1)
 
@@ -270,10 +284,6 @@ def _shown(found: list[Message]) -> Response:
 def _selector(text: str | None, queue: Queue) -> Selector | None:
     """Return the compiled filter, None where there is none. Raises RefusedError (bad-selector)."""
     return compile_selector(text, queue.address) if text else None
-
-
-def _browsable(queue: Queue) -> int:
-    return queue.ready_count + queue.paged_count
 
 
 def _not_searched(queue: Queue) -> dict[str, object]:

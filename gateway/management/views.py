@@ -19,7 +19,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.address import Address
-from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
@@ -192,13 +192,15 @@ def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str,
     return {"address": name, "exists": exists, "items": items}
 
 
-def message_view(reader: BlockReader, message: Message) -> dict[str, object]:
+def message_view(reader: BlockReader, message: Message, state: str = "ready") -> dict[str, object]:
     """Return a waiting message: what is known of it, its headers, and the start of its body."""
     flags = message.flags
     read = reader.read(message.body, (0, len(message.body)), (flags,))
     head, body = read.heads[read.indices[0]], read.bodies[0]
     return {
         "sequence": message.seq,
+        "state": state,
+        "due": message.due if flags & SCHEDULED else None,
         "protocol": "STOMP" if flags & STOMP else "AMQP",
         "durable": bool(flags & DURABLE),
         "priority": message.priority,

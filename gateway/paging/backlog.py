@@ -239,6 +239,15 @@ class Backlog:
             found += messages
         return found[offset:]
 
+    def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
+        """See queues.Backlog."""
+        start = max(start, self.next)
+        try:
+            messages, start = self.look(start, Room(count, 1 << 60))
+        except UnreadablePageError:
+            return [], start, False
+        return messages, start, any(part.readable < part.last for _, part in self._from(start))
+
     # ---- done
 
     def finish(self, first: int, last: int) -> None:

@@ -27,17 +27,20 @@ from typing import Final, Protocol
 
 from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
 from gateway.queues.ready import _key
+from gateway.queues.seen import Seen
 
 _LEVELS: Final = 10
 #: Places that may be empty before a sweep is worth its while.
 _SWEEP_MIN: Final = 64
 #: Places in front of the head that are kept, so that not every take moves the whole list.
 _HEAD_MAX: Final = 512
-#: Before every place.
+#: Before every place, and behind every one.
 _FIRST: Final = -1 << 128
+_LAST: Final = 1 << 128
 
 
-def _place(message: Message) -> int:
+def place_of(message: Message) -> int:
+    """Return where a message is among those of its priority."""
     return _key(message)[1] if message.flags & SCHEDULED else message.seq
 
 
@@ -58,16 +61,32 @@ class Search:
         takes: what it finds leaves the queue; else it is a browser's.
         cursors: for each level the last place that was judged.
         returned: for each level a heap of places before the cursor where something has come back
-            that matches; to a browser, which has seen most of them, only what has come due.
+            that matches.
+        seen: to a browser nothing is shown twice; None for who takes.
+        until: messages with this seq and those behind it must not be found yet.
+        held_up: some were not found for that.
         allowance: how many more places may be looked at this turn.
         unfinished: the allowance has ended before the messages did.
     """
 
-    __slots__ = ("allowance", "condition", "cursors", "returned", "takes", "unfinished")
+    __slots__ = (
+        "allowance",
+        "condition",
+        "cursors",
+        "held_up",
+        "returned",
+        "seen",
+        "takes",
+        "unfinished",
+        "until",
+    )
 
     def __init__(self, condition: Condition | None, *, takes: bool) -> None:
         self.condition = condition
         self.takes = takes
+        self.seen = None if takes else Seen()
+        self.until = _LAST
+        self.held_up = False
         self.cursors = [_FIRST] * _LEVELS
         self.returned: list[list[int]] = [[] for _ in range(_LEVELS)]
         self.allowance = 0
@@ -76,8 +95,10 @@ class Search:
     def rewind(self, messages: list[Message]) -> None:
         """Look at these, and at those of their levels that follow them, once more."""
         for message in messages:
+            if self.seen is not None:
+                self.seen.discard(message.seq)
             level = message.flags & PRIORITY_MASK
-            self.cursors[level] = min(self.cursors[level], _place(message) - 1)
+            self.cursors[level] = min(self.cursors[level], place_of(message) - 1)
 
 
 class _Level:
@@ -149,7 +170,7 @@ class IndexedReady:
     def add(self, message: Message) -> None:
         """Append one message that comes behind all others of its priority."""
         priority = message.flags & PRIORITY_MASK
-        place = _place(message)
+        place = place_of(message)
         self.waiting[place] = message
         self._levels[priority].places.append(place)
         self._bits |= 1 << priority
@@ -157,14 +178,14 @@ class IndexedReady:
     def put_back(self, message: Message) -> None:
         """Put a message back to its old place; a search that has passed it judges it now."""
         priority = message.flags & PRIORITY_MASK
-        place = _place(message)
+        place = place_of(message)
         self.waiting[place] = message
         self._levels[priority].insert(place)
         self._bits |= 1 << priority
         for search in self.searches:
             if place > search.cursors[priority]:
                 continue
-            if not search.takes and not message.flags & SCHEDULED:
+            if search.seen is not None and message.seq in search.seen:
                 continue
             if search.condition is None or search.condition.matches(message):
                 found = search.returned[priority]
@@ -212,7 +233,7 @@ class IndexedReady:
                 if best is None or message.seq < best.seq:
                     best = message
         assert best is not None, "pop from an empty queue"
-        del self.waiting[_place(best)]
+        del self.waiting[place_of(best)]
         self._sweep()
         return best
 
@@ -232,7 +253,7 @@ class IndexedReady:
         """Remove and return the messages whose `seq` is in `doomed`; O(n)."""
         removed = [m for m in self if m.seq in doomed]
         for message in removed:
-            del self.waiting[_place(message)]
+            del self.waiting[place_of(message)]
         self._sweep()
         return removed
 
@@ -285,7 +306,7 @@ class IndexedReady:
             if found:
                 if search.takes:
                     for message in found:
-                        del self.waiting[_place(message)]
+                        del self.waiting[place_of(message)]
                     self._sweep()
                 return found
             if not finished:
@@ -309,7 +330,11 @@ class IndexedReady:
         level = self._levels[priority]
         places = level.places
         at = start = bisect_right(places, search.cursors[priority], level.head)
-        end = min(len(places), start + search.allowance)
+        stop = len(places)
+        if stop and places[-1] >= search.until:
+            stop = max(start, bisect_left(places, search.until, level.head))
+            search.held_up = search.held_up or stop < len(places)
+        end = min(stop, start + search.allowance)
         get = self.waiting.get
         matches = None if search.condition is None else search.condition.matches
         while at < end and len(found) < count:
@@ -320,4 +345,4 @@ class IndexedReady:
         if at > start:
             search.cursors[priority] = places[at - 1]
             search.allowance -= at - start
-        return at >= len(places)
+        return at >= stop

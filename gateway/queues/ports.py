@@ -40,6 +40,12 @@ class Backlog(Protocol):
 
     def browse(self, offset: int, limit: int) -> list[Message]: ...
 
+    def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
+        """Return up to `count` messages from seq `start` on, untouched, and where to go on.
+
+        Only what is on disk and can be read; and whether some behind them are not on disk yet.
+        """
+
     def purge(self) -> int:
         """Let all of it go; returns how many that were."""
 
@@ -58,6 +64,12 @@ class Effects(Protocol):
 
     def postponed(self, queue: Queue, messages: list[Message]) -> None:
         """These durable messages wait for another time; their delivery counts may have changed."""
+
+    def synced_below(self, queue: Queue) -> int:
+        """Return the seq below which all of the queue that is to be on disk is there.
+
+        When that is not all, the queue is dispatched again as soon as more is.
+        """
 
     def wake(self, queue: Queue, at_ms: int) -> None:
         """Have the queue dispatched when broker time is `at_ms`, or soon after."""

@@ -308,6 +308,10 @@ class Queue(Searched):
 
     # ---- out
 
+    def synced_below(self) -> int:
+        """See Searched."""
+        return self._effects.synced_below(self)
+
     def dispatch(self, now_ms: int, limit: int) -> int:
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
         if self._scheduled.next_due <= now_ms:

@@ -1,20 +1,23 @@
 """Who looks through a queue instead of taking from its head: selectors and browsers.
 
 Consumers with one selector are a group and share one search, so that each message is judged once
-however many they are. A browser has a search of its own, takes nothing, and is shown what waits in
-delivery order, then what arrives. Each search looks at a bounded number of places in a turn; what
-is left goes on in the next one. It knows no clock, store or protocol.
+however many they are. A browser has a search of its own and takes nothing. It is shown what waits
+and is on disk (or needs no disk), in delivery order, then what lies on pages, then what arrives or
+comes back: each message once. Each search looks at a bounded number of places in a turn; what is
+left goes on in the next one. It knows no clock, store or protocol.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.model.message import EXPIRES, Message
+from gateway.model.message import EXPIRES, PAGED, PRIORITY_MASK, Message
 from gateway.model.ports import Consumer
 from gateway.queues.conduct import Conduct
-from gateway.queues.indexed import Condition, IndexedReady, Search
+from gateway.queues.indexed import Condition, IndexedReady, Search, place_of
+from gateway.queues.ports import Backlog
 from gateway.queues.ready import Ready
 
 #: Places that the searches of one queue look at in a turn: less than a millisecond.
@@ -40,9 +43,10 @@ class Browser(Search):
         consumer: who is shown the messages.
         patient: it waits for the end of its search (drain).
         ended: it was told once that it has seen all.
+        page_next: the seq from which on it has not looked at what is on pages.
     """
 
-    __slots__ = ("consumer", "delivering", "ended", "patient")
+    __slots__ = ("consumer", "delivering", "ended", "page_next", "patient")
 
     def __init__(self, consumer: Consumer, condition: Condition | None) -> None:
         super().__init__(condition, takes=False)
@@ -50,27 +54,77 @@ class Browser(Search):
         self.patient = False
         self.ended = False
         self.delivering = False
+        self.page_next = 0
 
-    def show(self, ready: IndexedReady, now_ms: int, any_flags: int) -> None:
-        """Show what there is room for; what has expired is not shown."""
+    @property
+    def waits(self) -> bool:
+        """Whether it was not shown all that there is."""
+        return self.unfinished or self.held_up
+
+    def rewind(self, messages: list[Message]) -> None:
+        """See Search."""
+        super().rewind(messages)
+        paged = [m.seq for m in messages if m.flags & PAGED]
+        self.page_next = min(paged, default=self.page_next)
+
+    def show(
+        self, ready: IndexedReady, now_ms: int, any_flags: int, backlog: Backlog | None
+    ) -> None:
+        """Show what there is room for: not what has expired, nor what is not on disk yet."""
         room = self.consumer.room()
+        early: list[Message] = []
         while room > 0:
             found = ready.find(self, room)
+            if not found and backlog is not None and not self.unfinished:
+                found = self._find_paged(backlog, room)
+                for message in found:
+                    any_flags |= message.flags
             if not found:
                 break
-            if any_flags & EXPIRES:
-                found = [m for m in found if not (m.flags & EXPIRES and m.expires <= now_ms)]
-            if found:
+            fresh = [m for m in found if self._is_new(m, now_ms, early)]
+            if fresh:
                 self.delivering = True
-                self.consumer.deliver(found, any_flags)
+                self.consumer.deliver(fresh, any_flags)
                 self.delivering = False
             room = self.consumer.room()
-        if room > 0 and self.unfinished:
+        for message in early:
+            heapq.heappush(self.returned[message.flags & PRIORITY_MASK], place_of(message))
+        if room > 0 and self.waits:
             return
         if (room > 0 and not self.ended) or self.patient:
             self.ended = self.ended or room > 0
             self.patient = False
             self.consumer.exhausted()
+
+    def _is_new(self, message: Message, now_ms: int, early: list[Message]) -> bool:
+        """Whether to show it; what came due before it was on disk goes to `early`."""
+        seen, seq = self.seen, message.seq
+        assert seen is not None, "a browser takes nothing"
+        if seq in seen or (message.flags & EXPIRES and message.expires <= now_ms):
+            return False
+        if seq >= self.until:
+            early.append(message)
+            self.held_up = True
+            return False
+        seen.add(seq)
+        return True
+
+    def _find_paged(self, backlog: Backlog, room: int) -> list[Message]:
+        """Return up to `room` messages that match and are on pages, in order."""
+        matches = None if self.condition is None else self.condition.matches
+        found: list[Message] = []
+        while not found and backlog.count:
+            count = min(room, self.allowance)
+            if count <= 0:
+                self.unfinished = True
+                break
+            messages, self.page_next, more = backlog.peek(self.page_next, count)
+            if not messages:
+                self.held_up = self.held_up or more
+                break
+            self.allowance -= len(messages)
+            found = [m for m in messages if matches is None or matches(m)]
+        return found
 
 
 class Held:
@@ -164,16 +218,17 @@ class Searches:
             self.patient.append(member)
         return True
 
-    def begin(self, now_ms: int, any_flags: int) -> None:
-        """Start a turn: everybody may look at some places; browsers do."""
+    def begin(self, now_ms: int, any_flags: int, until: int, backlog: Backlog | None) -> None:
+        """Start a turn: everybody may look at some places; browsers do, before seq `until`."""
         share = max(PLACES_MIN, TURN_PLACES // len(self))
         for group in self.groups:
             group.allowance = share
             group.unfinished = False
         for browser in list(self.browsers):
             browser.allowance = share
-            browser.unfinished = False
-            browser.show(self.ready, now_ms, any_flags)
+            browser.unfinished = browser.held_up = False
+            browser.until = until
+            browser.show(self.ready, now_ms, any_flags, backlog)
 
     def end(self) -> None:
         """End a turn: tell those that wait and have seen all, or have no room any more."""
@@ -240,11 +295,16 @@ class Searched(Conduct):
         searches.leave_browser(browser)
         self._forget_searches(searches)
 
+    def synced_below(self) -> int:
+        """Return the seq below which all that is to be on disk is there."""
+        raise NotImplementedError
+
     def _begin_searches(self, now_ms: int, any_flags: int) -> Searches | None:
         """Start a turn of all searches, and let browsers see; None without any."""
         searches = self._searches
         if searches is not None:
-            searches.begin(now_ms, any_flags)
+            until = self.synced_below() if searches.browsers else 0
+            searches.begin(now_ms, any_flags, until, self.backlog)
             self.searching = self._searches is not None and searches.unfinished
         return searches
 

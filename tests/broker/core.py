@@ -44,6 +44,12 @@ class DiskStore(PageMemory):
     def ticket(self) -> int:
         return len(self.batches) + 1
 
+    @property
+    def unsynced(self) -> int:
+        if self.open:
+            return self.ticket
+        return len(self.batches) if len(self.batches) > self.synced else 0
+
     def _record(self, *record) -> int:
         self.open.append(record)
         return self.ticket

@@ -38,14 +38,14 @@ def send(core: Core, name: str, *colours: str, priority: int = 4, **how) -> None
     flags = flags_of(priority) | (EXPIRES if expires else 0)
     route.send([coloured(colour) for colour in colours], flags, expires)
     route.close()
-    core.turn()
+    core.sync()
 
 
 def watch(core: Core, name: str, room: int = 100, **how) -> Watcher:
     watcher = Watcher(room)
     routing = how.pop("routing", None)
     watcher.hold = core.gateway.subscribe(parse_destination(name), routing, watcher, **how)
-    core.turn()
+    core.sync()
     return watcher
 
 

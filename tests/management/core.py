@@ -36,6 +36,10 @@ class ListStore(PageMemory):
         self.told = []
         self.open = 0
 
+    @property
+    def unsynced(self) -> int:
+        return self.ticket if self.open else 0
+
     def _record(self, *what) -> int:
         self.told.append(what)
         self.open += 1

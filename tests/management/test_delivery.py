@@ -19,7 +19,16 @@ def test_what_waits_for_its_time_is_shown_and_counted():
     assert (shown["messageCount"], shown["scheduledCount"]) == (2, 1)
     status, page = core.ask("GET", QUEUES + "/q/messages")
     assert status == 200
-    assert [item["body"] for item in page["items"]] == ["now"]
+    shown = [(item["body"], item["state"], item["due"]) for item in page["items"]]
+    assert shown == [("now", "ready", None), ("later", "scheduled", core.now + 60_000)]
+    core.now += 60_000
+    core.gateway.on_time()
+    core.turn()
+    _, page = core.ask("GET", QUEUES + "/q/messages")
+    assert [(item["body"], item["state"]) for item in page["items"]] == [
+        ("later", "ready"),
+        ("now", "ready"),
+    ]
 
 
 def test_dead_letters_go_back_at_the_apis_word():

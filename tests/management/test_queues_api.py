@@ -664,6 +664,7 @@ def test_only_the_start_of_a_large_body_is_shown(body, shown_size, encoding):
 def test_a_full_page_of_large_bodies_leaves_one_by_one():
     core = Core()
     core.send("q", *[b"x" * 100_000] * 30)
+    core.sync()
     answer = core.start("GET", f"{QUEUES}/q/messages?limit=30")
     pieces = list(answer.body)
     assert len(pieces) == 31

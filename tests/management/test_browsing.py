@@ -1,0 +1,125 @@
+"""A browse over HTTP: each message in the state that it is in, none that is late or not on disk."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from gateway.addresses.settings import FullPolicy
+from gateway.management import browsing
+from gateway.model.message import DURABLE, EXPIRES, STOMP
+from tests.broker.core import Core as BrokerCore
+from tests.broker.core import body_of, entry
+from tests.management.core import Core
+
+PATH = "/api/v1/queues/q/messages"
+
+
+def shown(core: BrokerCore, offset: int = 0, limit: int = 100) -> list[tuple[bytes, str]]:
+    found = browsing.window(core.queue("q"), offset, limit, core.now)
+    return [(body_of(message), state) for message, state in found]
+
+
+def in_every_state() -> BrokerCore:
+    # One in delivery is enough for nothing to be read back.
+    limits = {"max_size_messages": 6, "max_read_page_messages": 1}
+    core = BrokerCore(entry("#", address_full_policy=FullPolicy.PAGE, **limits))
+    core.send("q", b"held")
+    core.consume("q", room=1)
+    core.send("q", b"later", delay=1000)
+    core.send("q", b"soon", delay=500)
+    core.send("q", b"late", ttl=10)
+    core.send("q", b"ready", ttl=100)
+    core.send("q", b"high", priority=9)
+    core.send("q", b"paged 1", b"paged 2")
+    core.send("q", b"paged late", ttl=10)
+    core.send("q", b"paged 3")
+    core.sync()
+    core.now += 20
+    assert core.queue("q").message_count == 10
+    assert core.queue("q").paged_count == 4
+    return core
+
+
+ALL = [
+    (b"high", "ready"),
+    (b"ready", "ready"),
+    (b"paged 1", "paged"),
+    (b"paged 2", "paged"),
+    (b"paged 3", "paged"),
+    (b"soon", "scheduled"),
+    (b"later", "scheduled"),
+]
+
+
+def test_every_state_is_told_and_the_late_are_left_out():
+    core = in_every_state()
+    assert shown(core) == ALL
+    core.check()
+    core.gateway.expire()
+    core.turn()
+    assert shown(core)[-2:] == ALL[-2:]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_pages_of_a_browse_join(limit):
+    core = in_every_state()
+    joined = []
+    for offset in range(0, 9, limit):
+        joined += shown(core, offset, limit)
+    # The one that expired on a page takes a place of its own.
+    assert joined == ALL
+
+
+def test_an_offset_behind_everything():
+    assert shown(in_every_state(), 100) == []
+
+
+def test_one_is_found_with_its_state_unless_it_is_late():
+    core = in_every_state()
+    queue = core.queue("q")
+    states = {}
+    for message in queue.holdings():
+        found = browsing.find(queue, message.seq, core.now)
+        states[body_of(message)] = None if found is None else found[1]
+    assert states == {
+        b"high": "ready",
+        b"late": None,
+        b"ready": "ready",
+        b"soon": "scheduled",
+        b"later": "scheduled",
+    }
+
+
+def test_an_answer_waits_for_the_disk():
+    core = Core()
+    core.send("q", b"x")
+    answer = core.start("GET", PATH)
+    assert isinstance(answer, Deferred)
+    assert not answer.called
+    one = core.start("GET", PATH + "/1")
+    assert not one.called
+    core.sync()
+    assert (answer.called, one.called) == (True, True)
+    assert answer.result.status == one.result.status == 200
+    # With everything on disk there is nothing to wait for, nor for what never goes there.
+    assert not isinstance(core.start("GET", PATH), Deferred)
+    core.send("w", b"y", flags=STOMP | 4)
+    core.send("q", b"z")
+    assert not isinstance(core.start("GET", "/api/v1/queues/w/messages"), Deferred)
+
+
+def test_with_a_filter_too():
+    core = Core()
+    core.send("q", b"x", flags=DURABLE | STOMP | EXPIRES | 4, expires=core.now + 10)
+    core.send("q", b"y")
+    answer = core.start("GET", PATH + "?filter=AMQSize > 0")
+    told = []
+    answer.addCallback(told.append)
+    core.turn()
+    assert told == []
+    core.sync()
+    assert told[0].status == 200
+    core.now += 20
+    _, page = core.ask("GET", PATH + "?filter=AMQSize > 0")
+    assert [(item["body"], item["state"]) for item in page["items"]] == [("y", "ready")]
