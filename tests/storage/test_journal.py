@@ -163,6 +163,21 @@ def test_congested_above_the_backlog() -> None:
     assert journal._backlog == 0
 
 
+def test_unsynced_is_the_last_batch_with_something_in_it() -> None:
+    journal, paper, _ = journal_of()
+    assert journal.unsynced == 0
+    add(journal, 1)
+    assert journal.unsynced == 1
+    journal.flush()
+    assert (journal.unsynced, journal.ticket) == (1, 2)
+    add(journal, 2)
+    assert journal.unsynced == 2
+    journal.written(paper.written[-1], 100)
+    assert journal.unsynced == 2
+    journal.written(paper.written[-1], 100)
+    assert journal.unsynced == 0
+
+
 def test_segments_roll_by_room_and_begin_with_what_holds() -> None:
     journal, paper, _ = journal_of(segment_bytes=1024)
     journal.snapshot = lambda: [b"all that holds"]
