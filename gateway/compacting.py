@@ -1,10 +1,11 @@
-"""What the configuration says of the journal's files, in the journal's words."""
+"""What the configuration says of the journal, in the journal's words and in the broker's."""
 
 from __future__ import annotations
 
 import structlog
 
 from gateway.config.tree import Config
+from gateway.model.address import RoutingType
 from storage.compaction import CompactionRule
 from storage.journal import Journal
 
@@ -20,8 +21,17 @@ def compaction_rule(config: Config) -> CompactionRule:
 
 def set_up_journal(journal: Journal, config: Config) -> None:
     """Let the journal cancel or not, and tell when its compaction stops."""
-    journal.cancels = config.concurrent_store_and_dispatch_queues
+    journal.cancels = serialized_types(config) != frozenset(RoutingType)
     journal.compaction.on_failed = _stopped
+
+
+def serialized_types(config: Config) -> frozenset[RoutingType]:
+    """Return the types of queues that hand out nothing durable before it is on disk."""
+    concurrent = {
+        RoutingType.ANYCAST: config.concurrent_store_and_dispatch_queues,
+        RoutingType.MULTICAST: config.concurrent_store_and_dispatch_topics,
+    }
+    return frozenset(routing for routing, on in concurrent.items() if not on)
 
 
 def _stopped(error: Exception) -> None:

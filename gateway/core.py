@@ -20,7 +20,7 @@ from gateway import __version__
 from gateway.alarm import Alarm
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports import Tap
-from gateway.compacting import compaction_rule, set_up_journal
+from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.tree import Config
 from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.model.definitions import Definition, StreamDefinition
@@ -215,6 +215,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
             now_ms=chance.now_ms,
             make_name=chance.name,
         )
+        broker.directory.serialized = serialized_types(config)
         core = Core(lock, store, broker, ballast)
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.timetable.alarm = core.alarm.set

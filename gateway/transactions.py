@@ -1,7 +1,8 @@
 """One transaction for both protocols: sends and settlements that happen together or not at all.
 
 Nothing is done before commit but remembering, so that rollback and a lost connection cost nothing.
-At commit all records go into one journal batch, which is durable whole or not at all.
+At commit all records go into one journal batch, which is durable whole or not at all; nobody is
+given what was sent before it is.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Core(Protocol):
 
     def begin_atomic(self) -> None: ...
 
-    def end_atomic(self) -> None: ...
+    def end_atomic(self, ticket: int) -> None: ...
 
     def full_disk(self, producer: Producer, flags: int) -> Refusal | None:
         """Return why a full disk takes no further message, or None."""
@@ -128,6 +129,7 @@ class Work:
             self.prepare()
         self._ended = True
         self._core.begin_atomic()
+        ticket = 0
         try:
             ticket = self._core.send_all(self._sends)
             for subscription, messages in self._acknowledged:
@@ -136,7 +138,7 @@ class Work:
                 ticket = max(ticket, subscription.reject(messages))
             ticket = max(ticket, _give_back(self._returned))
         finally:
-            self._core.end_atomic()
+            self._core.end_atomic(ticket)
         return ticket
 
     def rollback(self) -> None:

@@ -225,13 +225,17 @@ class Journal:
             self._writer.drop_pages(store, pages)
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
-        """Record that the `count` stored messages between two seqs are gone; returns the ticket."""
-        if self.cancels:
-            self._open.remove(queue_id, first, last, count)
+        """Record that the `count` stored messages between two seqs are gone; returns the ticket.
+
+        What is not written yet need not be, but for what a transaction takes.
+        """
+        batch = self._open
+        if self.cancels and not batch.atomic:
+            batch.remove(queue_id, first, last, count)
         else:
-            self._open.remove_stored(queue_id, first, last, count)
+            batch.remove_stored(queue_id, first, last, count)
         self.compaction.changes.removed(queue_id, first, last)
-        return self._open.number
+        return batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """Record new flags (delivery counts) of stored messages, as (seq, flags)."""

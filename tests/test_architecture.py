@@ -59,7 +59,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.disk_watch",
         "storage",
     ),
-    "gateway.compacting": ("gateway.config", "storage"),
+    "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
     "gateway.datadir": ("gateway.model", "gateway.persistence", "storage"),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (

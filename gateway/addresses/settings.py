@@ -148,6 +148,7 @@ class AddressSettings:
             letter.
         id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
         retroactive_message_count: messages that a new queue begins with; 0 none.
+        strict_dispatch: no durable message is delivered before it is on disk.
     """
 
     dead_letter_address: str | None = "DLQ"
@@ -206,6 +207,7 @@ class AddressSettings:
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
+    strict_dispatch: bool = False
 
     @property
     def rejects_above(self) -> int:

@@ -23,7 +23,7 @@ class Choosing(Spread):
     _picky: bool
     _routing: RoutingType | None
 
-    def _targets(self) -> list[Queue]:
+    def targets(self) -> list[Queue]:
         """Return all queues that could take a message from here."""
         if self._only is not None:
             return [] if self._only.deleted else [self._only]
@@ -43,7 +43,7 @@ class Choosing(Spread):
     def _one_of(self) -> list[Queue]:
         """Return the queues of which one gets a message."""
         if self._only is not None:
-            return self._address.taking(self._targets())
+            return self._address.taking(self.targets())
         if self._routing is RoutingType.MULTICAST:
             return []
         return self._address.taking(self._address.anycast)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from gateway.addresses.settings import (
     AddressSettings,
@@ -10,6 +10,7 @@ from gateway.addresses.settings import (
     max_consumers_problem,
     ring_size_problem,
 )
+from gateway.model.address import RoutingType
 from gateway.model.attributes import QueueAttributes, attribute_problem
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
@@ -35,8 +36,10 @@ def check(
             raise RefusedError.of(Code.BAD_VALUE, f"{key} cannot be {given!r}: {text}.")
 
 
-def begin(settings: AddressSettings, queue: Queue) -> None:
-    """Give a new queue what it has when nobody says a word about it."""
+def begin(
+    settings: AddressSettings, queue: Queue, serialized: Collection[RoutingType] = ()
+) -> None:
+    """Give a new queue what it has when nobody says a word about it; see `follow`."""
     queue.ring_size = settings.default_ring_size
     queue.max_consumers = settings.default_max_consumers
     queue.behave(
@@ -47,10 +50,16 @@ def begin(settings: AddressSettings, queue: Queue) -> None:
             delay_before_dispatch=settings.default_delay_before_dispatch,
         )
     )
-    follow(settings, queue)
+    follow(settings, queue, serialized)
 
 
-def follow(settings: AddressSettings, queue: Queue) -> None:
-    """Give a queue what it takes from its address' settings at each start."""
+def follow(
+    settings: AddressSettings, queue: Queue, serialized: Collection[RoutingType] = ()
+) -> None:
+    """Give a queue what it takes from its address' settings at each start.
+
+    `serialized`: routing types without concurrent store and dispatch.
+    """
     queue.max_attempts = settings.max_delivery_attempts
     queue.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
+    queue.serialize(settings.strict_dispatch or queue.routing in serialized)

@@ -7,6 +7,7 @@ may where its protocol allows it. Whatever is durable is defined in the store be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
@@ -35,7 +36,7 @@ class Owner(Effects, Protocol):
 
 
 class Directory:
-    """Addresses and queues by name."""
+    """Addresses and queues by name. `serialized`: types whose dispatch waits for the disk."""
 
     def __init__(self, owner: Owner, settings: SettingsTable, store: Store) -> None:
         self._owner = owner
@@ -44,6 +45,7 @@ class Directory:
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self.next_id = 1
+        self.serialized: frozenset[RoutingType] = frozenset()
         self.taps_on: Callable[[str], Sequence[Tap]] = _no_taps
 
     def take_id(self) -> int:
@@ -228,7 +230,8 @@ class Directory:
                 )
             self._set_filter(queue, condition, no_local)
             if condition is not None:
-                unwanted = {m.seq for m in queue.holdings() if not condition.matches(m)}
+                waiting = chain(queue.holdings(), queue.storing())
+                unwanted = {m.seq for m in waiting if not condition.matches(m)}
                 queue.take_out(unwanted, Gone.REMOVED)
             if queue.durable:
                 self._store.define(self.definition_of(queue))
@@ -306,7 +309,7 @@ class Directory:
             temporary=temporary,
             auto_created=auto_created,
         )
-        begin(settings, queue)
+        begin(settings, queue, self.serialized)
         self._bind(queue)
         if queue.durable:
             self._store.define(self.definition_of(queue))
@@ -527,7 +530,7 @@ class Directory:
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
         queue.behave(definition.attributes)
-        follow(self._settings.for_address(definition.address), queue)
+        follow(self._settings.for_address(definition.address), queue, self.serialized)
         queue.paused = definition.paused
         if definition.filter:
             queue.filter = compile_selector(definition.filter, definition.address)

@@ -19,6 +19,7 @@ from gateway.broker.address import Address
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import Refusal, RefusedError
+from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.branches import Divert
@@ -152,6 +153,12 @@ class Fan:
         """See the ProducerOwner port."""
         if self._root.blocked() is None:
             self._root.unblock()
+
+    def targets(self) -> list[Queue]:
+        """Return all queues that could take a copy of a message."""
+        if self._epoch != self._core.branches.epoch:
+            self._open_all()
+        return [queue for leg in self._legs.values() for queue in leg.targets()]
 
     # ---- the plan
 

@@ -40,9 +40,10 @@ class Forecast:
         """Keep all that is recorded from now on in one batch of the store."""
         self._gateway.store.begin_atomic()
 
-    def end_atomic(self) -> None:
-        """End what `begin_atomic` began."""
+    def end_atomic(self, ticket: int) -> None:
+        """End what `begin_atomic` began; what was sent is seen once the ticket is on disk."""
         self._gateway.store.end_atomic()
+        self._gateway.holds.end(ticket)
 
     def full_disk(self, producer: Producer, flags: int) -> Refusal | None:
         """Return why a full disk takes no further message, or None; one refused is counted."""
@@ -86,6 +87,7 @@ class Forecast:
             route, _, flags, expires, due = sends[start]
             assert isinstance(route, Route), "a producer of another gateway"
             bodies = [send[1] for send in sends[start:index]]
+            route.hold()
             ticket = max(ticket, route.send_admitted(bodies, flags & ~IDENTIFIED, expires, due))
             if flags & IDENTIFIED:
                 ticket = max(ticket, self._gateway.duplicates.remember(route.target, bodies, flags))
@@ -109,7 +111,7 @@ class _Ring:
     __slots__ = ("_new", "_room", "_victims")
 
     def __init__(self, queue: Queue) -> None:
-        self._room = queue.ring_size - queue.ready_count
+        self._room = queue.ring_size - queue.waiting_count
         self._victims: Iterator[Message] = queue.victims()
         self._new: deque[int] = deque()
 

@@ -20,6 +20,7 @@ from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.duplicates import Duplicates
 from gateway.broker.forecast import Forecast
+from gateway.broker.holds import Holds
 from gateway.broker.moves import Mover
 from gateway.broker.notices import Notices
 from gateway.broker.pager import Pager, uses_pages
@@ -106,6 +107,7 @@ class Gateway:
         self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self.disk = DiskGate(self)
+        self.holds = Holds(self)
         self.reaper = Reaper(self.directory, now_ms)
         self.visible = Visible(self)
         self.slow = SlowConsumers(self, Notices(self).consumer_slow)
@@ -221,6 +223,7 @@ class Gateway:
         """Step 5 of the durable order: called by the store, from nowhere else."""
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.durable = ticket
+        self.holds.durable_up_to(ticket)
         self.streams.durable_up_to(ticket)
         self.pager.durable_up_to(ticket)
         self.visible.durable_up_to(ticket)

@@ -181,13 +181,14 @@ class Route(Choosing):
         if only is not None and only.deleted:
             # Until another one takes its name, what is sent here is unrouted.
             self._only = next((q for q in address.queues if q.name == only.name), only)
-        targets = self._targets()
+        targets = self.targets()
         self._copies = max(1, len(targets))
         self._picky = is_picky(targets)
         plain = not (address.taps or self._rules or self._picky or address.purging)
         self._queue = targets[0] if len(targets) == 1 and plain else None
         if self._fan is not None or address.branched:
             self._branch()
+        self._store = self._core.holds.store_for(targets)
         return None
 
     def _branch(self) -> None:
@@ -257,7 +258,7 @@ class Route(Choosing):
                 size=size,
                 now_ms=core.now_ms(),
             )
-        if 0 <= queue.ring_size < queue.ready_count:
+        if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
         return ticket
 
@@ -309,7 +310,7 @@ class Route(Choosing):
                     size=size,
                     now_ms=core.now_ms(),
                 )
-        if 0 <= queue.ring_size < queue.ready_count:
+        if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
         return ticket
 
@@ -397,20 +398,24 @@ class Route(Choosing):
         finally:
             self.due = 0
 
+    def hold(self) -> None:
+        """Have what is sent from here wait until its transaction knows its ticket."""
+        fanned = [] if self._fan is None else self._fan.targets()
+        self._core.holds.begin(self.targets() + fanned)
+
     def _send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         refusal = self.resolve()
         assert refusal is None, "admitted to an address that is not there"
         if self._fan is not None:
             return self._fan.send_admitted(bodies, flags, expires)
-        settings = self._address.settings
-        disk = self._core.disk
+        settings, disk = self._address.settings, self._core.disk
         if disk.refusal is not None and disk.refuses(settings, flags) is None:
             self._drop(len(bodies))
             return 0
-        policy, count = settings.address_full_policy, len(bodies)
+        count = len(bodies)
         if uses_pages(self._address):
             return self._send_paging(bodies, [flags] * count, [expires] * count, admitted=True)
-        if policy is FullPolicy.DROP:
+        if settings.address_full_policy is FullPolicy.DROP:
             return self._send_guarded(bodies, [flags] * count, [expires] * count)
         ticket = self._send_many(bodies, flags, expires)
         self._look_for_block()

@@ -10,6 +10,7 @@ from gateway.broker.admission import Usage
 from gateway.broker.branches import Branches
 from gateway.broker.disk_gate import DiskGate
 from gateway.broker.duplicates import Duplicates
+from gateway.broker.holds import Appends, Holds
 from gateway.broker.pager import Pager
 from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
@@ -35,6 +36,7 @@ class Core(Protocol):
     duplicates: Duplicates
     forecast: Forecast
     pager: Pager
+    holds: Holds
 
     def touch(self, queue: Queue) -> None: ...
 
@@ -61,7 +63,7 @@ class Spread:
     _address: Address
     _core: Core
     _origin: str
-    _store: Store
+    _store: Appends
     due: int
 
     def _charge(self, count: int, charge: int) -> None:
@@ -125,7 +127,7 @@ class Spread:
                 now_ms=core.now_ms(),
                 due=due,
             )
-        if 0 <= queue.ring_size < queue.ready_count and not due:
+        if 0 <= queue.ring_size < queue.waiting_count and not due:
             core.overflow(queue, len(bodies))
         return ticket
 
@@ -167,7 +169,7 @@ class Spread:
         for tap, base in zip(taps, bases, strict=True):
             tap.recorded(base, count, ticket)
         for queue in queues:
-            if 0 <= queue.ring_size < queue.ready_count and not due:
+            if 0 <= queue.ring_size < queue.waiting_count and not due:
                 core.overflow(queue, count)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
         return ticket if flags & DURABLE else 0

@@ -141,6 +141,7 @@ TOP: Final = Table(
         "journal-compact-percentage": v.within(1, 75, v.count),
         "store-task-limit": v.at_least(1, v.count),
         "concurrent-store-and-dispatch-queues": v.boolean,
+        "concurrent-store-and-dispatch-topics": v.boolean,
         "max-disk-usage": v.within(-1, 100, v.count),
         "min-disk-free": v.limit(v.size_bytes),
         "disk-scan-period": v.at_least(1, v.duration_ms),
@@ -165,8 +166,7 @@ TOP: Final = Table(
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files durability"
-        " concurrent-store-and-dispatch-topics store-linger"
-        " security-settings persistence-enabled"
+        " store-linger security-settings persistence-enabled"
         " connection-ttl-override max-redelivery-records"
     ),
 )
@@ -263,6 +263,7 @@ ADDRESS_SETTINGS: Final = Table(
         "reject-as-modified": v.boolean,
         "id-cache-size": v.count,
         "retroactive-message-count": v.count,
+        "strict-dispatch": v.boolean,
     },
     later=_words(
         " default-last-value-queue default-last-value-key"
@@ -273,7 +274,7 @@ ADDRESS_SETTINGS: Final = Table(
         " enable-metrics"
         " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
-        " strict-dispatch durability"
+        " durability"
     ),
 )
 

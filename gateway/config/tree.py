@@ -172,7 +172,9 @@ class Config:
         journal_compact_min_files: from how many journal files on what lives in old ones is copied
             forward; 0 never.
         journal_compact_percentage: less than so much of their bytes must live for that.
-        concurrent_store_and_dispatch_queues: what is consumed before it is written is not written.
+        concurrent_store_and_dispatch_queues: anycast queues hand out what is not on disk yet, and
+            what is consumed before it is written is not written.
+        concurrent_store_and_dispatch_topics: so do durable subscriptions.
         store_task_limit: messages that may wait for the journal before senders wait.
         max_disk_usage: percent of a file system that may be used, -1 no limit; None not written.
         min_disk_free: bytes that stay free, -1 no limit; None not written.
@@ -205,6 +207,7 @@ class Config:
     journal_compact_percentage: int = 50
     store_task_limit: int = 10_000
     concurrent_store_and_dispatch_queues: bool = True
+    concurrent_store_and_dispatch_topics: bool = False
     max_disk_usage: int | None = None
     min_disk_free: int | None = None
     disk_scan_period: int = 5_000

@@ -10,9 +10,11 @@ What each message is, and the way between:
     add, release ──with a time──> scheduled ──time──> ready
                                             └─ring full when due──> gone (replaced)
     paged ──read back, in order──> ready     paged ──purge, unreadable──> gone (killed)
+    add ──> storing ──it is on disk──> ready, scheduled   where dispatch waits for the disk
 
 The conservation law holds after every call:
-    added = ready + scheduled + delivering + paged + acknowledged + expired + killed + replaced
+    added = storing + ready + scheduled + delivering + paged
+            + acknowledged + expired + killed + replaced
 
 A deleted queue is empty but for what is in delivery, which is settled as it comes back, and takes
 nothing in.
@@ -43,7 +45,8 @@ from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
 from gateway.queues.scheduled import NEVER, Scheduled
-from gateway.queues.selecting import Held, Searched
+from gateway.queues.selecting import Held
+from gateway.queues.storing import Serialized
 
 _COUNT_MAX = 0xFFFF
 
@@ -51,7 +54,7 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Searched):
+class Queue(Serialized):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
@@ -62,12 +65,9 @@ class Queue(Searched):
         "_scheduled",
         "account",
         "address",
-        "all_flags",
-        "any_flags",
         "auto_created",
         "deleted",
         "delivering",
-        "durable",
         "name",
         "queue_id",
         "routing",
@@ -101,8 +101,6 @@ class Queue(Searched):
         self.touched = False
         self.delivering = 0
         self.size_bytes = 0
-        self.any_flags = 0
-        self.all_flags = -1
         self._effects = effects
         self._scheduled = Scheduled()
         self._consumers: list[Held] = []
@@ -113,8 +111,9 @@ class Queue(Searched):
 
     @property
     def message_count(self) -> int:
-        """All that the queue holds: ready, scheduled, delivering and paged."""
-        return len(self._ready) + len(self._scheduled) + self.delivering + self.paged_count
+        """All that the queue holds: storing, ready, scheduled, delivering and paged."""
+        held = len(self._ready) + len(self._scheduled) + self.delivering + self.paged_count
+        return held if self._storing is None else held + self._storing.count
 
     @property
     def scheduled_count(self) -> int:
@@ -177,9 +176,9 @@ class Queue(Searched):
         if flags & SCHEDULED:
             for message in messages:
                 message.due = due
-            self._schedule(messages)
+            self._come_in_later(messages)
         else:
-            self._ready.add_run(messages, flags & PRIORITY_MASK)
+            self._tail.add_run(messages, flags & PRIORITY_MASK)
         self.added += count
         self.size_bytes += size
         return first
@@ -191,7 +190,7 @@ class Queue(Searched):
         first = self.next_seq
         count = len(bodies)
         self.next_seq = first + count
-        add = self._ready.add
+        add = self._tail.add
         for message in map(Message, bodies, range(first, first + count), flags):
             add(message)
             self.any_flags |= message.flags
@@ -219,8 +218,12 @@ class Queue(Searched):
 
     def trim_ring(self, added: int) -> None:
         """Evict for `added` new messages: at most one each, so sending never lowers the count."""
-        if 0 <= self.ring_size < len(self._ready):
-            self._evict(min(added, len(self._ready) - self.ring_size))
+        excess = min(added, self.waiting_count - self.ring_size) if self.ring_size >= 0 else 0
+        if excess > 0:
+            now = min(excess, len(self._ready))
+            self._owed += excess - now
+            if now:
+                self._evict(now)
 
     def trim(self) -> int:
         """Evict down to the ring size; returns how many went."""
@@ -556,6 +559,7 @@ class Queue(Searched):
 
     def purge(self) -> int:
         """Remove all that waits; it counts as killed but goes nowhere. Returns how many."""
+        self._store_none()
         messages = self._ready.clear() + self._scheduled.clear()
         if messages:
             self.killed += len(messages)
@@ -565,6 +569,7 @@ class Queue(Searched):
     def take_out(self, seqs: set[int], why: Gone) -> list[Message]:
         """Remove those of these that wait, for an operator; returns them. O(n) of the queue."""
         messages = self._ready.remove_if(seqs) + self._scheduled.remove_if(seqs)
+        messages += self._remove_storing(seqs)
         self.acknowledged += len(messages) if why is Gone.ACKNOWLEDGED else 0
         self.expired += len(messages) if why is Gone.EXPIRED else 0
         self.killed += len(messages) if why in (Gone.KILLED, Gone.REMOVED) else 0

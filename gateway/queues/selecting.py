@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.model.message import EXPIRES, PAGED, PRIORITY_MASK, Message
 from gateway.model.ports import Consumer
@@ -243,6 +243,14 @@ class Searches:
                 member.consumer.exhausted()
 
 
+class Tail(Protocol):
+    """Where what comes in goes."""
+
+    def add_run(self, messages: list[Message], priority: int, /) -> None: ...
+
+    def add(self, message: Message, /) -> None: ...
+
+
 class Searched(Conduct):
     """The part of a queue that selectors and browsers see.
 
@@ -253,7 +261,7 @@ class Searched(Conduct):
         searching: not all that waits was judged: dispatch again, in another turn.
     """
 
-    __slots__ = ("_ready", "_searches", "filter", "no_local", "searching", "told_apart")
+    __slots__ = ("_ready", "_searches", "_tail", "filter", "no_local", "searching", "told_apart")
 
     def __init__(self) -> None:
         super().__init__()
@@ -262,6 +270,7 @@ class Searched(Conduct):
         self.told_apart = 0
         self.searching = False
         self._ready: Ready | IndexedReady = Ready()
+        self._tail: Tail = self._ready  # where what comes in goes
         self._searches: Searches | None = None
 
     @property
@@ -323,7 +332,10 @@ class Searched(Conduct):
         if self._searches is None:
             ready = self._ready
             if not isinstance(ready, IndexedReady):
-                self._ready = ready = IndexedReady(ready)
+                indexed = IndexedReady(ready)
+                if self._tail is ready:
+                    self._tail = indexed
+                self._ready = ready = indexed
             self._searches = Searches(ready)
         return self._searches
 
@@ -343,7 +355,10 @@ class Searched(Conduct):
     def _forget_index(self) -> None:
         """Go back to the cheap order once nothing waits and nobody searches."""
         if self._searches is None and not self._ready and type(self._ready) is IndexedReady:
-            self._ready = Ready()
+            plain = Ready()
+            if self._tail is self._ready:
+                self._tail = plain
+            self._ready = plain
 
     def _find(self, group: Group, count: int) -> list[Message]:
         """Take up to `count` messages of one priority that the group is for."""

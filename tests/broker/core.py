@@ -248,8 +248,11 @@ def body_of(message) -> bytes:
 
 
 class Core:
-    def __init__(self, *entries: SettingsEntry, limits: Limits | None = None) -> None:
+    def __init__(
+        self, *entries: SettingsEntry, limits: Limits | None = None, serialized=()
+    ) -> None:
         self.entries = entries
+        self.serialized = frozenset(serialized)
         self.limits = limits or Limits()
         self.now = 1_000_000
         self.names = count()
@@ -268,6 +271,7 @@ class Core:
             make_name=lambda: f"temp-{next(self.names)}",
         )
         self.gateway.timetable.alarm = self._set_alarm
+        self.directory.serialized = self.serialized
 
     @property
     def directory(self):

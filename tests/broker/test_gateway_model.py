@@ -23,6 +23,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, MAYBE_SEEN, SCHEDULED
 from gateway.model.stomp_form import unpack
+from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, body_of, entry, flags_of, stomp
 
 QUEUES = ("q", "s.plain", "s.ring")
@@ -46,8 +47,12 @@ def through_ring(messages, ring: int, now: int):
 
 
 class GatewayMachine(RuleBasedStateMachine):
-    @initialize(policy=st.sampled_from([FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.BLOCK]))
-    def start(self, policy) -> None:
+    @initialize(
+        policy=st.sampled_from([FullPolicy.FAIL, FullPolicy.DROP, FullPolicy.BLOCK]),
+        serialized=st.sampled_from([(), (ANYCAST,), (MULTICAST,), (ANYCAST, MULTICAST)]),
+        strict=st.booleans(),
+    )
+    def start(self, policy, serialized, strict) -> None:
         self.policy = policy
         self.core = Core(
             entry(
@@ -56,10 +61,11 @@ class GatewayMachine(RuleBasedStateMachine):
                 address_full_policy=policy,
                 max_delivery_attempts=2,
             ),
-            entry("q", dead_letter_address="dead", expiry_address="late"),
+            entry("q", dead_letter_address="dead", expiry_address="late", strict_dispatch=strict),
             entry("t", dead_letter_address="", expiry_address=""),
             entry("dead", max_size_messages=-1),
             entry("late", max_size_messages=-1),
+            serialized=serialized,
         )
         core = self.core
         core.directory.create_queue("q", "q", ANYCAST)
@@ -73,6 +79,7 @@ class GatewayMachine(RuleBasedStateMachine):
         self.open = None
         self.sends = []
         self.acks = []
+        self.sent_in_work = set()
 
     # ---- the naive side: what is known of messages by their bodies
 
@@ -87,8 +94,12 @@ class GatewayMachine(RuleBasedStateMachine):
         return [body_of(m) for taker, m in self.acks if taker.hold.queue_name == name]
 
     def all_in(self, name: str) -> list[bytes]:
-        waiting = [body_of(m) for m in self.core.queue(name).holdings()]
+        waiting = [body_of(m) for m in self.waiting(name)]
         return waiting + self.held(name) + self.in_work(name)
+
+    def waiting(self, name: str):
+        queue = self.core.queue(name)
+        return [*queue.holdings(), *queue.storing()]
 
     def address_of(self, name: str) -> str:
         return "q" if name == "q" else "t"
@@ -160,7 +171,7 @@ class GatewayMachine(RuleBasedStateMachine):
         taker.release(amount, failed=failed)
         if name == "q":
             assert self.core.queue("dead").added == dead + len(dying)
-            assert set(bodies) <= set(self.core.waiting("dead"))
+            assert set(bodies) <= {body_of(m) for m in self.waiting("dead")}
         self.core.turn()
 
     @precondition(lambda self: self.takers)
@@ -183,7 +194,7 @@ class GatewayMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(QUEUES), how=st.sampled_from(["pause", "resume", "purge"]))
     def operate(self, name, how) -> None:
         if how == "purge":
-            waiting = len(list(self.core.queue(name).holdings()))
+            waiting = len(self.waiting(name))
             killed = self.core.queue(name).killed
             assert self.core.queue(name).purge() == waiting
             assert self.core.queue(name).killed == killed + waiting
@@ -206,6 +217,7 @@ class GatewayMachine(RuleBasedStateMachine):
             due = self.core.now + delay if delay else 0
             assert self.open.send(route, stomp(body), flags_of(), due=due) is None
             self.sends.append((name, body))
+            self.sent_in_work.add(body)
 
     @precondition(anybody_holds)
     @rule(which=st.integers(0, 3))
@@ -239,6 +251,13 @@ class GatewayMachine(RuleBasedStateMachine):
         if self.policy is not FullPolicy.DROP and self.sends:
             assert ticket == self.core.store.ticket, "a commit in several batches"
         self.forget_work()
+
+    @rule(seqs=st.sets(st.integers(1, 20)), name=st.sampled_from(QUEUES))
+    def take_out(self, seqs, name) -> None:
+        waiting = {m.seq for m in self.waiting(name)}
+        taken = self.core.queue(name).take_out(seqs, Gone.REMOVED)
+        assert {m.seq for m in taken} == seqs & waiting
+        self.core.turn()
 
     @precondition(lambda self: self.open is not None)
     @rule()
@@ -310,6 +329,20 @@ class GatewayMachine(RuleBasedStateMachine):
         assert not any(core.queue(n).touched for n in QUEUES), "a queue was forgotten by its turn"
 
     @invariant()
+    def what_must_be_on_disk_first_is(self) -> None:
+        """Nobody holds, or is next to get, what a serialized queue or a commit waits for."""
+        core = self.core
+        synced = {n: {b for b, *_ in held} for n, held in self.after_cut(core.store.synced).items()}
+        for name in (*QUEUES, "dead", "late"):
+            queue = core.queue(name)
+            seen = [m for q, t in self.takers if q == name for m in t.got]
+            seen += [m for t, m in self.acks if t.hold.queue_name == name]
+            for message in filter(lambda m: m.flags & DURABLE, seen + list(queue.holdings())):
+                body = body_of(message)
+                if queue.serialized or (name in QUEUES and body in self.sent_in_work):
+                    assert body in synced[name], "seen before it was on disk"
+
+    @invariant()
     def the_store_has_what_is_durable(self) -> None:
         core = self.core
         before = len(core.store.batches)
@@ -317,10 +350,9 @@ class GatewayMachine(RuleBasedStateMachine):
         kept = {n: sorted(b for b, *_ in found) for n, found in self.after_cut(before + 1).items()}
         core.store.batches.pop()
         for name in (*QUEUES, "dead", "late"):
-            queue = core.queue(name)
             holding = [m for q, t in self.takers if q == name for m in t.got]
             holding += [m for t, m in self.acks if t.hold.queue_name == name]
-            durable = [m for m in holding + list(queue.holdings()) if m.flags & DURABLE]
+            durable = [m for m in holding + self.waiting(name) if m.flags & DURABLE]
             assert kept[name] == sorted(body_of(m) for m in durable), name
 
 

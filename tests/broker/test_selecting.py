@@ -258,7 +258,7 @@ def test_a_transaction_sends_through_filters():
     for colour in ("red", "blue", "red"):
         work.send(route, coloured(colour), flags_of())
     work.commit()
-    core.turn()
+    core.sync()
     assert core.waiting("q") == [b"red"]
     assert core.figures("q") == (1, 0, 1)
     core.check()

@@ -282,7 +282,7 @@ def commit(core: Core, *sends: tuple[str, bytes]) -> bool:
     except RefusedError:
         work.rollback()
         done = False
-    core.turn()
+    core.sync()
     core.check()
     return done
 

@@ -194,7 +194,7 @@ def test_a_commit_keeps_times(delay):
         work.send(route, b"destination:q\n\n" + body, 0x34, due=due)
     work.send(route, b"destination:q\n\nnow", 0x34)
     work.commit()
-    core.turn()
+    core.sync()
     assert counts(core)[:2] == (3, 2 if delay else 0)
     core.pass_time(100)
     expected = [b"1", b"2", b"now"]

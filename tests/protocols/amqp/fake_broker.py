@@ -205,7 +205,7 @@ class _Core:
     def begin_atomic(self) -> None:
         self._broker.note("commit begins")
 
-    def end_atomic(self) -> None:
+    def end_atomic(self, ticket: int) -> None:
         self._broker.note("commit ends")
 
     def full_disk(self, producer: Any, flags: int) -> Refusal | None:

@@ -1,0 +1,156 @@
+"""Dispatch that waits for the disk: between the append of a run and its place in the queue.
+
+Who waits: what is durable on a queue that is serialized (`strict-dispatch` of its address, or
+concurrent store and dispatch switched off for its routing type), and what a transaction sends, on
+any queue, whether it is durable or not: it is seen whole. All others never meet this module: a
+route takes `HeldStore` in place of the store when it looks at its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.queues.queue import Queue
+
+
+class Appends(Protocol):
+    """The part of the Store port that a route uses."""
+
+    def append(
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes],
+        flags: int,
+        *,
+        expires: int,
+        size: int,
+        now_ms: int,
+        due: int = 0,
+    ) -> int: ...
+
+    def append_mixed(
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes | None],
+        flags: Sequence[int],
+        *,
+        expires: Sequence[int],
+        size: int,
+        now_ms: int,
+    ) -> int: ...
+
+
+class Core(Protocol):
+    """What this needs of the gateway."""
+
+    @property
+    def store(self) -> Appends: ...
+
+    def touch(self, queue: Queue) -> None: ...
+
+    def overflow(self, queue: Queue, added: int) -> None: ...
+
+
+class Holds:
+    """See the module text. `held` (read only): messages that had to wait so far."""
+
+    __slots__ = ("_core", "_pending", "_waiting", "held")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._waiting: dict[int, Queue] = {}  # by id
+        self._pending: dict[int, Queue] = {}  # of the transaction that is being committed
+        self.held = 0
+
+    def store_for(self, queues: Sequence[Queue]) -> Appends:
+        """Return the store, or what stands for it where one of these queues is serialized."""
+        store = self._core.store
+        return HeldStore(store, self, queues) if any(q.serialized for q in queues) else store
+
+    def stamp(self, queue: Queue, ticket: int) -> None:
+        """What came last to the queue is on disk with this ticket."""
+        if queue.storing_count:
+            queue.stamp(ticket)
+            self._waiting[queue.queue_id] = queue
+
+    def begin(self, queues: Sequence[Queue]) -> None:
+        """Have all that these take in from now on wait, until `end`."""
+        for queue in queues:
+            queue.hold()
+            self._pending[queue.queue_id] = queue
+
+    def end(self, ticket: int) -> None:
+        """What came since `begin` is on disk with this ticket; 0: it need not be."""
+        pending, self._pending = self._pending, {}
+        for queue in pending.values():
+            self.stamp(queue, ticket)
+            queue.let_go()
+        if not ticket and pending:
+            self.durable_up_to(0)
+
+    def durable_up_to(self, ticket: int) -> None:
+        """Let go what is on disk now."""
+        if not self._waiting:
+            return
+        for queue_id, queue in list(self._waiting.items()):
+            count = queue.stored(ticket)
+            if not queue.storing_count:
+                del self._waiting[queue_id]
+            if count:
+                self.held += count
+                self._core.touch(queue)
+                if owed := queue.take_owed():
+                    self._core.overflow(queue, owed)
+
+
+class HeldStore:
+    """Implements `Appends`: queues that are written for learn the ticket."""
+
+    __slots__ = ("_holds", "_queues", "_store")
+
+    def __init__(self, store: Appends, holds: Holds, queues: Sequence[Queue]) -> None:
+        self._store = store
+        self._holds = holds
+        self._queues = {queue.queue_id: queue for queue in queues}
+
+    def append(
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes],
+        flags: int,
+        *,
+        expires: int,
+        size: int,
+        now_ms: int,
+        due: int = 0,
+    ) -> int:
+        """See the Store port."""
+        ticket = self._store.append(
+            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
+        )
+        self._stamp(targets, ticket)
+        return ticket
+
+    def append_mixed(
+        self,
+        targets: Sequence[tuple[int, int]],
+        bodies: Sequence[bytes | None],
+        flags: Sequence[int],
+        *,
+        expires: Sequence[int],
+        size: int,
+        now_ms: int,
+    ) -> int:
+        """See the Store port."""
+        ticket = self._store.append_mixed(
+            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
+        )
+        self._stamp(targets, ticket)
+        return ticket
+
+    def _stamp(self, targets: Sequence[tuple[int, int]], ticket: int) -> None:
+        for queue_id, _ in targets:
+            queue = self._queues.get(queue_id)  # None: a stream
+            if queue is not None:
+                self._holds.stamp(queue, ticket)
