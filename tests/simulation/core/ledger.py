@@ -9,6 +9,7 @@ It is written from what clients did and were told, never from what the gateway k
 total     a copy that was confirmed is there, or where it was moved to, or its end has a reason
 end       a copy whose end was confirmed never comes back; nothing appears that was not sent
 order     within one priority a consumer gets nothing while an older one waits that it could have
+stored    what dispatch has to wait for is on disk before a consumer gets it
 marks     what a consumer may have had in a life that was cut is marked when it comes again
 holder    nothing is delivered that another consumer holds, nor before its time, nor after it
 whole     what one transaction sent and acknowledged is there and gone together
@@ -176,8 +177,14 @@ class Ledger:
         wants: Callable[[bytes], bool],
         barred: Iterable[bytes],
         paged: bool,
+        unstored: bool,
+        storing: Iterable[bytes],
     ) -> Copy:
-        """A consumer gets a message; `paged`: priorities hold only for what is in memory."""
+        """A consumer gets a message.
+
+        `paged`: priorities hold only for what is in memory, and not for what is still `storing`.
+        `unstored`: it is not on disk, and its queue's dispatch waits for that.
+        """
         copy = self.find(queue, message)
         if copy.state is not State.WAITING:
             raise ViolationError(f"delivered while it is held: {copy}")
@@ -195,7 +202,9 @@ class Ledger:
             raise ViolationError(f"delivered at {now}, due at {copy.due}: {copy}")
         if not wants(copy.key):
             raise ViolationError(f"the selector does not let it pass: {copy}")
-        self._check_order(copy, now, wants, set(barred), paged=paged)
+        if unstored or (copy.part and copy.ticket > self.reported):
+            raise ViolationError(f"delivered before it was on disk: {copy}")
+        self._check_order(copy, now, wants, set(barred), late=None if paged else set(storing))
         copy.state, copy.holder, copy.seen = State.HELD, holder, True
         self.delivered_count += 1
         return copy
@@ -207,12 +216,13 @@ class Ledger:
         wants: Callable[[bytes], bool],
         barred: set[bytes],
         *,
-        paged: bool,
+        late: set[bytes] | None,
     ) -> None:
+        """`late`: what priority does not help yet; None: it helps nobody."""
         if copy.floating:
             return
         for other in self.live[copy.queue].values():
-            passed = other.priority > copy.priority and not paged
+            passed = other.priority > copy.priority and late is not None and other.key not in late
             if other.priority == copy.priority:
                 passed = other.order < copy.order
             if not passed or other.state is not State.WAITING:

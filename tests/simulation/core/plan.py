@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy, PageFullPolicy, RingVictim
 from gateway.broker import Limits
+from gateway.model.address import RoutingType
 from storage.compaction import CompactionRule
 
 DROPS = ("drop",)
@@ -44,6 +45,7 @@ class Plan:
     max_attempts: int
     weights: dict[str, float] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    serialized: list[RoutingType] = field(default_factory=list)
 
 
 def draw(chance: random.Random, operations: list[str]) -> Plan:
@@ -76,6 +78,7 @@ def draw(chance: random.Random, operations: list[str]) -> Plan:
     )
     plan.entries = _entries(chance, plan)
     plan.weights = _weights(chance, operations, backlog=backlog)
+    plan.serialized = [routing for routing in RoutingType if chance.random() < 0.3]
     return plan
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
 from gateway.model.address import RoutingType, parse_destination
-from gateway.model.message import PAGED, Message
+from gateway.model.message import DURABLE, PAGED, Message
 from gateway.model.ports import Producer
 from gateway.model.turn import Turn
 from gateway.paging import paging as paging_module
@@ -148,6 +148,7 @@ class CoreWorld:
         gateway.timetable.alarm = self._set_alarm
         gateway.pager.on_unreadable = self._unreadable
         gateway.pager.on_mode = self._mode
+        gateway.directory.serialized = frozenset(self.plan.serialized)
         self._spy(gateway)
         self.journal.cancels = self.plan.cancels
         self.journal.on_durable = self._on_durable
@@ -210,7 +211,9 @@ class CoreWorld:
             raise ViolationError(f"ticket {ticket} reported after the store had failed")
         self.model.report(ticket)
         self.ledger.reported = ticket
+        held = self.gateway.holds.held
         self.gateway.durable_up_to(ticket)
+        self.figures["held"] += self.gateway.holds.held - held
 
     def _on_failed(self, error: BaseException) -> None:
         self.log(f"      failed: {error}")
@@ -285,6 +288,8 @@ class CoreWorld:
     def delivered(self, taker: Taker, messages: list[Message]) -> None:
         """A consumer got these."""
         queue = self.gateway.queues[taker.queue]
+        storing = [key_of(message) for message in queue.storing()]
+        stored = self.model.durable.of(queue.queue_id) if queue.serialized else None
         for message in messages:
             self.figures["read back"] += bool(message.flags & PAGED)
             self.ledger.deliver(
@@ -295,6 +300,10 @@ class CoreWorld:
                 wants=taker.wants,
                 barred=taker.barred,
                 paged=queue.backlog is not None,
+                unstored=stored is not None
+                and bool(message.flags & DURABLE)
+                and message.seq not in stored,
+                storing=storing,
             )
         self.log(f"      {taker.queue} delivers {[m.seq for m in messages]}")
 
@@ -453,7 +462,7 @@ class CoreWorld:
                 raise ViolationError(
                     f"{queue.name}: {queue.delivering} delivering, not {len(mine)}"
                 )
-            memory = [*queue.holdings(), *mine]
+            memory = [*queue.holdings(), *queue.storing(), *mine]
             if len(memory) + queue.paged_count != queue.message_count:
                 raise ViolationError(f"{queue.name}: {queue.message_count} is not the sum")
             self.ledger.check(queue.name, memory, queue.message_count)
