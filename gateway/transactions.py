@@ -128,8 +128,8 @@ class Work:
         if not self._prepared:
             self.prepare()
         self._ended = True
-        self._core.begin_atomic()
         ticket = 0
+        self._core.begin_atomic()
         try:
             ticket = self._core.send_all(self._sends)
             for subscription, messages in self._acknowledged:

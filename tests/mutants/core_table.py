@@ -154,10 +154,22 @@ CORE_MUTANTS = (
         "    ticket = self._core.send_all(self._sends)\n    self._core.begin_atomic()\n    try:\n",
     ),
     _core(
+        "a commit is seen before it is on disk",
+        "gateway.queues.storing:Storing.add_run",
+        "self._open or self.holding or ",
+        "self._open or ",
+    ),
+    _core(
+        "a serialized queue hands out with the batch before",
+        "gateway.queues.storing:Storing.let_out",
+        "waiting[0][0] <= ticket",
+        "waiting[0][0] <= ticket + 1",
+    ),
+    _core(
         "a rolled back acknowledgement counts no attempt",
-        "gateway.transactions:_give_back",
-        "failed=True",
-        "failed=False",
+        "gateway.transactions:Work.rollback",
+        "messages, True, False)",
+        "messages, False, False)",
     ),
     _core(
         "a released message goes to the end",
