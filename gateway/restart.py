@@ -38,6 +38,7 @@ def restore_routing(broker: Gateway, restored: Restored) -> None:
             restored.highest.get(number, 0),
         )
     broker.duplicates.trim(broker.settings.for_address)
+    broker.retro.start()
 
 
 def _tell_unreadable(queue: str, count: int, why: str) -> None:

@@ -22,10 +22,12 @@ from gateway.addresses.settings import (
     CONTRADICTORY,
     DEFAULTS,
     FIELDS,
+    INTERNAL,
     AddressSettings,
     contradiction,
     key_of,
 )
+from gateway.model.address import is_internal
 
 ANY_WORDS: Final = "#"
 ONE_WORD: Final = "*"
@@ -132,6 +134,8 @@ class SettingsTable:
     def for_address(self, name: str) -> AddressSettings:
         """Return the effective settings of the address `name`."""
         found = self._cache.get(name)
+        if found is None and is_internal(name):
+            return INTERNAL
         if found is None:
             merged = self._merge(name)
             values = {field: entry.values[field] for field, entry in merged.items()}

@@ -241,6 +241,8 @@ class AddressSettings:
 
 
 DEFAULTS: Final = AddressSettings()
+#: Of the gateway's own addresses, whatever the configuration says.
+INTERNAL: Final = AddressSettings(dead_letter_address=None, expiry_address=None, id_cache_size=0)
 FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
 
 

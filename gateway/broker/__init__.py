@@ -16,7 +16,8 @@ A confirmation never leaves by another way than step 5, except for what is not s
 message that needs it.
 """
 
-from gateway.broker.gateway import Gateway, Limits
+from gateway.broker.figures import Limits
+from gateway.broker.gateway import Gateway
 from gateway.broker.ports import Store, Streams
 
 __all__ = ["Gateway", "Limits", "Store", "Streams"]

@@ -28,7 +28,9 @@ class Owner(Effects, Protocol):
 
     def touch(self, queue: Queue) -> None: ...
 
-    def address_made(self, address: Address) -> None: ...
+    def address_made(self, address: Address, *, new: bool) -> None: ...
+
+    def queue_made(self, queue: Queue) -> None: ...
 
     def address_gone(self, name: str) -> None: ...
 
@@ -97,7 +99,7 @@ class Directory:
             and not address.anycast
             and settings.auto_create_queues
         ):
-            self.make_queue(address.name, address.name, RoutingType.ANYCAST, auto_created=True)
+            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST)
         return address, None
 
     def sending_type(self, address: Address, routing: RoutingType | None) -> RoutingType | None:
@@ -118,7 +120,7 @@ class Directory:
                     "is false for its address.",
                 )
             kind = routing or settings.default_queue_routing_type
-            return self.make_queue(destination.queue, destination.address, kind, auto_created=True)
+            return self._make_on_demand(destination.queue, destination.address, kind)
         if queue.address != destination.address:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -172,9 +174,12 @@ class Directory:
             )
         if address is None:
             self.make_address(destination.address, auto_created=True)
-        return self.make_queue(
-            destination.address, destination.address, RoutingType.ANYCAST, auto_created=True
-        )
+        return self._make_on_demand(destination.address, destination.address, RoutingType.ANYCAST)
+
+    def _make_on_demand(self, name: str, address: str, kind: RoutingType) -> Queue:
+        queue = self.make_queue(name, address, kind, auto_created=True)
+        self._owner.queue_made(queue)
+        return queue
 
     def subscription_queue(
         self,
@@ -200,6 +205,7 @@ class Directory:
         if durable_name is None:
             made = self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
             self._set_filter(made, condition, no_local)
+            self._owner.queue_made(made)
             return made
         queue = self.queues.get(durable_name)
         if queue is not None and queue.address != name:
@@ -220,6 +226,7 @@ class Directory:
             self._set_filter(queue, condition, no_local)
             if queue.durable:
                 self._store.define(self.definition_of(queue))
+            self._owner.queue_made(queue)
         elif queue.filter_text != _text(condition) or queue.no_local != no_local:
             if queue.consumer_count:
                 raise RefusedError.of(
@@ -261,7 +268,7 @@ class Directory:
         address.routing_types = types
         address.taps = self.taps_on(name)
         self.addresses[name] = address
-        self._owner.address_made(address)
+        self._owner.address_made(address, new=True)
         if not temporary:
             self._store.define(
                 AddressDefinition(name=name, routing_types=types, auto_created=auto_created)
@@ -384,7 +391,9 @@ class Directory:
         if max_consumers is not None:
             queue.max_consumers = max_consumers
         self._behave(queue, attributes or {})
-        return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
+        ticket = self._store.define(self.definition_of(queue)) if queue.durable else 0
+        self._owner.queue_made(queue)
+        return queue, max(ticket, self._store.ticket) if ticket else 0
 
     def _behave(self, queue: Queue, attributes: Mapping[str, object]) -> None:
         if attributes:
@@ -512,7 +521,7 @@ class Directory:
             address = Address(definition.name, self._settings.for_address(definition.name))
             address.taps = self.taps_on(definition.name)
             self.addresses[definition.name] = address
-            self._owner.address_made(address)
+            self._owner.address_made(address, new=False)
         address.auto_created = definition.auto_created
         address.routing_types |= definition.routing_types
 

@@ -6,9 +6,7 @@ knows no reactor and no file.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 
 from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
@@ -19,6 +17,7 @@ from gateway.broker.copies import Recovering
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.duplicates import Duplicates
+from gateway.broker.figures import Figures, Limits, NoStreams
 from gateway.broker.forecast import Forecast
 from gateway.broker.holds import Holds
 from gateway.broker.moves import Mover
@@ -28,6 +27,7 @@ from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.reaper import Reaper
 from gateway.broker.redelivery import redelivery_delay
+from gateway.broker.retro import Retro
 from gateway.broker.shares import joined_ranges, without_copies
 from gateway.broker.slow import SlowConsumers
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
@@ -50,33 +50,6 @@ DISPATCH_RUN = 2048
 DISPATCH_TURN = 16384
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the whole gateway may hold. -1: no limit."""
-
-    global_max_size: int = 512 << 20
-    global_max_messages: int = -1
-
-
-@dataclass(slots=True)
-class Figures:
-    """Counters of the whole gateway."""
-
-    refused: Counter[Code] = field(default_factory=Counter)
-    delivered: int = 0
-    lost_dead_letters: int = 0
-
-
-class NoStreams:
-    """Stands where no stream is configured."""
-
-    def taps_on(self, address: str) -> Sequence[object]:
-        return ()
-
-    def durable_up_to(self, ticket: int) -> None:
-        """There is nobody to tell."""
-
-
 class Gateway:
     """See the module text."""
 
@@ -94,6 +67,7 @@ class Gateway:
         self.store = store
         self.settings = settings
         self.branches = Branches(self)
+        self.retro = Retro(self)
         self.forecast = Forecast(self)
         self.directory = Directory(self, settings, store)
         self.streams: Streams = NoStreams()  # type: ignore[assignment]
@@ -344,9 +318,15 @@ class Gateway:
         if queue.temporary and not queue.consumer_count and queue.routing is RoutingType.MULTICAST:
             self.directory.drop_queue(queue)
 
-    def address_made(self, address: Address) -> None:
+    def address_made(self, address: Address, *, new: bool) -> None:
         """An address was made, or brought back at the start."""
         self.branches.made(address)
+        if new:
+            self.retro.look_at(address)
+
+    def queue_made(self, queue: Queue) -> None:
+        """A queue was made, and has the filter that it is to have."""
+        self.retro.fill(queue)
 
     def queues_changed(self, address: Address) -> None:
         """An address has got or lost a queue."""
@@ -356,6 +336,7 @@ class Gateway:
         """An address was deleted, and what it knew is forgotten."""
         self.duplicates.clear(name)
         self.branches.gone(name)
+        self.retro.gone(name)
 
     # ---- limits
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gateway.addresses.settings import AddressSettings
 from gateway.model import stomp_form
-from gateway.model.address import RoutingType
+from gateway.model.address import RoutingType, is_internal
 from gateway.model.amqp_types import DecodeError, Symbol, Value
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, STOMP, TEXT, Message
@@ -75,6 +75,8 @@ class Mover:
     def move(self, queue: Queue, messages: list[Message], why: Gone) -> None:
         """Send copies of messages that just left `queue` to its dead-letter or expiry address."""
         gateway = self._gateway
+        if is_internal(queue.address):
+            return  # copies, of which nobody expects to hear
         settings = gateway.settings.for_address(queue.address)
         target = settings.dead_letter_address if why is Gone.KILLED else settings.expiry_address
         if not target or target == queue.address:

@@ -434,6 +434,11 @@ class Route(Choosing):
         finally:
             self.due = 0
 
+    def hand_over(self, queue: Queue, body: bytes, flags: int, expires: int) -> None:
+        """Give one queue of the address what was sent before it was there."""
+        self._charge(1, len(body) + OVERHEAD_BYTES)
+        self._store_one(queue, (body,), flags, expires, shares=())
+
     def send_copy(self, body: bytes, flags: int) -> bool:
         """Send a message of the gateway's own; returns whether some queue or tap has it."""
         refusal = self.resolve()

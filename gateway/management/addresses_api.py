@@ -7,6 +7,8 @@
     DELETE /addresses/{name} ?force=             204; 409 while it has queues or producers
     POST   /addresses/{name}/block, /unblock     200 with the state
 
+Addresses of the gateway's own are listed with `internal=true` only.
+
 What changes something answers only once that is durable; a block lasts until the gateway stops.
 """
 
@@ -30,7 +32,7 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
 from gateway.management.views import Sources
-from gateway.model.address import check_name
+from gateway.model.address import check_name, is_internal
 from gateway.model.definitions import AddressDefinition
 from gateway.model.errors import Code, RefusedError
 
@@ -63,8 +65,13 @@ class AddressesApi:
 
     def list_addresses(self, request: Request) -> Response:
         """All addresses, or those whose names match a pattern."""
-        fits = name_pattern(check_query(request, ("pattern",)).get("pattern"))
-        found = [address for name, address in sorted(self._gateway.addresses.items()) if fits(name)]
+        fits = name_pattern(check_query(request, ("pattern", "internal")).get("pattern"))
+        hidden = query_flag(request, "internal")
+        found = [
+            address
+            for name, address in sorted(self._gateway.addresses.items())
+            if fits(name) and (hidden or not is_internal(name))
+        ]
         return list_response((views.address_view(self._gateway, a) for a in found), len(found))
 
     def show_address(self, request: Request, name: str) -> Response:

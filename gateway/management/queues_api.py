@@ -10,6 +10,8 @@
 
 What concerns the messages of a queue is in `messages_api`.
 
+Queues of the gateway's own are listed with `internal=true` only.
+
 What changes something answers only once that is durable. Each call checks all it was given before
 it changes anything. A pattern is a match as in address-settings: `orders.*`, `orders.#`.
 """
@@ -41,7 +43,7 @@ from gateway.management.http import (
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
 from gateway.management.views import FIXED, Sources
-from gateway.model.address import RoutingType, check_name
+from gateway.model.address import RoutingType, check_name, is_internal
 from gateway.model.attributes import NAMES
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
@@ -112,13 +114,14 @@ class QueuesApi:
 
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""
-        query = check_query(request, ("address", "pattern"))
+        query = check_query(request, ("address", "pattern", "internal"))
+        hidden = query_flag(request, "internal")
         fits = name_pattern(query.get("pattern"))
         address = query.get("address")
         found = [
             queue
             for name, queue in sorted(self._gateway.queues.items())
-            if fits(name) and address in (None, queue.address)
+            if fits(name) and address in (None, queue.address) and (hidden or not is_internal(name))
         ]
         return list_response(map(views.queue_view, found), len(found))
 

@@ -19,6 +19,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.address import Address
+from gateway.model.address import is_internal
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
@@ -123,6 +124,7 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "durable": queue.durable,
         "temporary": queue.temporary,
         "autoCreated": queue.auto_created,
+        "internal": is_internal(queue.name),
         "paused": queue.paused,
         "consumerCount": queue.consumer_count,
         "maxConsumers": queue.max_consumers,
@@ -174,8 +176,15 @@ def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
         "producerCount": address.sender_count,
         "temporary": address.temporary,
         "autoCreated": address.auto_created,
+        "internal": is_internal(address.name),
+        "retroactiveMessageCount": 0 if address.retro is None else _kept(address.retro),
         "reason": None if shown is None else shown.text,
     }
+
+
+def _kept(retro: Address) -> int:
+    """Return how many messages a new queue may begin with."""
+    return max((queue.message_count for queue in retro.queues), default=0)
 
 
 def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str, object]:

@@ -15,6 +15,8 @@ NAME_BYTES_MAX: Final = 255
 FQQN_SEPARATOR: Final = "::"
 #: Artemis takes management requests as messages to this address; we have an HTTP API for them.
 MANAGEMENT: Final = "activemq.management"
+#: Addresses and queues of the gateway's own; `$` keeps clients from naming them.
+INTERNAL_PREFIX: Final = "$.artemis.internal."
 
 
 class RoutingType(Enum):
@@ -30,6 +32,11 @@ class Destination:
 
     address: str
     queue: str | None = None
+
+
+def is_internal(name: str) -> bool:
+    """Return whether an address or a queue is one of the gateway's own."""
+    return name.startswith(INTERNAL_PREFIX)
 
 
 def parse_destination(text: str) -> Destination:

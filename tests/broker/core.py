@@ -347,6 +347,7 @@ class Core:
         stores = [pages.definition.store_id for pages in found]
         directory.next_id = max([directory.next_id, *(store + 1 for store in stores)])
         self.gateway.pager.restore(found)
+        self.gateway.retro.start()
         self.turn()
 
     def _restore_ids(self, definition, held, highest) -> None:

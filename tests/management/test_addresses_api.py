@@ -247,3 +247,14 @@ def test_odd_names_live_a_whole_life(name):
     assert core.ask("GET", path + "/settings")[1]["address"] == name
     assert core.ask("POST", path + "/block")[1]["blocked"] is True
     assert core.ask("DELETE", path)[0] == 204
+
+
+def test_what_the_gateway_keeps_for_itself_is_listed_when_asked():
+    core = Core(SettingsEntry(match="t", values={"retroactive_message_count": 3}))
+    core.send("t", b"1", b"2")
+    for kind, own in (("addresses", 1), ("queues", 2)):
+        names = [one["name"] for one in core.ask("GET", f"/api/v1/{kind}")[1]["items"]]
+        assert names == ["t"]
+        shown = core.ask("GET", f"/api/v1/{kind}?internal=true")[1]["items"]
+        assert [one["internal"] for one in shown].count(True) == own
+    assert core.address("t")["retroactiveMessageCount"] == 2

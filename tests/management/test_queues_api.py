@@ -18,7 +18,8 @@ from tests.management.core import Core
 QUEUES = "/api/v1/queues"
 #: The promise of the API: these names stay.
 FIELDS = (
-    "name address routingType durable temporary autoCreated filter enabled paused consumerCount "
+    "name address routingType durable temporary autoCreated internal filter enabled paused "
+    "consumerCount "
     "maxConsumers messageCount deliveringCount scheduledCount messagesAdded messagesAcknowledged "
     "messagesExpired messagesKilled messagesReplaced persistentSize ringSize exclusive lastValue "
     "lastValueKey nonDestructive purgeOnNoConsumers consumersBeforeDispatch delayBeforeDispatch "

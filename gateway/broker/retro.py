@@ -1,0 +1,123 @@
+"""Retroactive addresses: a new queue begins with the last messages of its address.
+
+Where `retroactive-message-count` says so, an address keeps what is sent to it in two ring queues of
+an internal address, one for each routing type, besides whatever queues it has. A queue that is made
+there gets what its type's ring holds and its filter lets in, before anything else.
+
+The rings are ordinary durable queues, so their messages are there after a restart. Clients cannot
+name them; what expires in them goes nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gateway.broker.address import Address
+from gateway.broker.conduct import follow
+from gateway.broker.producer import Route
+from gateway.model.address import INTERNAL_PREFIX, RoutingType, is_internal
+from gateway.model.definitions import AddressDefinition
+from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED, STOMP, TEXT
+from gateway.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from gateway.broker.gateway import Gateway
+
+_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES
+_BOTH: Final = frozenset(RoutingType)
+
+
+def home_of(address: str) -> str:
+    """Return the name of the internal address that keeps the last messages of an address."""
+    return f"{INTERNAL_PREFIX}{address}.address.retro"
+
+
+def ring_of(address: str, routing: RoutingType) -> str:
+    """Return the name of the queue there for queues of one routing type."""
+    return f"{INTERNAL_PREFIX}{address}.queue.{routing.value.lower()}.retro"
+
+
+class Retro:
+    """See the module text."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    # ---- addresses
+
+    def look_at(self, address: Address) -> None:
+        """Keep the last messages of an address from now on, or no more, as its settings say."""
+        if address.temporary or is_internal(address.name):
+            return
+        count = address.settings.retroactive_message_count
+        if not count:
+            self.gone(address.name)
+            address.keep_last(None)
+            return
+        directory = self._gateway.directory
+        home = directory.addresses.get(home_of(address.name)) or self._make_home(address.name)
+        for kind in sorted(RoutingType, key=lambda kind: kind.value):
+            ring = directory.queues.get(ring_of(address.name, kind))
+            if ring is None:
+                ring = self._make_ring(home, ring_of(address.name, kind), kind)
+            elif ring.ring_size == count:
+                continue
+            ring.ring_size = count
+            self._gateway.store.define(directory.definition_of(ring))
+        address.keep_last(home)
+
+    def _make_home(self, address: str) -> Address:
+        name = home_of(address)
+        home = Address(name, self._gateway.settings.for_address(name))
+        home.routing_types = _BOTH
+        self._gateway.directory.addresses[name] = home
+        self._gateway.store.define(AddressDefinition(name=name, routing_types=_BOTH))
+        return home
+
+    def _make_ring(self, home: Address, name: str, kind: RoutingType) -> Queue:
+        gateway = self._gateway
+        ring = Queue(name, home.name, gateway.directory.take_id(), gateway, routing=kind)
+        follow(home.settings, ring)
+        gateway.directory.queues[name] = ring
+        home.bind(ring)
+        return ring
+
+    def start(self) -> None:
+        """Look at all addresses that a start has brought back."""
+        for address in list(self._gateway.addresses.values()):
+            self.look_at(address)
+
+    def gone(self, name: str) -> None:
+        """An address was deleted, or keeps nothing any more."""
+        directory = self._gateway.directory
+        home = directory.addresses.get(home_of(name))
+        if home is None or is_internal(name):
+            return
+        for ring in home.queues:
+            directory.drop_queue(ring)
+        directory.forget_address(home.name)
+
+    # ---- queues
+
+    def fill(self, queue: Queue) -> None:
+        """Give a new queue what its address kept for it."""
+        gateway = self._gateway
+        address = gateway.addresses[queue.address]
+        if address.retro is None:
+            return
+        ring = gateway.queues.get(ring_of(address.name, queue.routing))
+        if ring is None:
+            return
+        if not address.taking([queue]):
+            return
+        route = Route(gateway, address, None, None, only=queue)
+        gateway.store.begin_atomic()
+        try:
+            for message in sorted(ring.holdings(), key=lambda message: message.seq):
+                due = message.flags & SCHEDULED and message.due > gateway.now_ms()
+                if due or (queue.filter is not None and not queue.filter.matches(message)):
+                    continue
+                expires = message.expires if message.flags & EXPIRES else 0
+                route.hand_over(queue, message.body, message.flags & _KEPT, expires)
+        finally:
+            gateway.store.end_atomic()
