@@ -204,8 +204,7 @@ class Directory:
         self._add_type(self.addresses[name], RoutingType.MULTICAST)
         if durable_name is None:
             made = self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
-            self._set_filter(made, condition, no_local)
-            self._owner.queue_made(made)
+            self._begin(made, condition, no_local)
             return made
         queue = self.queues.get(durable_name)
         if queue is not None and queue.address != name:
@@ -223,10 +222,7 @@ class Directory:
             )
             if not shared:
                 queue.max_consumers = 1
-            self._set_filter(queue, condition, no_local)
-            if queue.durable:
-                self._store.define(self.definition_of(queue))
-            self._owner.queue_made(queue)
+            self._begin(queue, condition, no_local)
         elif queue.filter_text != _text(condition) or queue.no_local != no_local:
             if queue.consumer_count:
                 raise RefusedError.of(
@@ -243,6 +239,13 @@ class Directory:
             if queue.durable:
                 self._store.define(self.definition_of(queue))
         return queue
+
+    def _begin(self, queue: Queue, condition: Condition | None, no_local: str) -> None:
+        """Have a new subscription take what it asks for."""
+        self._set_filter(queue, condition, no_local)
+        if queue.durable:
+            self._store.define(self.definition_of(queue))
+        self._owner.queue_made(queue)
 
     def _set_filter(self, queue: Queue, condition: Condition | None, no_local: str = "") -> None:
         """Have senders look at what the queue takes from now on."""
