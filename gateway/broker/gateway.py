@@ -192,6 +192,9 @@ class Gateway:
     def await_durable(self, listener: DurableListener) -> None:
         """See the Broker port."""
         self._listeners[id(listener)] = listener
+        # What it waits for may be settlements alone: no queue is touched by them, and without the
+        # end of a turn the store would not get its batch.
+        self.turn.need_end()
 
     def durable_up_to(self, ticket: int) -> None:
         """Step 5 of the durable order: called by the store, from nowhere else."""
