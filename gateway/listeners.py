@@ -25,11 +25,12 @@ from gateway.config.endpoints import Endpoint
 from gateway.config.tree import ANYCAST_PREFIX, MULTICAST_PREFIX, Acceptor, Config, StompDiskFull
 from gateway.config.tree import Wire as Protocol
 from gateway.model.address import RoutingType
+from gateway.model.budget import Budget
 from gateway.model.ports import Authenticator, Broker
 from gateway.model.turn import Turn
 from gateway.security.gate import PasswordGate
 from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.limits import AmqpLimits, Budget
+from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
 from protocols.shell import PeerFacts, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
@@ -180,13 +181,14 @@ def make_speakers(
 ) -> tuple[Speaker, ...]:
     """Return what an acceptor needs for each protocol that it speaks."""
     open_to_all = gate.open or acceptor.allow_anonymous
+    unfinished = _budget(config, acceptor)
     speakers = []
 
     def authenticator(peer: PeerFacts) -> Authenticator:
         return gate.for_peer(peer.address, anonymous=acceptor.allow_anonymous)
 
     if Protocol.AMQP in acceptor.protocols:
-        amqp = amqp_limits(config, acceptor, anonymous=open_to_all)
+        amqp = amqp_limits(config, acceptor, unfinished, anonymous=open_to_all)
         speakers.append(
             Speaker(
                 guess=Guess.AMQP.value,
@@ -194,7 +196,7 @@ def make_speakers(
             )
         )
     if Protocol.STOMP in acceptor.protocols:
-        stomp = stomp_limits(config, acceptor)
+        stomp = stomp_limits(config, acceptor, unfinished)
         speakers.append(
             Speaker(
                 guess=Guess.STOMP.value,
@@ -211,14 +213,21 @@ def make_speakers(
     return tuple(speakers)
 
 
-def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpLimits:
+def _budget(config: Config, acceptor: Acceptor) -> Budget:
+    """Return what all connections of an acceptor may hold of unfinished messages."""
+    return Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size))
+
+
+def amqp_limits(
+    config: Config, acceptor: Acceptor, unfinished: Budget | None = None, *, anonymous: bool
+) -> AmqpLimits:
     """Return an acceptor's settings for AMQP."""
     kinds = (RoutingType.ANYCAST, RoutingType.MULTICAST)
     prefixes = zip(acceptor.prefixes(), kinds, strict=True)
     return AmqpLimits(
         max_frame_size=acceptor.max_frame_size,
         max_message_size=acceptor.max_message_size,
-        unfinished=Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size)),
+        unfinished=unfinished or _budget(config, acceptor),
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
@@ -233,11 +242,14 @@ def amqp_limits(config: Config, acceptor: Acceptor, *, anonymous: bool) -> AmqpL
     )
 
 
-def stomp_limits(config: Config, acceptor: Acceptor) -> StompLimits:
+def stomp_limits(
+    config: Config, acceptor: Acceptor, unfinished: Budget | None = None
+) -> StompLimits:
     """Return an acceptor's settings for STOMP."""
     anycast, multicast = acceptor.prefixes(ANYCAST_PREFIX, MULTICAST_PREFIX)
     return StompLimits(
         body_bytes_max=acceptor.max_message_size,
+        unfinished=unfinished or _budget(config, acceptor),
         ttl_ms=FOR_EVER_MS if acceptor.connection_ttl < 0 else acceptor.connection_ttl,
         ttl_min_ms=acceptor.connection_ttl_min,
         ttl_max_ms=max(0, acceptor.connection_ttl_max),

@@ -90,6 +90,7 @@ class Gateway:
         self._make_name = make_name
         self._touched: list[Queue] = []
         self._listeners: dict[int, DurableListener] = {}
+        self._all_known = False  # listeners will hear that everything is on disk
         self._blocked: dict[str, Address] = {}
         self._mover = Mover(self)
         self.timetable = Timetable()
@@ -195,6 +196,15 @@ class Gateway:
         # What it waits for may be settlements alone: no queue is touched by them, and without the
         # end of a turn the store would not get its batch.
         self.turn.need_end()
+        if not self._all_known and not self.store.unsynced:
+            # No batch is to come that would tell it: what it waits for was synced before it asked.
+            self._all_known = True
+            self.turn.at_end(self._tell_all_is_durable)
+
+    def _tell_all_is_durable(self) -> None:
+        if self._listeners and not self.store.unsynced:
+            self._tell(self.store.ticket - 1)
+        self._all_known = False
 
     def durable_up_to(self, ticket: int) -> None:
         """Step 5 of the durable order: called by the store, from nowhere else."""
@@ -205,9 +215,12 @@ class Gateway:
         self.pager.durable_up_to(ticket)
         self.visible.durable_up_to(ticket)
         if self._listeners:
-            listeners, self._listeners = self._listeners, {}
-            for listener in listeners.values():
-                listener.durable_up_to(ticket)
+            self._tell(ticket)
+
+    def _tell(self, ticket: int) -> None:
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners.values():
+            listener.durable_up_to(ticket)
 
     def store_failed(self, text: str) -> None:
         """The disk refused: nothing more is confirmed."""

@@ -228,7 +228,7 @@ class Route(Choosing):
                 return self.refuse(refusal, count)
             address = self._address
         if core.disk.refusal is not None and self._owner is not None:
-            return self._meet_full_disk(flags, count)
+            return self._meet_full_disk([flags] * count)
         size = sum(map(len, bodies))
         charge = size + OVERHEAD_BYTES * count * self._copies
         if (
@@ -283,7 +283,7 @@ class Route(Choosing):
         if refusal is not None:
             return self.refuse(refusal, count)
         if core.disk.refusal is not None and self._owner is not None:
-            return self._meet_full_disk(flags[0], count)
+            return self._meet_full_disk(flags)
         address = self._address
         size = sum(map(len, bodies))
         charge = size + OVERHEAD_BYTES * count * self._copies
@@ -324,13 +324,15 @@ class Route(Choosing):
 
     # ---- limits near
 
-    def _meet_full_disk(self, flags: int, count: int) -> int:
-        """Refuse or drop what comes while the disk is full."""
-        refusal = self._core.disk.refuses(self._address.settings, flags)
-        if refusal is None:
-            self._drop(count)
-            return 0
-        return self.refuse(refusal, count)
+    def _meet_full_disk(self, flags: Sequence[int]) -> int:
+        """Refuse or drop what comes while the disk is full, each message by its own flags."""
+        disk, settings = self._core.disk, self._address.settings
+        for index, each in enumerate(flags):
+            refusal = disk.refuses(settings, each)
+            if refusal is not None:
+                return self.refuse(refusal, len(flags) - index, index)
+            self._drop(1)
+        return 0
 
     def _drop(self, count: int) -> None:
         refusal = self._core.disk.refusal

@@ -302,7 +302,10 @@ class Broker(Protocol):
     def begin(self) -> Transaction: ...
 
     def await_durable(self, listener: DurableListener) -> None:
-        """Call `listener.durable_up_to` once, after the next journal batch is synced."""
+        """Call `listener.durable_up_to` once, after the next journal batch is synced.
+
+        At the end of the turn when everything is on disk already.
+        """
 
     def end_of_turn(self, action: Callable[[], None]) -> None:
         """Run `action` at the end of this reactor turn, after dispatch."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
-
-
-class Budget:
-    """Bytes that all connections of an acceptor may hold together: `held` of `maximum`."""
-
-    __slots__ = ("held", "maximum")
-
-    def __init__(self, maximum: int) -> None:
-        self.maximum = maximum
-        self.held = 0
+from gateway.model.budget import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gateway.model.budget import Budget
 
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -18,6 +20,8 @@ class StompLimits:
         headers_max: header lines of one frame (RabbitMQ's number).
         header_bytes_max: all header lines of one frame.
         body_bytes_max: body of one frame (RabbitMQ's message size).
+        unfinished: bytes of incomplete frames of all connections, shared with other protocols.
+        unfinished_free_bytes: what a connection may hold of that though it is used up.
         login_headers_max: header lines of CONNECT.
         login_frame_bytes_max: CONNECT as a whole.
         login_bytes_max: all that a peer may send before it is logged in.
@@ -53,6 +57,8 @@ class StompLimits:
     headers_max: int = 100
     header_bytes_max: int = 64 * _KIB
     body_bytes_max: int = 16 * _MIB
+    unfinished: Budget = field(default_factory=lambda: Budget(128 * _MIB))
+    unfinished_free_bytes: int = 16 * _KIB
     login_headers_max: int = 16
     login_frame_bytes_max: int = 16 * _KIB
     login_bytes_max: int = 64 * _KIB

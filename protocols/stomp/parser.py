@@ -356,12 +356,15 @@ class Parser:
         if self._crlf:
             body = crlf + 3
             end = crlf - 1 if buf[crlf - 1] == 13 else crlf
-        raw = buf[start:end]
-        head, receipt = self._decoded(raw)
+        head, receipt = self._decoded(buf, start, end, body)
         return head, receipt, start, body
 
-    def _decoded(self, raw: bytes) -> tuple[Head, bytes | None]:
-        """Return the head that `raw` means, from the cache if it is there, and its raw receipt."""
+    def _decoded(self, buf: bytes, start: int, end: int, body: int) -> tuple[Head, bytes | None]:
+        """Return the head of a frame, from the cache if it is there, and its raw receipt.
+
+        A SEND is led to its route when its body is there: until then nothing is made for it.
+        """
+        raw = buf[start:end]
         key, receipt = _without(raw, _RECEIPT) or (raw, None)
         cacheable = len(key) <= _KNOWN_BYTES_MAX and _RECEIPT not in key
         if cacheable:
@@ -371,11 +374,17 @@ class Parser:
         head = decode_head(raw, self.version, self.limits)
         if self.version is None and head.length > self.limits.login_frame_bytes_max:
             raise too_large("CONNECT", head.length, self.limits.login_frame_bytes_max, raw)
-        if head.command == SEND and self.version is not None:
+        if head.command == SEND and self.version is not None and self._complete(head, buf, body):
             self._sink.lead(head)
             if cacheable and head.route is not None:
                 self._remember(key, head)
         return head, head.receipt
+
+    def _complete(self, head: Head, buf: bytes, body: int) -> bool:
+        """Whether a frame that may be taken is there as a whole."""
+        if head.length >= 0:
+            return body + head.length < len(buf)
+        return buf.find(b"\0", body, body + self.limits.body_bytes_max + 1) >= 0
 
     def _resized(self, key: bytes) -> Head | None:
         """Return a known head with the content-length of `key`, when that is all that differs."""

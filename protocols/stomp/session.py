@@ -111,6 +111,7 @@ class StompSession:
         self._pulse: Pulse | None = None
         self._opened_at: float | None = None
         self._partial_since: float | None = None
+        self._held = 0  # bytes of an unfinished frame, as counted in the shared budget
         self._awaiting = False
         self._starved: list[StompConsumer] = []
         self._look_again = False
@@ -134,6 +135,9 @@ class StompSession:
             self._partial_since = None
         elif self._partial_since is None or parser.partial != partial + len(data):
             self._partial_since = now
+        held = 0 if parser.halted else parser.partial
+        if held != self._held:
+            self._hold(held)
         if self.version is None and parser.received_total > self.limits.login_bytes_max:
             self._too_much_before_login(parser.received_total)
         if self._traffic.stalled:
@@ -151,6 +155,20 @@ class StompSession:
             for consumer in starved:
                 consumer.again()
         return data
+
+    def _hold(self, size: int) -> None:
+        """Count bytes of an unfinished frame; end where all connections hold too much together."""
+        budget = self.limits.unfinished
+        budget.held += size - self._held
+        grew = size > self._held
+        self._held = size
+        if grew and budget.held > budget.maximum and size > self.limits.unfinished_free_bytes:
+            text = (
+                f"Unfinished frames of all connections hold more than {budget.maximum} bytes, a "
+                f"quarter of global-max-size, {size} of them this one's; try again later."
+            )
+            refusal = Refusal(code=Code.MEMORY_FULL, text=text, transient=True)
+            self.finish(self._error(refusal, None))
 
     def _after_broker(self) -> None:
         """Act on what the broker told us while it was busy."""
@@ -440,6 +458,8 @@ class StompSession:
         self.state = State.ENDED
         self.paused_reading = False
         self._parser.drop()
+        if self._held:
+            self._hold(0)
         self._starved.clear()
         self._commands.leave()
         self._traffic.leave()

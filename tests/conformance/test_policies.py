@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.addresses.settings import FullPolicy, contradiction
+from gateway.addresses.settings import DiskFullPolicy, FullPolicy, contradiction
 from gateway.broker import Limits
 from gateway.broker.producer import OVERHEAD_BYTES
-from gateway.model.errors import Code, RefusedError
+from gateway.model.errors import Code, Refusal, RefusedError
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
 
 BLOCK, FAIL, DROP, PAGE = (
@@ -362,3 +362,24 @@ def test_a_refused_commit_leaves_its_acknowledgements_in_delivery():
     del taker.got[:1]
     core.turn()
     assert [m.delivery_count for m in taker.got] == [0, 1]
+
+
+# ---- a full disk
+
+
+def test_each_message_of_a_mixed_run_meets_the_full_disk_by_its_own_flags():
+    core = Core(entry("#", disk_full_policy=DiskFullPolicy.DROP))
+    route, _ = core.producer("q")
+    core.gateway.disk.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
+    amqp, form = 4, flags_of()
+    # What an AMQP sender sends is dropped, what a STOMP sender sends is refused.
+    bodies = [stomp(b) for b in MANY[:4]]
+    assert route.send_mixed(bodies, [amqp, amqp | 0x10, form, amqp], [0] * 4) == -1
+    assert (route.taken, route.ticket, route.refusal.code) == (2, 0, Code.DISK_FULL)
+    assert core.gateway.addresses["q"].dropped == 2
+    assert route.send_mixed(bodies, [form, amqp, amqp, amqp], [0] * 4) == -1
+    assert route.taken == 0
+    assert route.send_mixed(bodies, [amqp] * 4, [0] * 4) == 0
+    assert core.gateway.addresses["q"].dropped == 6
+    assert core.queue("q").added == 0
+    core.check()

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.amqp.limits import AmqpLimits, Budget
+from gateway.model.budget import Budget
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import (
     ACCEPTED,
     Attach,

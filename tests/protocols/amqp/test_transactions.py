@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from protocols.amqp.coordinator import CAPABILITIES, MESSAGE_BYTES_MAX
-from protocols.amqp.limits import AmqpLimits, Budget
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import (
     ACCEPTED,
     RELEASED,
