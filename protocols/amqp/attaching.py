@@ -37,6 +37,8 @@ from protocols.amqp.terminus import (
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
 
+#: JMS clients send with a delay where the connection, or the link, offers this.
+DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
 _MODIFIED: Final = "amqp:modified:list"
 _NO_ADD: Final = {"may-add-type": "no"}
 
@@ -89,6 +91,9 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             source=attach.source,
             target=target,
             max_message_size=link.message_max,
+            offered_capabilities=tuple(
+                c for c in attach.desired_capabilities if c == DELAYED_DELIVERY
+            ),
         )
     )
     return link

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocols.amqp.attaching import DELAYED_DELIVERY
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
     ILLEGAL_STATE,
@@ -56,7 +57,7 @@ def our_open(limits: AmqpLimits) -> Open:
         max_frame_size=limits.max_frame_size,
         channel_max=limits.channel_max,
         idle_time_out=limits.idle_ms // 2 or None,
-        offered_capabilities=("ANONYMOUS-RELAY", "SHARED-SUBS"),
+        offered_capabilities=("ANONYMOUS-RELAY", DELAYED_DELIVERY, "SHARED-SUBS"),
         properties={
             "product": "sluicegate",
             "version": limits.version,

@@ -15,6 +15,8 @@ from gateway.model.amqp_types import (
 )
 from gateway.model.sections import delivery_time, with_annotations
 from protocols.amqp.incoming import look_into
+from protocols.amqp.performatives import Attach
+from tests.protocols.amqp.peer import Peer, of
 from tests.protocols.amqp.test_incoming import linked
 
 NOW = 1_000_000
@@ -106,3 +108,10 @@ def test_a_message_in_several_frames_has_its_time_too():
     peer.say(peer.transfer(body[:9], more=True) + peer.transfer(body[9:], delivery_id=None))
     assert peer.broker.dues == [peer.broker.clock_ms + 50]
     assert peer.broker.bodies() == [body]
+
+
+@pytest.mark.parametrize("desired", [(), ("other",), ("other", "DELAYED_DELIVERY")])
+def test_a_link_offers_delays_to_who_desires_them(desired):
+    came = Peer.begun().sender(0, desired_capabilities=desired)
+    wanted = ("DELAYED_DELIVERY",) if "DELAYED_DELIVERY" in desired else ()
+    assert of(came, Attach)[0].offered_capabilities == wanted

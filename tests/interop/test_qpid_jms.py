@@ -1,0 +1,208 @@
+"""Qpid JMS against the gateway: transactions, selectors, browsers, subscriptions, message kinds."""
+
+from __future__ import annotations
+
+import json
+import queue as queues
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gateway.cli.scratch import ScratchGateway
+from tests.interop.conftest import SETTINGS
+from tests.interop.qpid_jms import NoJmsError, install
+from tests.interop.support import queue, wait_until
+
+# One worker, for one installation and one Java.
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("jms"), pytest.mark.timeout(240)]
+
+SECONDS = 40.0
+FULL = (
+    *SETTINGS,
+    'address-settings."full.#".address-full-policy=FAIL',
+    'address-settings."full.#".max-size-messages=5',
+)
+
+
+class Peer:
+    """A Java process that plays one scenario after the other."""
+
+    def __init__(self, command: list[str], port: int) -> None:
+        self._process = subprocess.Popen(
+            [*command, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="ascii",
+        )
+        self._answers: queues.Queue[str] = queues.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+
+    def play(self, scenario: str, address: str) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{scenario} {address}\n")
+        self._process.stdin.flush()
+        seen = json.loads(self._answers.get(timeout=SECONDS))
+        if isinstance(seen, dict) and "failed" in seen:
+            pytest.fail(f"{scenario}: {seen['failed']}")
+        return seen
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
+    with ScratchGateway(tmp_path_factory.mktemp("gateway"), settings=FULL) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def peer(gateway: ScratchGateway) -> Iterator[Peer]:
+    try:
+        command = install()
+    except NoJmsError as error:
+        pytest.fail(str(error))
+    made = Peer(command, gateway.port)
+    yield made
+    made.end()
+
+
+def numbers(*which: int) -> list[str]:
+    return [str(number) for number in which]
+
+
+def test_a_session_in_transactions(peer: Peer, address: str) -> None:
+    seen = peer.play("transacted", address)
+    assert seen == {
+        "before": 0,
+        "undone": 0,
+        "done": 3,
+        "first": ["10", "11"],
+        "again": [["10", True, 2], ["11", True, 2], ["12", False, 1]],
+        "left": 0,
+    }
+
+
+def test_what_is_taken_and_answered_in_one_transaction(peer: Peer, address: str) -> None:
+    seen = peer.play("answering", address)
+    assert seen["undone"] >= 5
+    # In order as well: what a rollback gave back comes again before what is behind it.
+    assert seen["answers"] == numbers(*range(60))
+    assert (seen["more"], seen["left"]) == (False, 0)
+
+
+def test_q7_a_commit_into_a_full_address_is_rolled_back(peer: Peer) -> None:
+    seen = peer.play("full", "full.jms")
+    assert "'full.jms' is full" in seen["refused"]
+    assert "rolled back" in seen["refused"]
+    assert (seen["kept"], seen["later"]) == (0, 2)
+
+
+def test_a_consumer_that_is_closed_in_a_transaction(peer: Peer, address: str) -> None:
+    assert peer.play("closing", address) == {"came": ["0", "1", "2"], "left": 1}
+
+
+def test_bodies_of_many_frames_in_a_transaction(peer: Peer, address: str) -> None:
+    assert peer.play("large", address) == {"same": True, "left": 0}
+
+
+def test_a_listener_that_commits_each_message(
+    peer: Peer, gateway: ScratchGateway, address: str
+) -> None:
+    assert peer.play("listener", address) == numbers(*range(50))
+    wait_until(lambda: queue(gateway, address)["messageCount"] == 0)
+
+
+def test_selectors(peer: Peer, address: str) -> None:
+    seen = peer.play("selector", address)
+    assert seen == {"odd": ["3", "5", "7"], "more": False, "urgent": ["10", "11"]}
+
+
+def test_a_browser_takes_nothing(peer: Peer, address: str) -> None:
+    seen = peer.play("browser", address)
+    assert seen == {"even": ["0", "2", "4"], "all": 6, "taken": numbers(*range(6))}
+
+
+def test_priorities(peer: Peer, address: str) -> None:
+    assert peer.play("priorities", address) == numbers(*range(9, -1, -1))
+
+
+def test_a_delivery_delay(peer: Peer, address: str) -> None:
+    seen = peer.play("delay", address)
+    assert (seen["early"], seen["body"]) == (False, "late")
+    assert 890 <= seen["millis"] < 8000
+
+
+def test_what_has_expired_does_not_come(peer: Peer, address: str) -> None:
+    assert peer.play("expiry", address) == ["there"]
+
+
+def test_a_durable_subscription_with_a_selector(peer: Peer, address: str) -> None:
+    seen = peer.play("durable", address)
+    assert seen == {"live": ["1", "3"], "meanwhile": ["5", "7"], "anew": False}
+
+
+def test_a_shared_durable_subscription(peer: Peer, address: str) -> None:
+    assert peer.play("shared", address) == {
+        "alone": numbers(*range(10)),
+        "between": numbers(*range(10)),
+    }
+
+
+def test_the_fields_of_groups_arrive_in_order(peer: Peer, address: str) -> None:
+    seen = peer.play("groups", address)
+    assert sum(len(own) for own in seen) == 20
+    for own in seen:
+        for group in {name for name, _ in own}:
+            found = [number for name, number in own if name == group]
+            assert found == sorted(found)
+
+
+def test_bodies_of_every_kind(peer: Peer, address: str) -> None:
+    assert peer.play("bodies", address) == [
+        "grün",
+        [7, "bytes"],
+        [1 << 40, "map"],
+        [True, 0.5],
+        "no body",
+        "object",
+    ]
+
+
+def test_headers_and_properties(peer: Peer, address: str) -> None:
+    assert peer.play("headers", address) == {
+        "correlation": "correlation",
+        "type": "type",
+        "reply": "answers",
+        "destination": address,
+        "mode": 2,
+        "priority": 7,
+        "id": True,
+        "expires": True,
+        "yes": True,
+        "half": 0.5,
+    }
+
+
+def test_a_request_is_answered_at_a_temporary_queue(peer: Peer, address: str) -> None:
+    assert peer.play("request", address) == {"answer": "QUESTION", "same": True}
+
+
+def test_a_session_that_recovers_gets_them_again(peer: Peer, address: str) -> None:
+    seen = peer.play("recover", address)
+    assert seen == {"first": ["0", "1"], "again": ["0", "1"], "last": "2", "left": 0}
