@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from gateway.broker.conduct import check_lasting
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import AddressConfig, Config, QueueConfig
 from gateway.core import Core
@@ -79,6 +80,10 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> str | None:
             f"queue {wanted.name} is stored as {queue.routing.value} of address {queue.address},"
             f" {'durable' if queue.durable else 'not durable'}; delete it or change the file"
         )
+    try:
+        check_lasting(queue, wanted.attributes)
+    except RefusedError as error:
+        return error.refusal.text
     queue.auto_created = False
     ring = wanted.ring_size if wanted.ring_size != queue.ring_size else None
     most = wanted.max_consumers if wanted.max_consumers != queue.max_consumers else None

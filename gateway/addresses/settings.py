@@ -127,6 +127,9 @@ class AddressSettings:
         default_purge_on_no_consumers: without consumers a queue takes and keeps nothing.
         default_consumers_before_dispatch: nothing is delivered before so many are there.
         default_delay_before_dispatch: ms after the first of them when fewer will do; -1 never.
+        default_last_value_queue: of what waits with one key only the last stays.
+        default_last_value_key: the property that is the key; alone it says the same.
+        default_non_destructive: consumers are shown messages and remove nothing.
         auto_delete_queues: queues made on demand go when they are not used any more.
         auto_delete_created_queues: so do those that an operator made.
         auto_delete_queues_delay: ms after the last consumer left.
@@ -188,6 +191,9 @@ class AddressSettings:
     default_purge_on_no_consumers: bool = False
     default_consumers_before_dispatch: int = 0
     default_delay_before_dispatch: int = NO_LIMIT
+    default_last_value_queue: bool = False
+    default_last_value_key: str = ""
+    default_non_destructive: bool = False
     auto_delete_queues: bool = False
     auto_delete_created_queues: bool = False
     auto_delete_queues_delay: int = 0

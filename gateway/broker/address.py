@@ -55,6 +55,7 @@ class Address:
         "paging",
         "producers",
         "purging",
+        "replacing",
         "retro",
         "routed",
         "routing_types",
@@ -93,6 +94,7 @@ class Address:
         self.wild: tuple[Address, ...] = ()  # those with a pattern that fits this name
         self.retro: Address | None = None  # where the last messages are kept for new queues
         self.purging = False  # some queue is disabled, or takes nothing without consumers
+        self.replacing = False  # in some queue later values replace earlier ones
         self.paging: Paging | None = None
         self.apply_settings(settings)
 
@@ -146,6 +148,7 @@ class Address:
         """Notice what queues do now that producers have to know."""
         attributes = [queue.attributes for queue in self.queues]
         self.purging = any(a.purge_on_no_consumers or not a.enabled for a in attributes)
+        self.replacing = any(q.replaces for q in self.queues)
         self.version += 1
 
     def taking(self, queues: list[Queue]) -> list[Queue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from gateway.addresses.settings import (
     AddressSettings,
@@ -11,9 +12,19 @@ from gateway.addresses.settings import (
     ring_size_problem,
 )
 from gateway.model.address import RoutingType
-from gateway.model.attributes import QueueAttributes, attribute_problem
+from gateway.model.attributes import LASTING, PLAIN, QueueAttributes, attribute_problem, changed
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
+
+_DEFAULTS: Final = {
+    "exclusive": "default_exclusive_queue",
+    "purge_on_no_consumers": "default_purge_on_no_consumers",
+    "consumers_before_dispatch": "default_consumers_before_dispatch",
+    "delay_before_dispatch": "default_delay_before_dispatch",
+    "last_value": "default_last_value_queue",
+    "last_value_key": "default_last_value_key",
+    "non_destructive": "default_non_destructive",
+}
 
 
 def check(
@@ -31,26 +42,47 @@ def check(
     for name, given in attributes.items():
         text = attribute_problem(name, given)
         if text:
-            first, *others = name.split("_")
-            key = first + "".join(word.title() for word in others)
-            raise RefusedError.of(Code.BAD_VALUE, f"{key} cannot be {given!r}: {text}.")
+            raise RefusedError.of(Code.BAD_VALUE, f"{_key(name)} cannot be {given!r}: {text}.")
+    if attributes.get("last_value") is False and attributes.get("last_value_key"):
+        raise RefusedError.of(
+            Code.BAD_VALUE, "lastValueKey is for queues of last values, and lastValue is false."
+        )
+
+
+def _key(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)
+
+
+def wanted(settings: AddressSettings, attributes: Mapping[str, object]) -> QueueAttributes:
+    """Return the attributes of a new queue: what is said, else what its address' settings say."""
+    given = {name: getattr(settings, default) for name, default in _DEFAULTS.items()}
+    if attributes.get("last_value_key") and "last_value" not in attributes:
+        given["last_value"] = True  # whatever the settings say
+    elif given["last_value_key"]:
+        given["last_value"] = True
+    return changed(PLAIN, {**given, **attributes})
 
 
 def begin(
     settings: AddressSettings, queue: Queue, serialized: Collection[RoutingType] = ()
 ) -> None:
-    """Give a new queue what it has when nobody says a word about it; see `follow`."""
+    """Give a new queue the limits that it has when nobody says a word about them; see `follow`."""
     queue.ring_size = settings.default_ring_size
     queue.max_consumers = settings.default_max_consumers
-    queue.behave(
-        QueueAttributes(
-            exclusive=settings.default_exclusive_queue,
-            purge_on_no_consumers=settings.default_purge_on_no_consumers,
-            consumers_before_dispatch=settings.default_consumers_before_dispatch,
-            delay_before_dispatch=settings.default_delay_before_dispatch,
-        )
-    )
     follow(settings, queue, serialized)
+
+
+def check_lasting(queue: Queue, attributes: Mapping[str, object]) -> None:
+    """Raise RefusedError (bad-value) for what a queue would have to be made anew for."""
+    for name in LASTING:
+        there = getattr(queue.attributes, name)
+        if attributes.get(name, there) != there:
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"{_key(name)} of queue {queue.name!r} is {there!r} and cannot be changed; delete "
+                "the queue and make it anew.",
+            )
 
 
 def follow(

@@ -12,7 +12,8 @@ from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
 from gateway.broker.address import Address
-from gateway.broker.conduct import begin, check, follow
+from gateway.broker.conduct import begin, check, check_lasting, follow, wanted
+from gateway.broker.kinds import build
 from gateway.broker.ports import Store, Tap
 from gateway.model.address import Destination, RoutingType, check_name
 from gateway.model.attributes import changed
@@ -300,8 +301,12 @@ class Directory:
         durable: bool = True,
         auto_created: bool = False,
         temporary: bool = False,
+        attributes: Mapping[str, object] | None = None,
     ) -> Queue:
-        """Make a queue with its address' defaults, and remember it. Raises RefusedError."""
+        """Make a queue with its address' defaults, and remember it. Raises RefusedError.
+
+        `attributes` are those that are said.
+        """
         check_name(name, "queue")
         if name in self.queues:
             other = self.queues[name]
@@ -309,7 +314,8 @@ class Directory:
                 Code.ALREADY_EXISTS, f"Queue {name!r} exists already, on address {other.address!r}."
             )
         settings = self._settings.for_address(address_name)
-        queue = Queue(
+        queue = build(
+            wanted(settings, attributes or {}),
             name,
             address_name,
             self.take_id(),
@@ -387,13 +393,12 @@ class Directory:
         check(ring_size, max_consumers, attributes or {})
         check_name(address, "address")
         condition = compile_selector(selector, address) if selector else None
-        queue = self.make_queue(name, address, routing, durable=durable)
+        queue = self.make_queue(name, address, routing, durable=durable, attributes=attributes)
         self._set_filter(queue, condition)
         if ring_size is not None:
             queue.ring_size = ring_size
         if max_consumers is not None:
             queue.max_consumers = max_consumers
-        self._behave(queue, attributes or {})
         ticket = self._store.define(self.definition_of(queue)) if queue.durable else 0
         self._owner.queue_made(queue)
         return queue, max(ticket, self._store.ticket) if ticket else 0
@@ -421,6 +426,7 @@ class Directory:
         """
         check(ring_size, max_consumers, attributes or {})
         queue = self.find_queue(name)
+        check_lasting(queue, attributes or {})
         if selector is not None:
             condition = compile_selector(selector, queue.address) if selector else None
             self._set_filter(queue, condition, queue.no_local)
@@ -530,7 +536,8 @@ class Directory:
 
     def restore_queue(self, definition: QueueDefinition) -> Queue:
         """Bring back a queue that the store remembers, empty."""
-        queue = Queue(
+        queue = build(
+            definition.attributes,
             definition.name,
             definition.address,
             definition.queue_id,
@@ -541,7 +548,6 @@ class Directory:
         )
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
-        queue.behave(definition.attributes)
         follow(self._settings.for_address(definition.address), queue, self.serialized)
         queue.paused = definition.paused
         if definition.filter:

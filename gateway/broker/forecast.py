@@ -20,6 +20,7 @@ from gateway.model.errors import Refusal
 from gateway.model.message import IDENTIFIED, SHARED, Message
 from gateway.model.ports import Producer
 from gateway.paging.forecast import PageForecast
+from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -124,9 +125,37 @@ class _Ring:
         victim = next(self._victims, None)
         if victim is None:
             return self._new.popleft()
-        if victim.flags & SHARED and victim.share.copies > 1:
-            return OVERHEAD_BYTES
-        return len(victim.body) + OVERHEAD_BYTES
+        return _freed_by(victim)
+
+
+def _freed_by(message: Message) -> int:
+    """Return what a message that leaves its queue gives back: others may hold copies."""
+    if message.flags & SHARED and message.share.copies > 1:
+        return OVERHEAD_BYTES
+    return len(message.body) + OVERHEAD_BYTES
+
+
+class _Values:
+    """What later values of a queue would replace."""
+
+    __slots__ = ("_gone", "_new", "_queue")
+
+    def __init__(self, queue: LastValueQueue) -> None:
+        self._queue = queue
+        self._new: dict[str, int] = {}
+        self._gone: set[int] = set()
+
+    def add(self, message: Message, freed_bytes: int) -> int:
+        """As of a ring: returns what the value that is replaced gives back, or -1: none."""
+        key, old = self._queue.would_replace(message)
+        if key is None:
+            return -1
+        before = self._new.get(key, -1)
+        self._new[key] = freed_bytes
+        if before >= 0 or old is None or old.seq in self._gone:
+            return before
+        self._gone.add(old.seq)
+        return _freed_by(old)
 
 
 class _Walk:
@@ -138,6 +167,7 @@ class _Walk:
         self._messages = gateway.messages
         self._held: dict[str, list[int]] = {}  # by address: bytes, messages, messages dealt out
         self._rings: dict[str, _Ring] = {}
+        self._values: dict[str, _Values] = {}
         self._pages: dict[str, PageForecast] = {}
 
     def send(self, route: Route, send: Send, *, later: bool) -> Refusal | None:
@@ -184,7 +214,7 @@ class _Walk:
                 if takers:
                     self._change(held, size + OVERHEAD_BYTES * len(takers), 1)
                     if not later:  # what waits for its time takes no room of a ring
-                        self._evict(held, takers, size)
+                        self._evict(held, takers, Message(body, 0, flags))
                 return None
 
     def _page(self, address: Address, takers: list[Queue], size: int) -> Refusal | None:
@@ -212,15 +242,25 @@ class _Walk:
         self._bytes += size
         self._messages += count
 
-    def _evict(self, held: list[int], takers: list[Queue], size: int) -> None:
+    def _evict(self, held: list[int], takers: list[Queue], message: Message) -> None:
         # A copy of what other queues hold as well gives back little: its message stays.
         alone = len(takers) == 1
+        gives_back = OVERHEAD_BYTES + (len(message.body) if alone else 0)
         for queue in takers:
-            if queue.ring_size < 0:
-                continue
-            ring = self._rings.get(queue.name)
-            if ring is None:
-                ring = self._rings[queue.name] = _Ring(queue)
-            freed = ring.add(size + OVERHEAD_BYTES if alone else OVERHEAD_BYTES)
+            freed = self._replace(queue, message, gives_back)
+            if freed < 0 and queue.ring_size >= 0:
+                ring = self._rings.get(queue.name)
+                if ring is None:
+                    ring = self._rings[queue.name] = _Ring(queue)
+                freed = ring.add(gives_back)
             if freed >= 0:
                 self._change(held, -freed, -1 if freed > OVERHEAD_BYTES or alone else 0)
+
+    def _replace(self, queue: Queue, message: Message, gives_back: int) -> int:
+        """Return what an earlier value of the message's key gives back, or -1: there is none."""
+        if not queue.replaces or not isinstance(queue, LastValueQueue):
+            return -1
+        values = self._values.get(queue.name)
+        if values is None:
+            values = self._values[queue.name] = _Values(queue)
+        return values.add(message, gives_back)

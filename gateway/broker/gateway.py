@@ -297,6 +297,10 @@ class Gateway:
             if queue.any_flags & PAGED:
                 self.pager.counted(queue, messages)
 
+    def given_up(self, queue: Queue, messages: list[Message]) -> None:
+        """See queues.Effects."""
+        self._mover.move(queue, messages, Gone.KILLED)
+
     def postponed(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
         if queue.durable and messages:

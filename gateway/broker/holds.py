@@ -99,6 +99,7 @@ class Holds:
                 del self._waiting[queue_id]
             if count:
                 self.held += count
+                queue.drop_superseded()
                 self._core.touch(queue)
                 if owed := queue.take_owed():
                     self._core.overflow(queue, owed)

@@ -252,15 +252,13 @@ class Pager:
             total += went
             if queue.ring_size >= 0:
                 queue.trim()
-            elif not went:
+            elif not went and not queue.replaces:
                 break
         return total
 
     def read(self, queue: Queue) -> int:
         """Read one step of a queue's pages into it, for consumers or a ring."""
-        if not queue.consumer_count and queue.ring_size < 0:
-            return 0
-        return self._read_step(queue)
+        return self._read_step(queue) if _reads(queue) else 0
 
     def _read_step(self, queue: Queue) -> int:
         backlog = queue.backlog
@@ -271,7 +269,7 @@ class Pager:
             waiting=queue.ready_count,
             held=queue.message_count - backlog.count,
             held_bytes=queue.size_bytes,
-            ring=queue.ring_size >= 0,
+            ring=queue.ring_size >= 0 or queue.replaces,
         )
         count = backlog.read(room)
         if queue.next_time < NEVER:
@@ -318,7 +316,7 @@ class Pager:
         for address in self._paging.values():
             assert address.paging is not None, "listed and not paging"
             for queue in address.paging.durable_up_to(ticket):
-                if queue.consumer_count or queue.ring_size >= 0 or queue.browsers:
+                if queue.consumer_count or _reads(queue) or queue.browsers:
                     self._gateway.touch(queue)
         while self._ending and self._ending[0][0] <= ticket:
             _, store_id, pages = self._ending.popleft()
@@ -349,8 +347,15 @@ class Pager:
             restore_paging(paging, pages, bound)
             self.changed(address)
             for queue in address.queues:
-                if queue.ring_size >= 0 and queue.backlog is not None:
+                if _reads(queue) and queue.backlog is not None:
                     self._gateway.touch(queue)
+
+
+def _reads(queue: Queue) -> bool:
+    """Whether a queue reads its pages now: for consumers, or since it lets go of what it reads."""
+    if queue.ring_size >= 0 or queue.replaces:
+        return True
+    return bool(queue.consumer_count) and not queue.keeps  # which shows them from there
 
 
 def _ignore(queue: str, count: int, why: str) -> None:

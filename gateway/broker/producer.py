@@ -16,16 +16,14 @@ from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.fan import Fan
 from gateway.broker.pager import uses_pages
 from gateway.broker.picking import is_picky
-from gateway.broker.spread import Core
+from gateway.broker.spread import OVERHEAD_BYTES, Core
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Share
+from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED
 from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
-#: What a message costs beside its body: the object, its place in a deque, the bytes object's own
-#: head.
-OVERHEAD_BYTES = 160
+__all__ = ["OVERHEAD_BYTES", "Route"]
 
 
 class Route(Choosing):
@@ -185,6 +183,7 @@ class Route(Choosing):
         self._copies = max(1, len(targets))
         self._picky = is_picky(targets)
         plain = not (address.taps or self._rules or self._picky or address.purging)
+        plain = plain and not address.replacing
         self._queue = targets[0] if len(targets) == 1 and plain else None
         if self._fan is not None or address.branched:
             self._branch()
@@ -525,35 +524,19 @@ class Route(Choosing):
         flags, expires = self.ruled(flags, expires)
         core.received += count
         self.sent += count
+        if not self._address.replacing:
+            return self._send_each(bodies, flags, expires)
+        # A value and the removal of what it replaces: never the one without the other.
+        core.store.begin_atomic()
+        try:
+            return self._send_each(bodies, flags, expires)
+        finally:
+            core.store.end_atomic()
+
+    def _send_each(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+        count = len(bodies)
         ticket = 0
         for first, end, able, copies in self.routed(bodies, flags, expires):
             run = bodies if end - first == count else bodies[first:end]
             ticket = max(ticket, self._send_to(able, copies, run, flags, expires))
-        return ticket
-
-    def _send_to(
-        self,
-        able: list[Queue],
-        copies: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-    ) -> int:
-        """Give a run to one of the able ones in turn, and a copy to each of the others."""
-        address = self._address
-        count = len(bodies)
-        queues = len(copies) + (1 if able else 0)
-        if not queues and not address.taps:
-            address.unrouted += count
-            return 0
-        address.routed += count
-        if queues:
-            self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
-        shares = [Share(queues) for _ in bodies] if queues > 1 else []
-        if len(able) <= 1:
-            return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
-        ticket = self._deal(able, bodies, flags, expires, shares=shares)
-        if copies or address.taps:
-            more = self._store_copies(copies, bodies, flags, expires, shares=shares)
-            ticket = max(ticket, more)
         return ticket

@@ -21,6 +21,10 @@ from gateway.queues.queue import Queue
 if TYPE_CHECKING:
     from gateway.broker.forecast import Forecast
 
+#: What a message costs beside its body: the object, its place in a deque, the bytes object's own
+#: head.
+OVERHEAD_BYTES = 160
+
 
 class Core(Protocol):
     """What a producer needs of the gateway."""
@@ -72,6 +76,33 @@ class Spread:
         self._core.messages += count
         self._address.size_bytes += charge
         self._address.messages += count
+
+    def _send_to(
+        self,
+        able: list[Queue],
+        copies: list[Queue],
+        bodies: Sequence[bytes],
+        flags: int,
+        expires: int,
+    ) -> int:
+        """Give a run to one of the able ones in turn, and a copy to each of the others."""
+        address = self._address
+        count = len(bodies)
+        queues = len(copies) + (1 if able else 0)
+        if not queues and not address.taps:
+            address.unrouted += count
+            return 0
+        address.routed += count
+        if queues:
+            self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
+        shares = [Share(queues) for _ in bodies] if queues > 1 else []
+        if len(able) <= 1:
+            return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
+        ticket = self._deal(able, bodies, flags, expires, shares=shares)
+        if copies or address.taps:
+            more = self._store_copies(copies, bodies, flags, expires, shares=shares)
+            ticket = max(ticket, more)
+        return ticket
 
     def _deal(
         self,
@@ -127,9 +158,15 @@ class Spread:
                 now_ms=core.now_ms(),
                 due=due,
             )
-        if 0 <= queue.ring_size < queue.waiting_count and not due:
-            core.overflow(queue, len(bodies))
+        self._follow(queue, len(bodies))
         return ticket
+
+    def _follow(self, queue: Queue, added: int) -> None:
+        """Have the queue let go of what an add, which is recorded, leaves no place for."""
+        if queue.replaces:
+            queue.drop_superseded()
+        if 0 <= queue.ring_size < queue.waiting_count and not self.due:
+            self._core.overflow(queue, added)
 
     def _mark(self, queue: Queue) -> str:
         """Return where a message comes from, if some consumer of the queue has to know."""
@@ -169,7 +206,6 @@ class Spread:
         for tap, base in zip(taps, bases, strict=True):
             tap.recorded(base, count, ticket)
         for queue in queues:
-            if 0 <= queue.ring_size < queue.waiting_count and not due:
-                core.overflow(queue, count)
+            self._follow(queue, count)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
         return ticket if flags & DURABLE else 0

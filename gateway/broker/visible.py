@@ -1,8 +1,9 @@
 """What browsers may see: nothing that a power cut could still take back.
 
 A browser's message may be copied, counted, acted on; so it is shown once it is on disk. Consumers
-do not wait, since what they settle is recorded itself. Only queues that are browsed are remembered
-here, as (ticket, seq): with that ticket all below that seq is on disk.
+do not wait, since what they settle is recorded itself, but those of a non-destructive queue, which
+are browsers too. Only queues that are browsed are remembered here, as (ticket, seq): with that
+ticket all below that seq is on disk.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Visible:
         """More is on disk."""
         for number, marks in list(self._marks.items()):
             waiting = marks.waiting
-            if not marks.queue.browsers:
+            if not (marks.queue.browsers or marks.queue.keeps):
                 del self._marks[number]
             elif waiting and waiting[0][0] <= ticket:
                 while waiting and waiting[0][0] <= ticket:

@@ -27,6 +27,7 @@ from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
 from gateway.config.tree import LogFormat, LogLevel, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name, parse_destination
+from gateway.model.attributes import text_problem
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.selectors import compile_selector
@@ -84,6 +85,14 @@ def _filter(value: object) -> str:
         compile_selector(taken)
     except RefusedError as error:
         raise ValueError(error.refusal.text) from None
+    return taken
+
+
+def _property_name(value: object) -> str:
+    taken = v.text(value)
+    problem = text_problem(taken)
+    if problem is not None:
+        raise ValueError(problem)
     return taken
 
 
@@ -244,6 +253,9 @@ ADDRESS_SETTINGS: Final = Table(
         "default-purge-on-no-consumers": v.boolean,
         "default-consumers-before-dispatch": v.count,
         "default-delay-before-dispatch": v.duration_ms,
+        "default-last-value-queue": v.boolean,
+        "default-last-value-key": _property_name,
+        "default-non-destructive": v.boolean,
         "auto-delete-queues": v.boolean,
         "auto-delete-created-queues": v.boolean,
         "auto-delete-queues-delay": v.at_least(0, v.duration_ms),
@@ -266,8 +278,7 @@ ADDRESS_SETTINGS: Final = Table(
         "strict-dispatch": v.boolean,
     },
     later=_words(
-        " default-last-value-queue default-last-value-key"
-        " default-non-destructive default-group-rebalance"
+        " default-group-rebalance"
         " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
@@ -291,10 +302,13 @@ QUEUE: Final = Table(
         "consumers-before-dispatch": v.at_least(0, v.count),
         "delay-before-dispatch": v.at_least(-1, v.duration_ms),
         "enabled": v.boolean,
+        "last-value": v.boolean,
+        "last-value-key": _property_name,
+        "non-destructive": v.boolean,
     },
     required=frozenset({"name"}),
     later=_words(
-        "last-value last-value-key non-destructive group-buckets group-rebalance"
+        "group-buckets group-rebalance"
         " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
         " auto-delete-delay auto-delete-message-count user"
     ),

@@ -104,6 +104,9 @@ class QueueConfig:
     consumers_before_dispatch: int | None = None
     delay_before_dispatch: int | None = None
     enabled: bool | None = None
+    last_value: bool | None = None
+    last_value_key: str | None = None
+    non_destructive: bool | None = None
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -61,9 +61,9 @@ class _Attributes(Fields, kw_only=True):
     filter_string: str | UnsetType | None = UNSET
     enabled: bool | UnsetType = UNSET
     exclusive: bool | UnsetType = UNSET
-    last_value: object = UNSET
-    last_value_key: object = UNSET
-    non_destructive: object = UNSET
+    last_value: bool | UnsetType = UNSET
+    last_value_key: str | UnsetType | None = UNSET
+    non_destructive: bool | UnsetType = UNSET
     purge_on_no_consumers: bool | UnsetType = UNSET
     consumers_before_dispatch: int | UnsetType = UNSET
     delay_before_dispatch: int | UnsetType = UNSET
@@ -248,9 +248,9 @@ class QueuesApi:
 
 
 def _attributes(fields: _Attributes) -> dict[str, object]:
-    """Return the attributes that are given, by their names in the core."""
+    """Return the attributes that are given, by their names in the core; null says nothing."""
     values = {name: getattr(fields, name) for name in NAMES}
-    return {name: value for name, value in values.items() if value is not UNSET}
+    return {name: value for name, value in values.items() if value not in (UNSET, None)}
 
 
 def _given(value: int | UnsetType) -> int | None:

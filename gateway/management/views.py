@@ -33,9 +33,6 @@ BODY_SHOWN_MAX: Final = 65536
 
 #: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
 FIXED: Final[Mapping[str, object]] = {
-    "lastValue": False,
-    "lastValueKey": None,
-    "nonDestructive": False,
     "groupBuckets": -1,
     "groupRebalance": False,
     "groupFirstKey": None,
@@ -145,6 +142,9 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,
         "consumersBeforeDispatch": queue.attributes.consumers_before_dispatch,
         "delayBeforeDispatch": queue.attributes.delay_before_dispatch,
+        "lastValue": queue.attributes.last_value,
+        "lastValueKey": queue.attributes.last_value_key or None,
+        "nonDestructive": queue.attributes.non_destructive,
         "firstMessageAge": None,
     }
 

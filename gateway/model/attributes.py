@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 _COUNT_MAX: Final = (1 << 31) - 1
+_KEY_LENGTH_MAX: Final = 255
+#: The property that names the value of a message on a last-value queue, unless another is said.
+LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,9 @@ class QueueAttributes:
         consumers_before_dispatch: nothing is delivered before so many consumers are there.
         delay_before_dispatch: ms after the first consumer when fewer will do; -1 never.
         enabled: it takes messages in; without it what it holds is still delivered.
+        last_value: of the messages that wait with one key only the last stays.
+        last_value_key: the property that is the key; "" unless `last_value`.
+        non_destructive: consumers are shown what there is, and remove nothing.
     """
 
     exclusive: bool = False
@@ -26,17 +32,34 @@ class QueueAttributes:
     consumers_before_dispatch: int = 0
     delay_before_dispatch: int = -1
     enabled: bool = True
+    last_value: bool = False
+    last_value_key: str = ""
+    non_destructive: bool = False
 
 
+#: What a queue is from its making on: what it holds is kept accordingly.
+LASTING: Final = ("last_value", "last_value_key", "non_destructive")
 PLAIN: Final = QueueAttributes()
 NAMES: Final = tuple(field.name for field in fields(QueueAttributes))
+
+
+_WORDS: Final = {bool: "true or false", int: "a whole number", str: "a text"}
+
+
+def text_problem(value: str) -> str | None:
+    """Say why a text cannot name a property, or None."""
+    if len(value) > _KEY_LENGTH_MAX or not value.isprintable():
+        return f"it is no name of a property: at most {_KEY_LENGTH_MAX} printable characters"
+    return None
 
 
 def attribute_problem(name: str, value: object) -> str | None:
     """Say why an attribute cannot have this value, or None."""
     kind = type(getattr(PLAIN, name))
     if type(value) is not kind:
-        return f"needs {'true or false' if kind is bool else 'a whole number'}"
+        return f"needs {_WORDS[kind]}"
+    if isinstance(value, str):
+        return text_problem(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     least = getattr(PLAIN, name)
@@ -46,8 +69,19 @@ def attribute_problem(name: str, value: object) -> str | None:
 
 
 def changed(attributes: QueueAttributes, values: Mapping[str, object]) -> QueueAttributes:
-    """Return the attributes with these values in place of their own."""
-    return replace(attributes, **values) if values else attributes  # type: ignore[arg-type]
+    """Return the attributes with these values in place of their own.
+
+    A key alone makes a queue of last values; such a queue without one has `LAST_VALUE_KEY`.
+    """
+    if not values:
+        return attributes
+    found: QueueAttributes = replace(attributes, **values)  # type: ignore[arg-type]
+    if values.get("last_value") is False:
+        return replace(found, last_value_key="")
+    if found.last_value or found.last_value_key:
+        key = found.last_value_key or LAST_VALUE_KEY
+        return replace(found, last_value=True, last_value_key=key)
+    return found
 
 
 def to_note(attributes: QueueAttributes) -> dict[str, object]:

@@ -203,7 +203,19 @@ class Backlog:
             self.size = max(0, self.size - size) if self.count else 0
             self.queue.restore(messages)
             self.queue.took_back(len(messages))
+            self.queue.drop_superseded()
         return before - self.count
+
+    def _behind_block(self, start: int) -> int:
+        """Return the seq behind the block that has what is next from `start` on."""
+        for _, part in self._from(start):
+            for low, high in part.waiting(start):
+                block, _ = part.block_of(low)
+                at, end = low, min(high, part.readable)
+                while at <= end and part.block_of(at)[0] == block:
+                    at += 1
+                return at
+        return start
 
     def _lose(self, error: UnreadablePageError) -> None:
         """Give up the rest of a block that cannot be read."""
@@ -242,10 +254,14 @@ class Backlog:
     def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
         """See queues.Backlog."""
         start = max(start, self.next)
-        try:
-            messages, start = self.look(start, Room(count, 1 << 60))
-        except UnreadablePageError:
-            return [], start, False
+        room = Room(count, 1 << 60)
+        while True:
+            try:
+                messages, start = self.look(start, room)
+            except UnreadablePageError:
+                start = self._behind_block(start)  # it is given up when it is read back
+            else:
+                break
         return messages, start, any(part.readable < part.last for _, part in self._from(start))
 
     # ---- done

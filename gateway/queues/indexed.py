@@ -249,6 +249,20 @@ class IndexedReady:
                 if places[at] >= 0:
                     return
 
+    def has(self, message: Message) -> bool:
+        """Whether this very message waits here."""
+        return self.waiting.get(place_of(message)) is message
+
+    def has_place_of(self, message: Message) -> bool:
+        """Whether this message, or that of which it is a copy, waits here."""
+        return place_of(message) in self.waiting
+
+    def remove(self, messages: Iterable[Message]) -> None:
+        """Remove messages that wait here; O(1) each."""
+        for message in messages:
+            del self.waiting[place_of(message)]
+        self._sweep()
+
     def remove_if(self, doomed: set[int]) -> list[Message]:
         """Remove and return the messages whose `seq` is in `doomed`; O(n)."""
         removed = [m for m in self if m.seq in doomed]
@@ -301,7 +315,7 @@ class IndexedReady:
             priority = bits.bit_length() - 1
             bits &= ~(1 << priority)
             if search.returned[priority]:
-                self._find_returned(search.returned[priority], found, count)
+                self._find_returned(search, search.returned[priority], found, count)
             finished = self._find_in(search, priority, found, count)
             if found:
                 if search.takes:
@@ -315,13 +329,17 @@ class IndexedReady:
         search.unfinished = False
         return found
 
-    def _find_returned(self, heap: list[int], found: list[Message], count: int) -> None:
+    def _find_returned(
+        self, search: Search, heap: list[int], found: list[Message], count: int
+    ) -> None:
         """Move what came back and matches to `found`."""
+        # It may have been out once more, and have a delivery count now that does not match.
+        matches = None if search.condition is None else search.condition.matches
         last = _FIRST
         while heap and len(found) < count:
             place = heapq.heappop(heap)
             message = self.waiting.get(place)
-            if message is not None and place != last:
+            if message is not None and place != last and (matches is None or matches(message)):
                 found.append(message)
             last = place
 

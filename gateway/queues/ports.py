@@ -38,12 +38,17 @@ class Backlog(Protocol):
     def size(self) -> int:
         """Bytes of their bodies."""
 
+    @property
+    def next(self) -> int:
+        """Nothing before this seq is there to be read back."""
+
     def browse(self, offset: int, limit: int) -> list[Message]: ...
 
     def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
         """Return up to `count` messages from seq `start` on, untouched, and where to go on.
 
-        Only what is on disk and can be read; and whether some behind them are not on disk yet.
+        Only what is on disk, past what cannot be read; and whether some behind them are not on disk
+        yet.
         """
 
     def purge(self) -> int:
@@ -61,6 +66,9 @@ class Effects(Protocol):
 
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """The delivery counts of these durable messages changed."""
+
+    def given_up(self, queue: Queue, messages: list[Message]) -> None:
+        """Copies of these go to the dead-letter address, while they stay."""
 
     def postponed(self, queue: Queue, messages: list[Message]) -> None:
         """These durable messages wait for another time; their delivery counts may have changed."""

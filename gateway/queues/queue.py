@@ -9,6 +9,7 @@ What each message is, and the way between:
     ready ──purge─> gone (killed, no dead letter)
     add, release ──with a time──> scheduled ──time──> ready
                                             └─ring full when due──> gone (replaced)
+    ready, release, scheduled ──a later value of its key──> gone (replaced), see `last_value`
     paged ──read back, in order──> ready     paged ──purge, unreadable──> gone (killed)
     add ──> storing ──it is on disk──> ready, scheduled   where dispatch waits for the disk
 
@@ -26,8 +27,7 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, groupby, repeat
-from operator import attrgetter
+from itertools import chain, repeat
 
 from gateway.model.address import RoutingType
 from gateway.model.message import (
@@ -45,8 +45,8 @@ from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
 from gateway.queues.scheduled import NEVER, Scheduled
+from gateway.queues.seats import Seated
 from gateway.queues.selecting import Held
-from gateway.queues.storing import Serialized
 
 _COUNT_MAX = 0xFFFF
 
@@ -54,14 +54,11 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Serialized):
+class Queue(Seated):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
-        "_consumers",
         "_effects",
-        "_next",
-        "_ranks",
         "_scheduled",
         "account",
         "address",
@@ -103,9 +100,25 @@ class Queue(Serialized):
         self.size_bytes = 0
         self._effects = effects
         self._scheduled = Scheduled()
-        self._consumers: list[Held] = []
-        self._next = 0
-        self._ranks: list[tuple[int, int]] = []
+        self._prepare()
+
+    # ---- kinds of queues
+
+    def _prepare(self) -> None:
+        """Make what this kind of queue needs beside."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether later values replace earlier ones: `drop_superseded` follows each add."""
+        return False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether consumers take nothing away."""
+        return False
+
+    def drop_superseded(self) -> None:
+        """Let go of what later values have replaced, now that those are recorded."""
 
     # ---- figures
 
@@ -125,14 +138,6 @@ class Queue(Serialized):
         """When the queue has something to do without being asked; NEVER if it has not."""
         due = self._scheduled.next_due
         return due if self.start is None else min(due, self.start.opens_at)
-
-    @property
-    def consumer_count(self) -> int:
-        return len(self._consumers)
-
-    @property
-    def consumers(self) -> Sequence[Held]:
-        return self._consumers
 
     # ---- in
 
@@ -265,11 +270,7 @@ class Queue(Serialized):
         late = [m for m in due if m.flags & EXPIRES and m.expires <= now_ms]
         if late:
             due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
-        count = len(due)
-        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
-        replaced = due[: count - room] if room < count else []
-        for message in due[len(replaced) :]:
-            self._ready.put_back(message)
+        replaced = self._admit_due(due)
         # Those that go are told of last: an empty queue forgets which flags its messages have.
         if late:
             self.expired += len(late)
@@ -279,6 +280,15 @@ class Queue(Serialized):
             self._leave(replaced, Gone.REPLACED)
         if self.next_time < NEVER:
             self._effects.wake(self, self.next_time)
+
+    def _admit_due(self, due: list[Message]) -> list[Message]:
+        """Let what has come due wait, in due order; returns what is replaced at once."""
+        count = len(due)
+        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
+        replaced = due[: count - room] if room < count else []
+        for message in due[len(replaced) :]:
+            self._ready.put_back(message)
+        return replaced
 
     # ---- consumers
 
@@ -290,21 +300,13 @@ class Queue(Serialized):
         held.acknowledge = self.acknowledge
         if condition is not None:
             held.group = self._search().join(condition)
-        at = len(self._consumers)
-        # Whoever has an exclusive queue keeps it.
-        while at > int(self.exclusive) and self._consumers[at - 1].priority < priority:
-            at -= 1
-        self._consumers.insert(at, held)
-        self._ranks.clear()
+        self._seat(held)
         return held
 
     def detach(self, held: Held) -> None:
         """Take a consumer away; it must have given back what it held."""
         assert held.count == 0, "a consumer left with messages"
-        held.attached = False
-        self._consumers.remove(held)
-        self._ranks.clear()
-        self._next = 0
+        self._unseat(held)
         self._leave_group(held.group)
         if self.start is not None and not self._consumers:
             self.start.left()
@@ -326,14 +328,19 @@ class Queue(Serialized):
                 self._effects.wake(self, self.next_time)
             if not opened:
                 return 0
+        total = self._hand_out(now_ms, limit)
+        if searches is not None:
+            self._end_searches(searches, limited=total >= limit)
+        return total
+
+    def _hand_out(self, now_ms: int, limit: int) -> int:
+        """Serve consumers round by round; returns how many messages went out."""
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
             if not went:
                 break
             total += went
-        if searches is not None:
-            self._end_searches(searches, limited=total >= limit)
         return total
 
     def _round(self, now_ms: int, limit: int) -> int:
@@ -368,43 +375,6 @@ class Queue(Serialized):
             if not self._ready:
                 break
         return total
-
-    def _with_room(self, below: int | None, enough: int) -> list[tuple[Held, int, int]]:
-        """Return some of the highest priority, below a given one, that have room.
-
-        At most `enough`, from where the last round ended: (consumer, room, place among its like).
-        """
-        consumers = self._consumers
-        if self.exclusive or len(consumers) == 1:
-            if below is not None or not consumers:
-                return []
-            held = consumers[0]
-            room = held.consumer.room()
-            return [(held, room, 0)] if room > 0 else []
-        found: list[tuple[Held, int, int]] = []
-        for first, after in self._ranks or self._ranked():
-            if below is not None and consumers[first].priority >= below:
-                continue
-            count = after - first
-            for step in range(count):
-                place = (self._next + step) % count
-                held = consumers[first + place]
-                room = held.consumer.room()
-                if room > 0:
-                    found.append((held, room, place))
-                    if len(found) >= enough:
-                        return found
-            if found:
-                return found
-        return found
-
-    def _ranked(self) -> list[tuple[int, int]]:
-        """Note where in the list of consumers each priority begins and ends."""
-        ranks = self._ranks
-        for _, like in groupby(self._consumers, key=attrgetter("priority")):
-            first = ranks[-1][1] if ranks else 0
-            ranks.append((first, first + len(list(like))))
-        return ranks
 
     def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
         """Take up to `count` messages into delivery; what has expired leaves on the way."""
@@ -492,6 +462,8 @@ class Queue(Serialized):
         dead: list[Message] = []
         if failed:
             messages, dead = self._count_attempt(messages)
+        if dead:
+            self.kill(held, dead)
         count = len(messages)
         held.count -= count
         self.delivering -= count
@@ -501,10 +473,7 @@ class Queue(Serialized):
             messages = []
         elif count > 1:
             messages = sorted(messages, key=lambda m: m.seq, reverse=True)
-        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
-        if due is not None and room:
-            room = count  # what waits for its time takes no room of the ring
-        kept, replaced = messages[:room], messages[room:]
+        kept, replaced = self._sort_returned(messages, later=due is not None)
         if due is not None:
             self._postpone(kept, due)
         else:
@@ -515,8 +484,16 @@ class Queue(Serialized):
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
-        if dead:
-            self.kill(held, dead)
+
+    def _sort_returned(
+        self, messages: list[Message], *, later: bool
+    ) -> tuple[list[Message], list[Message]]:
+        """Return what of these, newest first, stays and what is replaced."""
+        room = self.ring_size - len(self._ready)
+        if self.ring_size < 0 or (later and room > 0):
+            return messages, []  # what waits for its time takes no room of the ring
+        room = max(0, room)
+        return messages[:room], messages[room:]
 
     def _postpone(self, messages: list[Message], due: Callable[[Message], int]) -> None:
         for message in messages:

@@ -190,6 +190,9 @@ class Taker:
         self.refusals.append(refusal)
         self.leave()
 
+    def exhausted(self) -> None:
+        """All that waits was shown."""
+
     def take(self, room: int) -> None:
         self.left += room
         self.hold.ready()

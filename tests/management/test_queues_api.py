@@ -377,7 +377,9 @@ def test_what_cannot_change_may_be_repeated():
         ({"ringSize": 1, "durable": False}, 422),
         ({"ringSize": 1, "unknown": 1}, 422),
         ({"ringSize": 1, "paused": True}, 422),
-        ({"ringSize": 1, "nonDestructive": True}, 501),
+        ({"ringSize": 1, "nonDestructive": True}, 422),
+        ({"ringSize": 1, "lastValue": True}, 422),
+        ({"ringSize": 1, "groupBuckets": 3}, 501),
         ({"ringSize": 1, "exclusive": 1}, 422),
         ({"ringSize": 1, "consumersBeforeDispatch": -1}, 422),
         ({"ringSize": "1"}, 422),
@@ -681,3 +683,19 @@ def test_a_core_that_refuses_is_told_with_its_code(monkeypatch):
     monkeypatch.setattr(core.gateway.directory, "create_queue", refuse)
     status, error = core.ask("POST", QUEUES, {"name": "q"})
     assert (status, error) == (429, {"code": "too-many", "message": "no more queues"})
+
+
+def test_last_value_and_non_destructive_queues_are_made_and_shown():
+    core = Core()
+    body = {"name": "q", "lastValue": True, "nonDestructive": True}
+    status, view = core.ask("POST", QUEUES, body)
+    assert status == 201
+    assert (view["lastValue"], view["lastValueKey"]) == (True, "_AMQ_LVQ_NAME")
+    assert view["nonDestructive"] is True
+    assert core.ask("POST", QUEUES, body)[0] == 201
+    assert core.ask("POST", QUEUES, {**body, "lastValueKey": "k"})[0] == 409
+    assert core.ask("PATCH", QUEUES + "/q", {"lastValue": True, "ringSize": 4})[0] == 200
+    assert core.ask("POST", QUEUES, {"name": "k", "lastValueKey": "k"})[1]["lastValue"] is True
+    assert core.ask("POST", QUEUES, {"name": "n", "lastValueKey": None})[1]["lastValue"] is False
+    status, error = core.ask("POST", QUEUES, {"name": "x", "lastValue": False, "lastValueKey": "k"})
+    assert (status, "lastValueKey" in error["message"]) == (422, True)

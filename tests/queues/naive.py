@@ -21,6 +21,8 @@ class Item:
     expires: int | None
     due: int | None = None
     attempts: int = 0
+    key: str | None = None
+    rank: int | None = None  # when it first waited
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -49,8 +51,10 @@ class Seat:
 class NaiveQueue:
     """See the module text. `gone` lists (reason, seq) of all that left, in groups by call."""
 
-    def __init__(self, *, evicts_next: bool) -> None:
+    def __init__(self, *, evicts_next: bool, last_value: bool = False) -> None:
         self.evicts_next = evicts_next
+        self.last_value = last_value
+        self.ranks = 0
         self.waiting: list[Item] = []
         self.scheduled: list[Item] = []
         self.seats: list[Seat] = []
@@ -80,8 +84,9 @@ class NaiveQueue:
         durable: bool,
         expires: int | None,
         due: int | None = None,
+        key: str | None = None,
     ) -> None:
-        item = Item(self.next_seq, body, priority, durable, expires, due)
+        item = Item(self.next_seq, body, priority, durable, expires, due, key=key)
         self.next_seq += 1
         self.counts["added"] += 1
         if due is not None:
@@ -89,17 +94,47 @@ class NaiveQueue:
             return
         self.waiting.append(item)
         self._sort()
-        if 0 <= self.ring < len(self.waiting):
+        if not self._supersede(item) and 0 <= self.ring < len(self.waiting):
             self._evict()
+
+    def _supersede(self, item: Item) -> bool:
+        """It begins to wait: an earlier value that waits goes; returns whether one did."""
+        if not self.last_value or item.key is None:
+            return False
+        if item.rank is None:
+            item.rank = self.ranks = self.ranks + 1
+        old = [
+            i
+            for i in self.waiting + self.scheduled
+            if i.key == item.key and i.rank is not None and i.rank < item.rank
+        ]
+        for one in old:
+            (self.waiting if one in self.waiting else self.scheduled).remove(one)
+            self._leave("replaced", one)
+        return bool(old)
+
+    def _outdated(self, item: Item) -> bool:
+        """Whether a later value is there, waiting or in delivery."""
+        if not self.last_value or item.rank is None:
+            return False
+        there = self.waiting + self.scheduled + [i for seat in self.seats for i in seat.held]
+        return any(i.key == item.key and (i.rank or 0) > item.rank for i in there)
 
     def come_due(self, now: int) -> None:
         """What is due waits in front, or goes when the ring is full: the last ones stay."""
         ripe = [i for i in self.scheduled if i.due is not None and i.due <= now]
-        for item in sorted(ripe, key=lambda i: (i.due, i.seq), reverse=True):
+        for item in [i for i in ripe if self._late(i, now)]:
             self.scheduled.remove(item)
-            if self._late(item, now):
-                self._leave("expired", item)
-            elif 0 <= self.ring <= len(self.waiting):
+            ripe.remove(item)
+            self._leave("expired", item)
+        for item in sorted(ripe, key=lambda i: (i.due, i.seq)):
+            if item in self.scheduled:
+                self._supersede(item)
+        for item in sorted(ripe, key=lambda i: (i.due, i.seq), reverse=True):
+            if item not in self.scheduled:
+                continue  # superseded by one that is due later
+            self.scheduled.remove(item)
+            if 0 <= self.ring <= len(self.waiting):
                 self._leave("replaced", item)
             else:
                 self.waiting.append(item)
@@ -167,14 +202,19 @@ class NaiveQueue:
     def release(
         self, seat: Seat, items: list[Item], *, failed: bool, due: dict[int, int] | None = None
     ) -> None:
-        for item in sorted(items, key=lambda i: i.seq, reverse=True):
-            seat.held.remove(item)
+        back = sorted(items, key=lambda i: i.seq, reverse=True)
+        for item in list(back):
             item.attempts += failed
             if failed and 0 < self.attempts_max <= item.attempts:
+                seat.held.remove(item)
+                back.remove(item)
                 self._leave("killed", item)
-            elif self.deleted:
+        outdated = [item for item in back if self._outdated(item)]
+        for item in back:
+            seat.held.remove(item)
+            if self.deleted:
                 self._leave("removed", item)
-            elif 0 <= self.ring <= len(self.waiting):
+            elif item in outdated or 0 <= self.ring <= len(self.waiting):
                 self._leave("replaced", item)
             elif due is not None:
                 item.due = due[item.seq]

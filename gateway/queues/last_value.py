@@ -1,0 +1,240 @@
+"""Last-value queues: of the messages that wait with one key only the last stays.
+
+    enters (sent, come due) ──> the last of its key ──a later one enters──> superseded
+                                      │                    waits: replaced at once
+                                      v                    in delivery: let be, but when it
+                                   delivered, gone                      comes back it is replaced
+
+A message is later than another when it began to wait later; what is scheduled begins to wait when
+it is due, and what comes back keeps its rank. A message without a key is an ordinary one. What is
+superseded still waits until `drop_superseded`: the record of the later value goes into the journal
+before the removal of the earlier one. Nothing is handed out between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.model.message import SCHEDULED, Message
+from gateway.queues.indexed import IndexedReady
+from gateway.queues.ports import Gone
+from gateway.queues.queue import Queue
+
+#: Returns the key of a message, or None.
+KeyOf = Callable[[Message], str | None]
+
+
+class Values(Protocol):
+    """What a queue asks about values."""
+
+    def enter(self, message: Message) -> None:
+        """It waits from now on, or comes back."""
+
+    def is_last(self, message: Message) -> bool:
+        """Whether no later value of its key is there."""
+
+    def left(self, messages: list[Message]) -> None:
+        """These are gone."""
+
+    def take_superseded(self) -> list[Message]:
+        """Return, once, those that were the last of their key before another one entered."""
+
+
+class NoValues:
+    """Values of a queue that keeps all."""
+
+    __slots__ = ()
+
+    def enter(self, message: Message) -> None:
+        """See Values."""
+
+    def is_last(self, message: Message) -> bool:
+        """See Values."""
+        return True
+
+    def left(self, messages: list[Message]) -> None:
+        """See Values."""
+
+    def take_superseded(self) -> list[Message]:
+        """See Values."""
+        return []
+
+
+class LastValues:
+    """Values by key; O(1) for each message."""
+
+    __slots__ = ("_keys", "_superseded", "_values", "key_of")
+
+    def __init__(self, key_of: KeyOf) -> None:
+        self.key_of = key_of
+        self._keys: dict[int, str] = {}  # by seq, of those that have entered
+        self._values: dict[str, dict[int, Message]] = {}  # by key, in the order of entering
+        self._superseded: list[Message] = []
+
+    def enter(self, message: Message) -> None:
+        """See Values."""
+        if message.seq in self._keys:
+            return
+        key = self.key_of(message)
+        if key is None:
+            return
+        self._keys[message.seq] = key
+        values = self._values.get(key)
+        if values is None:
+            self._values[key] = {message.seq: message}
+        else:
+            # Those before the last one are in delivery, or it would have replaced them.
+            self._superseded.append(values[next(reversed(values))])
+            values[message.seq] = message
+
+    def is_last(self, message: Message) -> bool:
+        """See Values."""
+        key = self._keys.get(message.seq)
+        return key is None or next(reversed(self._values[key])) == message.seq
+
+    def left(self, messages: list[Message]) -> None:
+        """See Values."""
+        for message in messages:
+            key = self._keys.pop(message.seq, None)
+            if key is not None:
+                values = self._values[key]
+                del values[message.seq]
+                if not values:
+                    del self._values[key]
+
+    def take_superseded(self) -> list[Message]:
+        """See Values."""
+        taken, self._superseded = self._superseded, []
+        return taken
+
+    def last(self, key: str) -> Message | None:
+        """Return the last value of a key."""
+        values = self._values.get(key)
+        return None if values is None else values[next(reversed(values))]
+
+
+class _Index(IndexedReady):
+    """An index that tells what arrives in it; what is put back does not."""
+
+    __slots__ = ("_arrived",)
+
+    def __init__(self, arrived: Callable[[list[Message]], None]) -> None:
+        super().__init__()
+        self._arrived = arrived
+
+    def add_run(self, messages: list[Message], priority: int) -> None:
+        """See IndexedReady."""
+        super().add_run(messages, priority)
+        self._arrived(messages)
+
+    def add(self, message: Message) -> None:
+        """See IndexedReady."""
+        super().add(message)
+        self._arrived([message])
+
+
+class LastValueQueue(Queue):
+    """See the module text."""
+
+    __slots__ = ("_dropped", "_index", "_values")
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._values: Values = NoValues()
+        self._ready = self._tail = self._index = _Index(self._arrived)
+        self._dropped = 0  # by the last add
+
+    def be_keyed(self, key_of: KeyOf) -> None:
+        """Keep only last values; called while the queue is empty."""
+        self._values = LastValues(key_of)
+
+    @property
+    def replaces(self) -> bool:
+        """See Queue."""
+        return not isinstance(self._values, NoValues)
+
+    def would_replace(self, message: Message) -> tuple[str | None, Message | None]:
+        """Return the key of a message that is not there yet, and what waits with that key."""
+        values = self._values
+        key = values.key_of(message) if isinstance(values, LastValues) else None
+        last = values.last(key) if key is not None and isinstance(values, LastValues) else None
+        return key, last if last is not None and self._index.has(last) else None
+
+    # ---- in
+
+    def _arrived(self, messages: list[Message]) -> None:
+        """These begin to wait, whether sent, let out by the disk, or found by a start."""
+        for message in messages:
+            self._values.enter(message)
+
+    def drop_superseded(self) -> None:
+        """See Queue."""
+        gone = self._take_superseded()
+        self._dropped = len(gone)
+        if gone:
+            self.replaced += len(gone)
+            self._leave(gone, Gone.REPLACED)
+
+    def _take_superseded(self) -> list[Message]:
+        """Take what is superseded from where it waits; what is in delivery is let be."""
+        superseded = self._values.take_superseded()
+        if not superseded:
+            return []
+        has = self._index.has
+        gone = [m for m in superseded if has(m)]
+        self._index.remove(gone)
+        later = {m.seq for m in superseded if m.flags & SCHEDULED} - {m.seq for m in gone}
+        if later:
+            gone += self._scheduled.remove_if(later)
+        gone.sort(key=lambda m: m.seq)
+        return gone
+
+    def trim_ring(self, added: int) -> None:
+        """See Queue: what has replaced another has not made the queue longer.
+
+        What still waits for the disk may replace others when it arrives, and evicts nothing before.
+        """
+        added, self._dropped = added - self._dropped, 0
+        if added <= 0 or self.ring_size < 0:
+            return
+        now = min(added, max(0, len(self._index) - self.ring_size))
+        if self.storing_count:
+            self._owed += added - now
+        if now:
+            self._evict(now)
+
+    def _forget_index(self) -> None:
+        """It is needed whoever searches."""
+
+    def trim(self) -> int:
+        """See Queue."""
+        self.drop_superseded()
+        return super().trim()
+
+    # ---- back, and come due
+
+    def _admit_due(self, due: list[Message]) -> list[Message]:
+        for message in due:
+            self._values.enter(message)
+        fresh, replaced = self._without_superseded(due)
+        return replaced + super()._admit_due(fresh)
+
+    def _sort_returned(
+        self, messages: list[Message], *, later: bool
+    ) -> tuple[list[Message], list[Message]]:
+        fresh, replaced = self._without_superseded(messages)
+        kept, over = super()._sort_returned(fresh, later=later)
+        return kept, replaced + over
+
+    def _without_superseded(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
+        """Return those that are the last of their keys; the others, with what they supersede."""
+        is_last = self._values.is_last
+        replaced = [m for m in messages if not is_last(m)]
+        if replaced:
+            messages = [m for m in messages if is_last(m)]
+        return messages, self._take_superseded() + replaced
+
+    def _leave(self, messages: list[Message], why: Gone) -> None:
+        self._values.left(messages)
+        super()._leave(messages, why)
