@@ -214,7 +214,7 @@ class Batch:
             for part in self._surviving(run, gone):
                 kept.append(part)
                 saved -= _stored(part)
-                sizes.append(size if len(part.bodies) == len(run.bodies) else _size(part))
+                sizes.append(size if part.bodies is run.bodies else _size(part))
                 after += run_bound(part, sizes[-1])
         self.adds = kept
         self.sizes = sizes
@@ -231,11 +231,13 @@ class Batch:
         if ranges is None:
             return [run]
         last = first + len(run.bodies) - 1
+        start = max(0, bisect_left(ranges, (first, 0)) - 1)
+        stop = bisect_left(ranges, (last + 1, 0), start)
+        if not isinstance(run.flags, int):
+            return _without(run, first, ranges[start:stop])
         parts: list[AddRun] = []
         at = first
-        for low, high in ranges[max(0, bisect_left(ranges, (first, 0)) - 1) :]:
-            if low > last:
-                break
+        for low, high in ranges[start:stop]:
             if high < at:
                 continue
             if low > at:
@@ -288,6 +290,20 @@ class Batch:
         if self.clean:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)
+
+
+def _without(run: AddRun, first: int, gone: list[tuple[int, int]]) -> list[AddRun]:
+    """Return a run of which some seqs are gone: their places are without record, as others are."""
+    bodies = list(run.bodies)
+    for low, high in gone:
+        start, stop = max(0, low - first), min(len(bodies), high - first + 1)
+        if stop > start:
+            bodies[start:stop] = [None] * (stop - start)
+    kept = [at for at, body in enumerate(bodies) if body is not None]
+    if not kept:
+        return []
+    left = AddRun(run.targets, bodies, run.flags, run.expires, run.accepted_ms, run.due)
+    return [cut_run(left, kept[0], kept[-1] + 1)]
 
 
 def _stored(run: AddRun) -> int:

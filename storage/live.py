@@ -11,49 +11,105 @@ extent, since it does not say what was large.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final
 
 from storage.batch import Batch, run_bound
 from storage.ranges import merged_ranges, without_ranges
 
-#: Ranges of an extent that may wait to be joined.
+#: Seqs of ranges of an extent that may wait to be joined.
 _LOOSE_MAX: Final = 64
 
 
 class _Extent:
     """The seqs of one queue in one segment, `first` to `last`; `live` of them are there still.
 
-    `gone` are those that are not, as first, last, first, last ...; they may overlap.
+    All below `floor` are not: queues drain from the front, so that this is most of what is to say.
+    `gone` are others that are not, as first, last, first, last ..., and may overlap. Of these those
+    before `head` are below the floor, and up to `ordered` they ascend.
     """
 
-    __slots__ = ("bytes", "first", "gone", "joined", "last", "live", "segment")
+    __slots__ = (
+        "bytes",
+        "first",
+        "floor",
+        "gone",
+        "head",
+        "last",
+        "live",
+        "ordered",
+        "segment",
+    )
 
     def __init__(self, first: int, last: int, segment: int, live: int, size: int) -> None:
-        self.first = first
+        self.first = self.floor = first
         self.last = last
         self.segment = segment
         self.live = live
         self.bytes = size
         self.gone: list[int] = []
-        self.joined = 0  # length of `gone` when it was joined last
+        self.head = self.ordered = 0
 
     def lose(self, low: int, high: int) -> None:
         """Note that a range is gone."""
+        if low <= self.floor:
+            if high >= self.floor:
+                self._raise(high + 1)
+            return
         gone = self.gone
         if gone and gone[-1] == low - 1:
             gone[-1] = high
             return
+        ordered = self.ordered
+        if ordered == len(gone) and (not gone or gone[-1] < low):
+            self.ordered = ordered + 2
+        elif len(gone) - ordered > _LOOSE_MAX + ordered - self.head:
+            gone.append(low)
+            gone.append(high)
+            self.join()
+            return
         gone.append(low)
         gone.append(high)
-        if len(gone) > _LOOSE_MAX + 2 * self.joined:
-            self.join()
+
+    def _raise(self, floor: int) -> None:
+        """Move the floor up, over what follows and is gone already."""
+        gone, head, ordered = self.gone, self.head, self.ordered
+        while head < ordered and gone[head] <= floor:
+            floor = max(floor, gone[head + 1] + 1)
+            head += 2
+        self.floor = floor
+        if head > _LOOSE_MAX and 2 * head > len(gone):
+            del gone[:head]
+            self.ordered = ordered - head
+            head = 0
+        self.head = head
 
     def join(self) -> list[tuple[int, int]]:
         """Sort and join what is gone, and return it as pairs."""
-        ranges = merged_ranges(self.gone)
-        self.gone = [seq for pair in ranges for seq in pair]
-        self.joined = len(self.gone)
+        ranges = merged_ranges([*self._below(), *self.gone[self.head :]])
+        self._take(ranges)
         return ranges
+
+    def _below(self) -> tuple[int, ...]:
+        """Return what is below the floor as a range, if something is."""
+        return (self.first, self.floor - 1) if self.floor > self.first else ()
+
+    def _take(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Begin anew with these ranges, sorted and joined."""
+        self.gone = [seq for pair in ranges for seq in pair]
+        self.ordered = len(self.gone)
+        self.head = 0
+        self._raise(self.first)
+
+    def absorb(self, part: _Extent) -> None:
+        """Become one with the extent that follows."""
+        if part.first > self.last + 1:
+            self.lose(self.last + 1, part.first - 1)
+        self.last = part.last
+        self.live += part.live
+        self.bytes += part.bytes
+        self.gone += [*part._below(), *part.gone[part.head :]]
+        self.join()
 
     def part(self, first: int, last: int, segment: int) -> _Extent:
         """Return the part between two seqs; its bytes are a share."""
@@ -62,13 +118,13 @@ class _Extent:
         live = sum(high - low + 1 for low, high in alive)
         size = self.bytes * live // self.live if self.live else 0
         part = _Extent(first, last, segment, live, size)
-        part.gone = [
-            seq
-            for low, high in ranges
-            if low <= last and high >= first
-            for seq in (max(low, first), min(high, last))
-        ]
-        part.joined = len(part.gone)
+        part._take(
+            [
+                (max(low, first), min(high, last))
+                for low, high in ranges
+                if low <= last and high >= first
+            ]
+        )
         return part
 
 
@@ -229,14 +285,7 @@ class LiveIndex:
         extents, starts = self._extents[queue_id], self._starts[queue_id]
         before = extents[at - 1] if at else None
         if before is not None and parts and before.segment == parts[0].segment:
-            part = parts.pop(0)
-            if part.first > before.last + 1:
-                before.lose(before.last + 1, part.first - 1)
-            before.last = part.last
-            before.live += part.live
-            before.bytes += part.bytes
-            before.gone += part.gone
-            before.join()
+            before.absorb(parts.pop(0))
         extents[at : at + 1] = parts
         starts[at : at + 1] = [part.first for part in parts]
         return at + len(parts)

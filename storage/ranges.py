@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from operator import sub
 
 
 def merged_ranges(flat: Sequence[int]) -> list[tuple[int, int]]:
     """Return sorted, joined pairs of a flat sequence, whose ranges may overlap."""
+    lows, highs = flat[::2], flat[1::2]
+    if min(map(sub, lows[1:], highs), default=2) >= 2:
+        return list(zip(lows, highs, strict=True))  # as it is where a queue was drained in order
     joined: list[tuple[int, int]] = []
-    for low, high in sorted(zip(flat[::2], flat[1::2], strict=True)):
+    for low, high in sorted(zip(lows, highs, strict=True)):
         if joined and low <= joined[-1][1] + 1:
             joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
         else:

@@ -89,16 +89,27 @@ def test_a_run_is_cut_around_what_is_gone(gone, left) -> None:
 
 
 def test_parts_keep_their_flags_and_expiry() -> None:
-    run = AddRun([(7, 1)], [b"a", None, b"c"], [1, 2, 3], [4, 5, 6], 9, 77)
+    run = AddRun([(7, 1)], [b"a", b"b", None, b"d", b"e"], [1, 2, 3, 4, 5], [4, 5, 6, 7, 8], 9, 77)
     batch = batch_of(run)
     batch.remove(7, 1, 1, 1)
-    assert batch.settle_cancelled() == 1
+    batch.remove(7, 4, 4, 1)
+    assert batch.settle_cancelled() == 2
     (left,) = decode_records(batch.encode())
     assert isinstance(left, AddRun)
     assert list(left.targets) == [(7, 2)]
-    assert (list(left.flags), list(left.expires), left.accepted_ms) == ([2, 3], [5, 6], 9)
-    assert left.due == 77
-    assert left.bodies == [None, b"c"]
+    assert (list(left.flags), list(left.expires)) == ([2, 3, 4, 5], [5, 6, 7, 8])
+    assert (left.accepted_ms, left.due) == (9, 77)
+    assert left.bodies == [b"b", None, None, b"e"]
+
+
+def test_of_a_mixed_run_nothing_is_left_when_all_that_is_stored_is_gone() -> None:
+    batch = batch_of(AddRun([(7, 1)], [None, b"a", None, b"b"], [1, 2, 1, 2], [0] * 4, 9))
+    bound = Batch(2).bytes_bound
+    batch.remove(7, 2, 2, 1)
+    batch.remove(7, 4, 4, 1)
+    assert batch.settle_cancelled() == 2
+    assert batch.is_empty()
+    assert batch.bytes_bound == bound
 
 
 def test_what_is_cancelled_takes_no_room() -> None:

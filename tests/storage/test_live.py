@@ -140,3 +140,35 @@ def test_the_counts_are_those_of_a_plain_recount(seed: int) -> None:
         live = list(places.values())
         assert index.live == {s: live.count(s) for s in index.live}
         assert set(live) <= index.live.keys()
+        if kind > 0.8:
+            part = range(chance.randint(1, 9), following[queue] + 2)
+            alive = index.alive(queue, segment, part.start, part.stop - 1)
+            found = [seq for low, high in alive for seq in range(low, high + 1)]
+            here = sorted(s for (q, s), at in places.items() if (q, at) == (queue, segment))
+            assert found == [seq for seq in here if seq in part]
+
+
+@pytest.mark.parametrize("order", ["in order", "in turns", "at random", "backwards"])
+def test_what_lives_of_an_alternating_queue_is_known_at_any_time(order: str) -> None:
+    """Every second message is not stored; the others go one by one."""
+    index = LiveIndex()
+    index.open_segment(1)
+    batch = Batch(1)
+    batch.segment = 1
+    size = 700
+    bodies = [b"x" if seq % 2 else None for seq in range(1, size + 1)]
+    batch.add(AddRun([(1, 1)], bodies, [0] * size, [0] * size, 0), size)
+    index.add_batch(batch)
+    seqs = list(range(1, size, 2))
+    if order == "in turns":
+        seqs = [s for at in range(0, len(seqs), 50) for s in sorted(seqs[at : at + 50], key=str)]
+    elif order != "in order":
+        random.Random(order).shuffle(seqs) if order == "at random" else seqs.reverse()
+    left = set(seqs)
+    for count, seq in enumerate(seqs):
+        index.removed(1, seq, seq, 1)
+        left.remove(seq)
+        if count % 97 == 0:
+            alive = index.alive(1, 1, 1, size)
+            assert {s for low, high in alive for s in range(low, high + 1)} == left
+    assert index.live == {1: 0}
