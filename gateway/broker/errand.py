@@ -11,6 +11,7 @@ whole or not at all: of a moved message the copy and the removal are in one jour
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.settings import FullPolicy
@@ -19,7 +20,16 @@ from gateway.broker.admission import Usage, full_because
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.address import Destination, parse_destination
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED, STOMP, TEXT, Message
+from gateway.model.message import (
+    DURABLE,
+    EXPIRES,
+    PAGED,
+    PRIORITY_MASK,
+    SCHEDULED,
+    STOMP,
+    TEXT,
+    Message,
+)
 from gateway.queues.queue import Gone, Queue
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ STEP: Final = 500
 LOOK: Final = 2000
 #: Steps of the longest errand: each one goes through the whole queue once to take its share out.
 _STEPS_MAX: Final = 64
+#: Messages of a page that are looked at together: about a block.
+_PIECE: Final = 256
 _KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES
 
 #: Acts on messages that were selected; returns how many it did something with, and why not others.
@@ -71,15 +83,17 @@ class Errand:
     ) -> None:
         """Prepare; at most `limit` of the messages that `selects` finds are acted on.
 
-        They are looked for `among` these, by default among all that wait, step by `step`.
+        They are looked for `among` these, by default among all that wait, step by `step`; then on
+        the queue's pages, from where they are read back to be acted on.
         """
         waiting = list(queue.holdings()) if among is None else among
+        count = len(waiting) + queue.paged_count
         self._gateway = gateway
         self._act = act
         self._selects = selects
-        self._limit = len(waiting) if limit is None else limit
-        self._messages: Iterator[Message] = iter(waiting)
-        self._step_size = step or max(STEP, len(waiting) // _STEPS_MAX)
+        self._limit = count if limit is None else limit
+        self._messages: Iterator[Message] = chain(waiting, on_pages(queue))
+        self._step_size = step or max(STEP, count // _STEPS_MAX)
         self._count = 0
         self._done: Done = _nothing
         self._refusal: Refusal | None = None
@@ -140,6 +154,41 @@ class Errand:
         return chosen, False
 
 
+def on_pages(queue: Queue) -> Iterator[Message]:
+    """Go through what is on a queue's pages now, a piece in memory at a time, untouched.
+
+    The queue may change meanwhile; what comes later is left out.
+    """
+    end = queue.next_seq
+    at = 0
+    while queue.backlog is not None and at < end:
+        messages, at, _ = queue.backlog.peek(at, _PIECE)
+        if not messages:
+            return
+        for message in messages:
+            if message.seq >= end:
+                return
+            yield message
+
+
+def read_back(queue: Queue, messages: list[Message]) -> None:
+    """Have those of these that are on pages wait in memory, so that they can be acted on."""
+    backlog = queue.backlog
+    if backlog is None:
+        return
+    paged = [m for m in messages if m.flags & PAGED and backlog.unread(m.seq)]
+    if paged:
+        backlog.take(paged)
+
+
+def on_page(queue: Queue, seq: int) -> Message | None:
+    """Return a message that is on a page and not in memory; None when it is not there."""
+    if queue.backlog is None or not queue.backlog.unread(seq):
+        return None
+    found, _, _ = queue.backlog.peek(seq, 1)
+    return found[0] if found and found[0].seq == seq else None
+
+
 def counting(count: Callable[[Message], None]) -> Act:
     """Return what only looks."""
 
@@ -155,6 +204,7 @@ def removing(queue: Queue, why: Gone) -> Act:
     """Return what takes messages out: REMOVED for good, EXPIRED and KILLED to where these go."""
 
     def act(messages: list[Message]) -> tuple[int, Refusal | None]:
+        read_back(queue, messages)
         return len(queue.take_out({m.seq for m in messages}, why)), None
 
     return act
@@ -164,12 +214,15 @@ def passing(queue: Queue, do: Callable[[list[Message]], int]) -> Act:
     """Return what does something with those that still wait, and tells how many it was."""
 
     def act(messages: list[Message]) -> tuple[int, Refusal | None]:
-        return do(_that_wait(queue, messages)), None
+        count = do(_that_wait(queue, messages))
+        queue.give_back_ahead()
+        return count, None
 
     return act
 
 
 def _that_wait(queue: Queue, messages: list[Message]) -> list[Message]:
+    read_back(queue, messages)
     there = {m.seq for m in queue.holdings()}
     return [m for m in messages if m.seq in there]
 
@@ -202,7 +255,9 @@ class Move:
         if refusal is not None:
             return 0, refusal
         fitting, full = self._room_for(_that_wait(self._queue, messages))
-        return self._move(fitting) if fitting else 0, full
+        moved = self._move(fitting) if fitting else 0
+        self._queue.give_back_ahead()
+        return moved, full
 
     def _move(self, messages: list[Message]) -> int:
         store = self._gateway.store

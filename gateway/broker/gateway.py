@@ -250,6 +250,8 @@ class Gateway:
         if queue.any_flags & PAGED:
             messages = self.pager.finish(queue, messages)
             size = sum([len(m.body) for m in messages])
+        if queue.paged_count and queue.consumer_count:
+            self.touch(queue)  # a limit may have kept more from being read
         count = len(messages)
         if messages and queue.durable and queue.any_flags & DURABLE and not queue.deleted:
             self._forget(queue, messages)

@@ -21,11 +21,12 @@ from gateway.model.errors import Refusal
 from gateway.model.message import PAGED, SHARED, Message
 from gateway.model.pages import FoundPages
 from gateway.paging.backlog import Backlog
-from gateway.paging.limits import reading_room
+from gateway.paging.limits import Room, reading_room, searching_room
 from gateway.paging.paging import Paging
 from gateway.paging.restore import restore_paging
 from gateway.queues.queue import Queue
 from gateway.queues.scheduled import NEVER
+from gateway.queues.selecting import PLACES_MIN
 
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 #: Steps of reading that one expiry scan does for a queue: what expires on pages is found as it is
 #: read, and a scan must end.
 _EXPIRY_STEPS: Final = 64
+#: Messages on pages that the selectors of one queue look at in a turn: some milliseconds, reading
+#: included.
+_SEARCH_TURN: Final = 1024
 
 
 class Pager:
@@ -246,15 +250,61 @@ class Pager:
 
     def feed(self, queue: Queue, now_ms: int, limit: int) -> int:
         """Read back what consumers, or a ring, take; returns how many messages went out."""
-        total = 0
+        total = vain = 0
         while total < limit and not queue.paused and self.read(queue):
             went = queue.dispatch(now_ms, limit - total) if queue.consumer_count else 0
             total += went
             if queue.ring_size >= 0:
                 queue.trim()
             elif not went and not queue.replaces:
-                break
+                # What was read has expired or waits for its time: what follows may be for now.
+                vain += 1
+                if queue.ready_count:
+                    break
+                if vain >= _EXPIRY_STEPS:
+                    self._gateway.turn.after(lambda: self._gateway.touch(queue))
+                    break
+        searches = queue.selective and not (queue.replaces or queue.keeps or queue.paused)
+        if searches and total < limit:
+            total += self._search(queue, now_ms, limit - total)
         return total
+
+    def _search(self, queue: Queue, now_ms: int, limit: int) -> int:
+        """Look on the pages for what selectors want; returns how many messages went out."""
+        backlog = queue.backlog
+        if not isinstance(backlog, Backlog):
+            return 0
+        groups = [group for group in queue.hungry_groups() if backlog.has(group.page_next)]
+        more = False
+        went = 0
+        for group in groups:
+            members = [h for h in queue.consumers if h.group is group and h.consumer.room() > 0]
+            room = self._searching_room(queue, backlog)
+            if not room.messages or not room.size:
+                break  # whatever is settled makes room, and the queue is looked at again
+            share = max(PLACES_MIN, _SEARCH_TURN // len(groups))
+            wanted = sum([h.consumer.room() for h in members])
+            room = Room(min(room.messages, wanted, limit - went), room.size)
+            found, group.page_next = backlog.search(
+                group.page_next, group.wanted(members), room, share
+            )
+            if found:
+                went += queue.take_ahead(group, found, now_ms)
+            hungry = any(h.consumer.room() > 0 for h in members)
+            more = more or (hungry and backlog.has(group.page_next))
+        queue.end_page_search(more=more)
+        if queue.next_time < NEVER:
+            self._gateway.wake(queue, queue.next_time)
+        return went
+
+    def _searching_room(self, queue: Queue, backlog: Backlog) -> Room:
+        held = queue.message_count - backlog.count
+        taken = max(queue.delivering, len(backlog.ahead))
+        return searching_room(
+            self._gateway.addresses[queue.address].settings,
+            taken=taken,
+            taken_bytes=queue.size_bytes * taken // held if held else 0,
+        )
 
     def read(self, queue: Queue) -> int:
         """Read one step of a queue's pages into it, for consumers or a ring."""

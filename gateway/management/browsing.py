@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from gateway.model.message import DURABLE, EXPIRES, Message
+from gateway.broker.errand import on_page
+from gateway.model.message import DURABLE, EXPIRES, PAGED, Message
 from gateway.queues.queue import Queue
 
 #: A message and the state that it is in.
@@ -49,14 +50,25 @@ def window(queue: Queue, offset: int, limit: int, now_ms: int) -> list[Shown]:
 
 
 def states(queue: Queue) -> Callable[[Message], str]:
-    """Return what tells the state of messages in memory, as it is now."""
+    """Return what tells the state of messages, as it is now."""
     later = {m.seq for m in islice(queue.holdings(), queue.ready_count, None)}
-    return lambda message: "scheduled" if message.seq in later else "ready"
+    backlog = queue.backlog
+
+    def state(message: Message) -> str:
+        if message.seq in later:
+            return "scheduled"
+        paged = message.flags & PAGED and backlog is not None and backlog.unread(message.seq)
+        return "paged" if paged else "ready"
+
+    return state
 
 
 def find(queue: Queue, seq: int, now_ms: int) -> Shown | None:
-    """Return a message by its seq; None when it is not in memory, or has expired."""
+    """Return a message by its seq; None when it does not wait, or has expired."""
     message = next((m for m in waiting(queue, now_ms) if m.seq == seq), None)
+    if message is None:
+        paged = on_page(queue, seq)
+        message = paged if paged is not None and _alive(now_ms)(paged) else None
     return None if message is None else (message, states(queue)(message))
 
 

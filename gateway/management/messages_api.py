@@ -13,8 +13,8 @@
 A filter is a selector. What waits for its time counts as waiting; a browse shows it behind the
 rest, with its `state`, and nothing that has expired or still has to get to the disk. Calls on many
 messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
-What came after the call is left alone, what is in delivery stays with its consumers. Filters do not
-look into page files: `pagedNotSearched` says how many messages those hold.
+What came after the call is left alone, what is in delivery stays with its consumers. What is on
+page files waits as well, and is looked at block by block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from gateway.broker.errand import Act, Errand, Move, counting, passing, removing
+from gateway.broker.errand import (
+    Act,
+    Errand,
+    Move,
+    counting,
+    on_page,
+    passing,
+    read_back,
+    removing,
+)
 from gateway.management import browsing, views
 from gateway.management.answers import (
     Fields,
@@ -156,7 +165,7 @@ class MessagesApi:
         )
 
         def answer(count: int) -> Response:
-            shown: dict[str, object] = {"messages": count, **_not_searched(queue)}
+            shown: dict[str, object] = {"messages": count}
             return json_response(200, shown if named is None else {**shown, "groups": groups})
 
         return _when_done(errand, answer)
@@ -170,6 +179,9 @@ class MessagesApi:
         queue = self._directory.find_queue(name)
         check_store(self._gateway)
         self._gateway.recorded = 0
+        paged = on_page(queue, _sequence(sequence))
+        if paged is not None:
+            read_back(queue, [paged])
         if not queue.take_out({_sequence(sequence)}, Gone.REMOVED):
             raise _not_waiting(queue, sequence)
         return answer_gone(self._gateway, self._gateway.recorded)
@@ -259,7 +271,7 @@ class MessagesApi:
             if refusal is not None and not count:
                 waiting.errback(RefusedError(refusal))
                 return
-            shown: dict[str, object] = {"messages": count, **_not_searched(queue)}
+            shown: dict[str, object] = {"messages": count}
             if refusal is not None:
                 shown["stopped"] = {"code": refusal.code.value, "message": refusal.text}
             waiting.callback(json_response(200, shown))
@@ -284,11 +296,6 @@ def _shown(found: list[browsing.Shown]) -> Response:
 def _selector(text: str | None, queue: Queue) -> Selector | None:
     """Return the compiled filter, None where there is none. Raises RefusedError (bad-selector)."""
     return compile_selector(text, queue.address) if text else None
-
-
-def _not_searched(queue: Queue) -> dict[str, object]:
-    """Return how many messages are on pages, where there are any."""
-    return {"pagedNotSearched": queue.paged_count} if queue.paged_count else {}
 
 
 def _all(queue: Queue) -> Iterator[Message]:

@@ -1,23 +1,37 @@
 """The messages of one queue that are on pages and not in memory, and the way back from there.
 
     paged ──read, in order──> the queue's ready messages      paged ──purge──> gone
+      ├──a selector wants it──> the same, ahead of others
       └──cannot be read──> gone (killed, counted as lost)
 
-What was read stays on its page until the queue is done with it. Only what is durable is read.
+What was read stays on its page until the queue is done with it. Only what is durable is read. What
+a selector wants may be far behind what nobody wants: it is looked for on the pages, block by block,
+and taken from the middle, so that memory holds nothing that was not asked for.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator
-from typing import Protocol
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
-from gateway.model.message import EXPIRES, MAYBE_SEEN, PAGED, SCHEDULED, Message
+from gateway.model.message import (
+    COUNT_SHIFT,
+    EXPIRES,
+    MAYBE_SEEN,
+    PAGED,
+    SCHEDULED,
+    SHARED,
+    Message,
+)
 from gateway.model.pages import Run, UnreadablePageError
 from gateway.paging.limits import Room
 from gateway.paging.part import Part
 from gateway.queues.queue import Queue
+
+#: What a search looks at before it asks whether it has enough: about a block.
+_LOOK: Final = 256
 
 
 class Page:
@@ -75,6 +89,7 @@ class Backlog:
         size: bytes of their bodies, about.
         live: messages on pages that the queue is not done with, read or not.
         next: nothing before this seq is left to read.
+        ahead: seqs behind `next` that were read out of their order; in memory, all of them.
         flags: seq -> flags of messages whose delivery was counted.
         dues: seq -> when messages are due again that were given back.
     """
@@ -83,6 +98,7 @@ class Backlog:
         "_entries",
         "_firsts",
         "_source",
+        "ahead",
         "count",
         "dues",
         "flags",
@@ -96,6 +112,7 @@ class Backlog:
         self.queue = queue
         self.count = self.size = self.live = 0
         self.next = 0
+        self.ahead: set[int] = set()
         self.flags: dict[int, int] = {}
         self.dues: dict[int, int] = {}
         self._source = source
@@ -132,6 +149,21 @@ class Backlog:
 
     # ---- out
 
+    def _unread(self, part: Part, start: int) -> Iterator[tuple[int, int]]:
+        """Yield (first, last) of what is neither done nor read ahead, from `start` on."""
+        if not self.ahead:
+            yield from part.waiting(start)
+            return
+        ahead = sorted(self.ahead)
+        for low, high in part.waiting(start):
+            at = low
+            for seq in ahead[bisect_left(ahead, low) : bisect_right(ahead, high)]:
+                if seq > at:
+                    yield at, seq - 1
+                at = seq + 1
+            if at <= high:
+                yield at, high
+
     def look(self, start: int, room: Room) -> tuple[list[Message], int]:
         """Return messages from seq `start` on, within `room`, and where to go on.
 
@@ -141,7 +173,7 @@ class Backlog:
         found: list[Message] = []
         size = 0
         for page, part in self._from(start):
-            for low, high in part.waiting(start):
+            for low, high in self._unread(part, start):
                 at = low
                 while at <= min(high, part.readable):
                     left = room.messages - len(found)
@@ -195,7 +227,7 @@ class Backlog:
             except UnreadablePageError as error:
                 self._lose(error)
                 continue
-            self.next = following
+            self._pass(following)
             if not messages:
                 break
             self.count -= len(messages)
@@ -206,10 +238,74 @@ class Backlog:
             self.queue.drop_superseded()
         return before - self.count
 
+    def _pass(self, following: int) -> None:
+        """Go on from there: what was read ahead of it is where it belongs now."""
+        self.next = following
+        if self.ahead:
+            self.ahead = {seq for seq in self.ahead if seq >= following}
+
+    def take(self, messages: list[Message]) -> None:
+        """Read messages that were looked at, wherever they lie, into the queue."""
+        self.ahead.update([m.seq for m in messages])
+        self.count -= len(messages)
+        size = sum([len(m.body) for m in messages])
+        self.size = max(0, self.size - size) if self.count else 0
+        self.queue.restore(messages)
+        self.queue.took_back(len(messages))
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Forget that these were read ahead: they wait on their pages again, behind older ones."""
+        for message in messages:
+            self.ahead.discard(message.seq)
+            if message.flags >> COUNT_SHIFT:
+                self.flags[message.seq] = message.flags & ~(SHARED | PAGED)
+        self.count += len(messages)
+        self.size += sum([len(m.body) for m in messages])
+
+    def unread(self, seq: int) -> bool:
+        """Whether a message is on its page and not in memory."""
+        if seq < self.next or seq in self.ahead:
+            return False
+        for _, part in self._from(seq):
+            return any(low == seq for low, _ in part.waiting(seq))
+        return False
+
+    def has(self, seq: int) -> bool:
+        """Whether something from that seq on is on disk and was not read."""
+        for _, part in self._from(max(seq, self.next)):
+            for low, _ in self._unread(part, max(seq, self.next)):
+                return low <= part.readable
+        return False
+
+    def search(
+        self, start: int, matches: Callable[[Message], bool], room: Room, count: int
+    ) -> tuple[list[Message], int]:
+        """Look at up to `count` messages from seq `start` on; returns those that match.
+
+        And where to go on. Blocks that cannot be read are passed over.
+        """
+        found: list[Message] = []
+        size = 0
+        start = max(start, self.next)
+        while count > 0 and len(found) < room.messages and size < room.size:
+            looked, following, _ = self.peek(start, min(count, _LOOK))
+            if not looked:
+                return found, following
+            count -= len(looked)
+            for message in looked:
+                start = message.seq + 1
+                if matches(message):
+                    found.append(message)
+                    size += len(message.body)
+                    if len(found) >= room.messages or size >= room.size:
+                        return found, start
+            start = following
+        return found, start
+
     def _behind_block(self, start: int) -> int:
         """Return the seq behind the block that has what is next from `start` on."""
         for _, part in self._from(start):
-            for low, high in part.waiting(start):
+            for low, high in self._unread(part, start):
                 block, _ = part.block_of(low)
                 at, end = low, min(high, part.readable)
                 while at <= end and part.block_of(at)[0] == block:
@@ -220,12 +316,12 @@ class Backlog:
     def _lose(self, error: UnreadablePageError) -> None:
         """Give up the rest of a block that cannot be read."""
         for page, part in self._from(self.next):
-            for low, high in part.waiting(self.next):
+            for low, high in self._unread(part, self.next):
                 block, _ = part.block_of(low)
                 last = low
                 while last < min(high, part.readable) and part.block_of(last + 1)[0] == block:
                     last += 1
-                self.next = last + 1
+                self._pass(last + 1)
                 self.count -= last + 1 - low
                 self.queue.took_back(0, last + 1 - low)
                 self._source.lost(self.queue, last + 1 - low, error)
@@ -237,7 +333,7 @@ class Backlog:
         found: list[Message] = []
         at = self.next
         for _, part in self._from(at):
-            if part.first < at or part.live > offset:
+            if self.ahead or part.first < at or part.live > offset:
                 break
             offset -= part.live
             at = part.last + 1
@@ -271,6 +367,8 @@ class Backlog:
         for seq in range(first, last + 1) if self.flags else ():
             self.flags.pop(seq, None)
             self.dues.pop(seq, None)
+        if self.ahead:
+            self.ahead.difference_update(range(first, last + 1))
         for page, part in list(self._from(first)):
             if part.first > last:
                 break
@@ -289,10 +387,11 @@ class Backlog:
         count, self.count, self.size = self.count, 0, 0
         start = self.next
         for page, part in list(self._from(start)):
-            for low, high in list(part.waiting(start)):
+            for low, high in list(self._unread(part, start)):
                 self._finish_part(page, part, low, high)
             start = max(start, part.last + 1)
-        self.next = start
+        if not self.ahead:
+            self.next = start
         return count
 
     # ---- at start

@@ -7,6 +7,8 @@ reading      while all of: held bytes < max-read-page-bytes, held messages <
              max-read-page-messages, and the same for what waits in memory and prefetch-page-*.
              Held is what waits and what is in delivery, wherever it came from. A limit <= 0 is
              off.
+searching    while less than max-read-page-* was taken from the middle of the pages for selectors,
+             or is in delivery, whatever waits unwanted.
 """
 
 from __future__ import annotations
@@ -66,6 +68,19 @@ def _full(text: str) -> Refusal:
         text=text + " Consume some, or raise the limit in its address-settings.",
         transient=True,
     )
+
+
+def searching_room(settings: AddressSettings, *, taken: int, taken_bytes: int) -> Room:
+    """Return what selectors may take from the middle of a queue's pages that hold so much.
+
+    What waits in memory and no selector wants does not count: it would stall them for ever.
+    """
+    room = Room(STEP_MESSAGES, STEP_BYTES)
+    if settings.max_read_page_messages > 0:
+        room = Room(min(room.messages, settings.max_read_page_messages - taken), room.size)
+    if settings.max_read_bytes > 0:
+        room = Room(room.messages, min(room.size, settings.max_read_bytes - taken_bytes))
+    return Room(max(0, room.messages), max(0, room.size))
 
 
 def reading_room(

@@ -311,6 +311,7 @@ class Paging:
                 if queue_id in page.parts
                 for low, high in page.parts[queue_id].waiting(backlog.next)
             )
+            unread -= len([seq for seq in backlog.ahead if seq >= backlog.next])
             assert backlog.count == unread, "what was not read is miscounted"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +43,16 @@ class Backlog(Protocol):
     def next(self) -> int:
         """Nothing before this seq is there to be read back."""
 
+    @property
+    def ahead(self) -> Collection[int]:
+        """Seqs of what was read although older ones were not."""
+
+    def unread(self, seq: int) -> bool:
+        """Whether a message is not in memory, and not gone."""
+
+    def has(self, seq: int) -> bool:
+        """Whether something from that seq on is on disk and was not read."""
+
     def browse(self, offset: int, limit: int) -> list[Message]: ...
 
     def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
@@ -50,6 +61,12 @@ class Backlog(Protocol):
         Only what is on disk, past what cannot be read; and whether some behind them are not on disk
         yet.
         """
+
+    def take(self, messages: list[Message]) -> None:
+        """Read messages that were looked at into the queue, ahead of those before them."""
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Have messages that were read ahead wait where they were."""
 
     def purge(self) -> int:
         """Let all of it go; returns how many that were."""

@@ -68,7 +68,6 @@ class Queue(Seated):
         "name",
         "queue_id",
         "routing",
-        "size_bytes",
         "temporary",
         "touched",
     )
@@ -97,7 +96,6 @@ class Queue(Seated):
         self.deleted = False
         self.touched = False
         self.delivering = 0
-        self.size_bytes = 0
         self._effects = effects
         self._scheduled = Scheduled()
         self._prepare()
@@ -211,9 +209,11 @@ class Queue(Seated):
 
         Whoever has charged for them then calls `trim`: a ring that was lowered is applied at start.
         """
+        amid = self.reads_amid and not self.replaces
+        add = self._ready.put_back if amid else self._ready.add
         for message in messages:
             # What has come due meanwhile passes the ring's check as if it had come due now.
-            (self._scheduled if message.flags & SCHEDULED else self._ready).add(message)
+            (self._scheduled.add if message.flags & SCHEDULED else add)(message)
             self.any_flags |= message.flags
             self.all_flags &= message.flags
             self.size_bytes += len(message.body)
@@ -477,10 +477,10 @@ class Queue(Seated):
         if due is not None:
             self._postpone(kept, due)
         else:
-            for message in kept:
-                self._ready.put_back(message)
             if failed and kept:
                 self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
+            for message in self._back_to_pages(kept):
+                self._ready.put_back(message)
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from gateway.model.message import EXPIRES, PAGED, PRIORITY_MASK, Message
+from gateway.model.message import EXPIRES, PAGED, PRIORITY_MASK, SCHEDULED, Message
 from gateway.model.ports import Consumer
 from gateway.queues.conduct import Conduct
 from gateway.queues.indexed import Condition, IndexedReady, Search, place_of
@@ -27,13 +27,29 @@ PLACES_MIN: Final = 32
 
 
 class Group(Search):
-    """Consumers with one selector."""
+    """Consumers with one selector; it has not looked at what is on pages from `page_next` on."""
 
-    __slots__ = ("members",)
+    __slots__ = ("members", "page_next")
 
     def __init__(self, condition: Condition) -> None:
         super().__init__(condition, takes=True)
         self.members = 0
+        self.page_next = 0
+
+    def wanted(self, members: Sequence[Held]) -> Callable[[Message], bool]:
+        """Return what tells whether some of its members may have a message."""
+        condition = self.condition
+        assert condition is not None, "a group without a selector"
+        matches = condition.matches
+        bars = [held.barred for held in members]
+        if None in bars:
+            return matches
+        barred = set[int].intersection(*[bar for bar in bars if bar is not None])
+        return lambda message: message.seq not in barred and matches(message)
+
+    def goes_on(self, backlog: Backlog | None) -> bool:
+        """Whether it has not judged all that waits, in memory or on pages."""
+        return self.unfinished or (backlog is not None and backlog.has(self.page_next))
 
 
 class Browser(Search):
@@ -191,6 +207,7 @@ class Searches:
             self.groups.append(group)
             self.ready.searches.append(group)
         group.members += 1
+        group.page_next = 0  # what all others were barred from may be for this one
         return group
 
     def leave(self, group: Group) -> None:
@@ -210,9 +227,9 @@ class Searches:
         self.browsers.remove(browser)
         self.ready.searches.remove(browser)
 
-    def wait(self, member: Held) -> bool:
+    def wait(self, member: Held, backlog: Backlog | None) -> bool:
         """Whether the search of a consumer has not seen all yet; its end will be told."""
-        if member.group is None or not member.group.unfinished:
+        if member.group is None or not member.group.goes_on(backlog):
             return False
         if member not in self.patient:
             self.patient.append(member)
@@ -230,14 +247,14 @@ class Searches:
             browser.until = until
             browser.show(self.ready, now_ms, any_flags, backlog)
 
-    def end(self) -> None:
+    def end(self, backlog: Backlog | None) -> None:
         """End a turn: tell those that wait and have seen all, or have no room any more."""
         waiting, self.patient = self.patient, []
         for member in waiting:
             group = member.group
             if not member.attached or group is None:
                 continue
-            if group.unfinished and member.consumer.room() > 0:
+            if group.goes_on(backlog) and member.consumer.room() > 0:
                 self.patient.append(member)
             else:
                 member.consumer.exhausted()
@@ -259,12 +276,23 @@ class Searched(Conduct):
         no_local: whose messages it does not let in; "" for nobody's.
         told_apart: consumers for which messages are marked with where they come from.
         searching: not all that waits was judged: dispatch again, in another turn.
+        size_bytes: of the bodies of what is in memory.
     """
 
-    __slots__ = ("_ready", "_searches", "_tail", "filter", "no_local", "searching", "told_apart")
+    __slots__ = (
+        "_ready",
+        "_searches",
+        "_tail",
+        "filter",
+        "no_local",
+        "searching",
+        "size_bytes",
+        "told_apart",
+    )
 
     def __init__(self) -> None:
         super().__init__()
+        self.size_bytes = 0
         self.filter: Condition | None = None
         self.no_local = ""
         self.told_apart = 0
@@ -287,6 +315,16 @@ class Searched(Conduct):
     def selective(self) -> bool:
         """Whether some of its consumers have a selector."""
         return self._searches is not None and bool(self._searches.groups)
+
+    @property
+    def reads_amid(self) -> bool:
+        """Whether what is read back from pages may have its place between others.
+
+        Also where others were: an index keeps the places of those that were taken ahead.
+        """
+        if self.backlog is None:
+            return False
+        return bool(self.backlog.ahead) or isinstance(self._ready, IndexedReady)
 
     @property
     def browsers(self) -> Sequence[Browser]:
@@ -320,12 +358,79 @@ class Searched(Conduct):
     def _end_searches(self, searches: Searches, *, limited: bool) -> None:
         """End the turn; `limited`: not everybody may have had the chance to search."""
         if not limited:
-            searches.end()
+            searches.end(self.backlog)
         self.searching = self._searches is not None and searches.unfinished
 
     def wait_for_search(self, member: Held) -> bool:
         """Whether its search has not seen all yet; then `Consumer.exhausted` tells its end."""
-        return self._searches is not None and self._searches.wait(member)
+        return self._searches is not None and self._searches.wait(member, self.backlog)
+
+    def hungry_groups(self) -> list[Group]:
+        """Return the groups of which some consumer has room."""
+        if self._searches is None:
+            return []
+        return [
+            group
+            for group in self._searches.groups
+            if any(h.group is group and h.consumer.room() > 0 for h in self.consumers)
+        ]
+
+    @property
+    def consumers(self) -> Sequence[Held]:
+        raise NotImplementedError
+
+    def _serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
+        raise NotImplementedError
+
+    def take_ahead(self, group: Group, messages: list[Message], now_ms: int) -> int:
+        """Hand messages from the middle of the pages to those they are for, and to nobody else.
+
+        What they do not take after all waits on its page again. Returns how many went out.
+        """
+        backlog = self.backlog
+        assert backlog is not None, "nothing is on pages"
+        backlog.take(messages)
+        group.allowance = max(group.allowance, len(self._ready))
+        members = [h for h in self.consumers if h.group is group]
+        went = 0
+        while went < len(messages):
+            rooms = [(h, h.consumer.room(), 0) for h in members if h.consumer.room() > 0]
+            step = self._serve(rooms, now_ms, len(messages) - went) if rooms else 0
+            if not step:
+                break
+            went += step
+        left = {m.seq for m in messages if m.seq in backlog.ahead and not m.flags & SCHEDULED}
+        if left:
+            self._back_to_pages(self._ready.remove_if(left))
+        return went
+
+    def give_back_ahead(self) -> None:
+        """Have what was read ahead, and waits, wait on its pages: it must not overtake others."""
+        ahead = self.backlog.ahead if self.backlog is not None else ()
+        left = {m.seq for m in self._ready if m.seq in ahead} if ahead else set()
+        if left:
+            self._back_to_pages(self._ready.remove_if(left))
+
+    def _back_to_pages(self, messages: list[Message]) -> list[Message]:
+        """Have what was read ahead wait on its pages; returns the others."""
+        backlog = self.backlog
+        if backlog is None or not backlog.ahead:
+            return messages
+        ahead = [m for m in messages if m.seq in backlog.ahead]
+        if ahead:
+            self.size_bytes -= sum([len(m.body) for m in ahead])
+            backlog.give_back(ahead)
+            first = min([m.seq for m in ahead])
+            for group in self._searches.groups if self._searches is not None else ():
+                group.page_next = min(group.page_next, first)
+        return [m for m in messages if m.seq not in {a.seq for a in ahead}]
+
+    def end_page_search(self, *, more: bool) -> None:
+        """What is on pages was looked at for this turn; `more`: not all of it."""
+        if more:
+            self.searching = True
+        elif self._searches is not None:
+            self._searches.end(self.backlog)
 
     def _search(self) -> Searches:
         """Return the searches, of which there will be one now. O(n) when it is the first."""

@@ -312,19 +312,33 @@ def test_a_target_deleted_while_moving_stops_it(monkeypatch):
 # ---- pages
 
 
-def test_what_is_on_pages_is_told_and_emptied_but_not_searched():
+def test_what_is_on_pages_is_searched_moved_and_emptied():
     core = Core(limited("q", FullPolicy.PAGE, max_size_messages=3, max_read_page_messages=3))
     send(core, *["red"] * 8)
     core.sync()
     queue = core.gateway.queues["q"]
     assert queue.paged_count > 0
-    waiting = queue.message_count - queue.paged_count
+    send(core, "blue", "blue", "green")
+    core.sync()
+    paged = queue.paged_count
     _, shown = core.ask("GET", Q + "/countMessages?filter=colour = 'red'")
-    assert shown == {"messages": waiting, "pagedNotSearched": queue.paged_count}
+    assert shown == {"messages": 8}
+    assert bodies(core, query="?filter=colour = 'green'") == ["green"]
+    assert queue.paged_count == paged, "looking reads nothing into the queue"
+    assert core.ask("GET", Q + "/messages/11")[0] == 200
+    assert core.ask("DELETE", Q + "/messages/11")[0] == 204
+    assert core.ask("GET", Q + "/messages/11")[0] == 404
+    made(core, "other")
+    _, shown = core.ask(
+        "POST", Q + "/moveMessages", {"target": "other", "filter": "colour = 'blue'"}
+    )
+    assert shown == {"messages": 2}
+    assert core.queue("other")["messageCount"] == 2
     assert bodies(core, query="?limit=8") == ["red"] * 8
     assert bodies(core, query="?offset=7") == ["red"]
     _, shown = core.ask("POST", Q + "/removeAllMessages", {"filter": "colour = 'blue'"})
-    assert shown == {"messages": 0, "pagedNotSearched": queue.paged_count}
+    assert shown == {"messages": 0}
+    assert queue.message_count == 8
     assert core.ask("POST", Q + "/removeAllMessages")[1] == {"messages": 8}
     assert core.queue("q")["messageCount"] == 0
 

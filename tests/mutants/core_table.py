@@ -172,6 +172,24 @@ CORE_MUTANTS = (
         "messages, False, False)",
     ),
     _core(
+        "a settlement does not make room for reading",
+        "gateway.broker.gateway:Gateway._let_go",
+        "    if queue.paged_count and queue.consumer_count:\n",
+        "    if False:\n",
+    ),
+    _core(
+        "what a selector gave back stays in front of its elders",
+        "gateway.queues.selecting:Searched._back_to_pages",
+        "if backlog is None or not backlog.ahead:",
+        "if True:",
+    ),
+    _core(
+        "a selector looks for one turn",
+        "gateway.queues.selecting:Searched.end_page_search",
+        "        self.searching = True\n",
+        "        pass\n",
+    ),
+    _core(
         "a released message goes to the end",
         "gateway.queues.ready:Ready.put_back",
         "        level.appendleft(message)\n",

@@ -412,8 +412,12 @@ def cover(world: CoreWorld) -> None:
 
 
 def settle(world: CoreWorld) -> None:
-    """All that waits goes to the disk."""
+    """All that waits goes to the disk, and what consumers have room for to them."""
     world.settle()
+    if not world.failed:
+        world.gateway.on_time()
+        world.settle()
+        world.check_fed()
 
 
 OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {

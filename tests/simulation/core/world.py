@@ -17,7 +17,7 @@ from types import ModuleType
 from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
 from gateway.model.address import RoutingType, parse_destination
-from gateway.model.message import DURABLE, PAGED, Message
+from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
 from gateway.model.turn import Turn
 from gateway.paging import paging as paging_module
@@ -477,6 +477,27 @@ class CoreWorld:
         if gateway.messages != sum(a.messages for a in accounts):
             raise ViolationError(f"{gateway.messages} messages, and the accounts have others")
 
+    def check_fed(self) -> None:
+        """At rest nobody with room waits for what is there, unless a limit of reading says so."""
+        for taker in self.takers:
+            queue = self.gateway.queues[taker.queue]
+            settings = self.gateway.addresses[queue.address].settings
+            limit, size = settings.max_read_page_messages, settings.max_read_bytes
+            held = [m for t in self.takers if t.queue == taker.queue for m in t.held + t.bound]
+            # Who takes all has to take what waits first; what is not due yet is in the way of all.
+            selects = bool(taker.selector)
+            held += [m for m in queue.holdings() if m.flags & SCHEDULED or not selects]
+            if taker.left <= 0 or queue.paused or 0 < limit <= len(held):
+                continue
+            if held and (0 < size <= 4096 or (size <= 0 and limit <= 0)):
+                continue  # bytes are estimated, and the older rule is one of bytes
+            for copy in self.ledger.live[taker.queue].values():
+                late = 0 < copy.expires <= self.now
+                if copy.state is not State.WAITING or copy.due > self.now or late:
+                    continue
+                if taker.wants(copy.key) and copy.key not in taker.barred:
+                    raise ViolationError(f"a consumer with room waits in vain for {copy}")
+
     def _check_recorded(self, queue: Queue) -> None:
         """What would be found is what is there: a copy lives exactly while its record does."""
         paged = self.model.now.paged.get(queue.queue_id, {})
@@ -505,8 +526,9 @@ class CoreWorld:
                 if not queue.consumer_count:
                     self.attach(queue.name)
             for taker in list(self.takers):
-                taker.left = 1000
-                taker.hold.ready()
+                if taker.left < EVERYTHING // 2:  # what they settle must be enough to go on
+                    taker.left = EVERYTHING
+                    taker.hold.ready()
             self.settle()
             for taker in list(self.takers):
                 self.acknowledge(taker, len(taker.held))
