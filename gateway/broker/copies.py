@@ -15,13 +15,15 @@ class Recovering:
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[Queue, Message]] = {}
+        self._seen: dict[tuple[str, int], tuple[Queue, Message]] = {}
 
     def join(self, queue: Queue) -> list[Message]:
         """Find copies of messages that queues before hold; recovery gives them the same bytes."""
         copies = []
         for message in queue.holdings():
-            holder, first = self._seen.setdefault(id(message.body), (queue, message))
+            # Each address pays for what it has, also where one send reached several.
+            place = queue.address, id(message.body)
+            holder, first = self._seen.setdefault(place, (queue, message))
             if first is message or len(message.body) < _OWN_BYTES:
                 continue
             if not first.flags & SHARED:

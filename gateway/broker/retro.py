@@ -10,6 +10,7 @@ name them; what expires in them goes nowhere.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.address import Address
@@ -113,7 +114,8 @@ class Retro:
         route = Route(gateway, address, None, None, only=queue)
         gateway.store.begin_atomic()
         try:
-            for message in sorted(ring.holdings(), key=lambda message: message.seq):
+            held = sorted(chain(ring.holdings(), ring.storing()), key=lambda m: m.seq)
+            for message in held[-ring.ring_size :]:
                 due = message.flags & SCHEDULED and message.due > gateway.now_ms()
                 if due or (queue.filter is not None and not queue.filter.matches(message)):
                     continue

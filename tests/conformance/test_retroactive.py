@@ -43,6 +43,18 @@ def test_a23_a_new_subscriber_gets_the_last_ten_only():
     assert bodies(reader.more()) == ["20"]
 
 
+def test_a23_where_topics_wait_for_the_disk():
+    core = Core(entry("t", retroactive_message_count=3), serialized=(MULTICAST,))
+    core.send("t", *numbers(0, 3), routing=MULTICAST)
+    core.sync()
+    core.restart()
+    core.send("t", *numbers(3, 5), routing=MULTICAST)
+    taker = core.consume("t", routing=MULTICAST)
+    core.sync()
+    assert taker.bodies() == numbers(2, 5)
+    core.check()
+
+
 def test_a23_a_durable_subscription_gets_them_once():
     core = keeping(3)
     core.send("t", *numbers(0, 5), routing=MULTICAST)

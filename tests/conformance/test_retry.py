@@ -162,3 +162,14 @@ def test_retried_it_is_delivered_as_new():
     retry(core)
     taker = core.consume("q")
     assert [(body_of(m), m.delivery_count) for m in taker.got] == [(b"x", 0)]
+
+
+def test_a_retry_asks_the_filter_of_the_queue_it_goes_back_to():
+    core = dying()
+    core.send("q", b"1")
+    core.send("q", b"2", priority=9)
+    die(core)
+    core.directory.update_queue("q", selector="JMSPriority = 9")
+    assert retry(core) == 1
+    assert core.waiting("q") == [b"2"]
+    assert core.waiting("dead") == [b"1"]

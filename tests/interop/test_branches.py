@@ -10,6 +10,7 @@ from proton import Message
 from gateway.cli.scratch import ScratchGateway
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import StompClient
+from tests.interop.transacting import transacting
 
 pytestmark = pytest.mark.interop
 
@@ -108,3 +109,20 @@ def test_a27_k16_an_id_is_known_over_protocols_and_kill_9(gateway, address) -> N
     shown = gateway.request("GET", f"/api/v1/addresses/{address}")[1]
     assert shown["duplicateMessageCount"] == 2
     client.connection.disconnect()
+
+
+def test_a28_an_id_in_amqp_transactions(gateway, address) -> None:
+    with transacting(gateway) as one:
+        sender = one.connection.create_sender(address)
+
+        def work(*bodies: str, fail: bool = False) -> str:
+            name = one.declare()
+            one.post(name, sender, *[big(body, _AMQ_DUPL_ID=body) for body in bodies])
+            return one.discharge(name, fail=fail)
+
+        assert work("1", fail=True) == ""
+        assert work("1") == ""
+        assert count(gateway, address) == 1
+        assert "duplicate id" in work("2", "1")
+        assert work("2") == ""
+        assert count(gateway, address) == 2

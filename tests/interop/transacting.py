@@ -59,7 +59,9 @@ class Transacting:
         """Send in a transaction; returns the provisional outcomes of what is not sent settled."""
         deliveries = []
         for body in bodies:
-            delivery = sender.link.send(Message(body=body, durable=True))
+            delivery = sender.link.send(
+                body if isinstance(body, Message) else Message(body=body, durable=True)
+            )
             delivery.local.data = [name]
             delivery.update(TRANSACTIONAL)
             if settled:

@@ -239,6 +239,28 @@ def test_moving_keeps_order_bytes_and_facts():
     check(core)
 
 
+@pytest.mark.parametrize("target", ["other", "other::other"])
+def test_the_filter_of_the_target_is_asked(target):
+    core = Core()
+    core.ask("POST", "/api/v1/queues", {"name": "other", "filter": "colour = 'red'"})
+    send(core, "red", "blue", "red")
+    answer = core.ask("POST", Q + "/moveMessages", {"target": target})
+    assert answer == (200, {"messages": 2})
+    assert [core.queue(n)["messageCount"] for n in ("q", "other")] == [1, 2]
+    assert core.address("other")["unroutedMessageCount"] <= 1
+    check(core)
+
+
+def test_a_disabled_target_gets_nothing_and_nothing_is_lost():
+    core = Core()
+    core.ask("POST", "/api/v1/queues", {"name": "other", "enabled": False})
+    send(core, "red", "blue")
+    answer = core.ask("POST", Q + "/moveMessages", {"target": "other"})
+    assert answer == (200, {"messages": 0})
+    assert core.queue("q")["messageCount"] == 2
+    check(core)
+
+
 def test_a_moved_message_still_waits_for_its_time():
     core = Core()
     made(core, "other")
