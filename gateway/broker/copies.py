@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.model.message import SHARED, Message, Share
+from gateway.model.message import SHARED, Message
 from gateway.queues.queue import Queue
 
 #: Shorter bytes may be one object for messages that have nothing to do with one another.
@@ -28,9 +28,9 @@ class Recovering:
                 continue
             if not first.flags & SHARED:
                 first.flags |= SHARED
-                first.share = Share(1)
+                first.share = [1]
                 holder.any_flags |= SHARED
-            first.share.copies += 1
+            first.share[0] += 1
             message.flags |= SHARED
             message.share = first.share
             queue.any_flags |= SHARED

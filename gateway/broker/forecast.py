@@ -130,7 +130,7 @@ class _Ring:
 
 def _freed_by(message: Message) -> int:
     """Return what a message that leaves its queue gives back: others may hold copies."""
-    if message.flags & SHARED and message.share.copies > 1:
+    if message.flags & SHARED and message.share[0] > 1:
         return OVERHEAD_BYTES
     return len(message.body) + OVERHEAD_BYTES
 

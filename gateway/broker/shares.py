@@ -12,8 +12,8 @@ def without_copies(messages: list[Message]) -> tuple[int, int]:
     for message in messages:
         if message.flags & SHARED:
             share = message.share
-            share.copies -= 1
-            if share.copies:
+            share[0] -= 1
+            if share[0]:
                 count -= 1
                 kept_bytes += len(message.body)
     return count, kept_bytes

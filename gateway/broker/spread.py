@@ -95,7 +95,7 @@ class Spread:
         address.routed += count
         if queues:
             self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
-        shares = [Share(queues) for _ in bodies] if queues > 1 else []
+        shares = [[queues] for _ in bodies] if queues > 1 else []
         if len(able) <= 1:
             return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
         ticket = self._deal(able, bodies, flags, expires, shares=shares)

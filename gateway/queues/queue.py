@@ -40,6 +40,7 @@ from gateway.model.message import (
     SHARED,
     Message,
     Share,
+    SharedMessage,
 )
 from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
@@ -159,18 +160,20 @@ class Queue(Seated):
         recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
         for each body, belong to what other queues get as well.
         """
-        if shares:
-            flags |= SHARED
         first = self.next_seq
         count = len(bodies)
         self.next_seq = last = first + count
-        messages = list(map(Message, bodies, range(first, last), repeat(flags)))
+        if shares:
+            assert len(shares) == count, "a share for each"
+            flags |= SHARED
+            messages: list[Message] = list(
+                map(SharedMessage, bodies, range(first, last), repeat(flags), shares)
+            )
+        else:
+            messages = list(map(Message, bodies, range(first, last), repeat(flags)))
         if expires:
             for message in messages:
                 message.expires = expires
-        if shares:
-            for message, share in zip(messages, shares, strict=True):
-                message.share = share
         if origin:
             for message in messages:
                 message.origin = origin
