@@ -13,7 +13,7 @@ import gc
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,8 +21,9 @@ import click
 
 from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
+from gateway.model import stomp_form
 from gateway.model.address import RoutingType, parse_destination
-from gateway.model.message import DURABLE, Message
+from gateway.model.message import DURABLE, STOMP, Message
 from gateway.model.ports import ConsumerFacts, Producer, Subscription
 from gateway.model.turn import Turn
 
@@ -35,6 +36,9 @@ TRIES: Final = 7
 RATIO_MAX: Final = 1.5
 _BODY: Final = b"\x00\x53\x75\xa0\x40" + bytes(64)
 _FLAGS: Final = 4 | DURABLE
+
+
+NOTHING: Final[Mapping[str, object]] = {}
 
 
 class NoStore:
@@ -56,6 +60,7 @@ class Core:
     """A gateway whose turns end when `turn` is called."""
 
     def __init__(self, entries: Sequence[SettingsEntry] = ()) -> None:
+        self.now_ms = 1_000_000
         self._later: list[Callable[[], None]] = []
         names = itertools.count()
         store: Any = NoStore()
@@ -64,7 +69,7 @@ class Core:
             settings=SettingsTable(entries),
             store=store,
             limits=Limits(global_max_size=1 << 50),
-            now_ms=lambda: 1_000_000,
+            now_ms=lambda: self.now_ms,
             make_name=lambda: f"name-{next(names)}",
         )
 
@@ -75,9 +80,13 @@ class Core:
             for action in waiting:
                 action()
 
-    def queue(self, name: str, *, ring_size: int = -1) -> Producer:
+    def queue(
+        self, name: str, *, ring_size: int = -1, attributes: Mapping[str, object] = NOTHING
+    ) -> Producer:
         """Make a queue on an address of its name; returns a producer there."""
-        self.gateway.directory.create_queue(name, name, RoutingType.ANYCAST, ring_size=ring_size)
+        self.gateway.directory.create_queue(
+            name, name, RoutingType.ANYCAST, ring_size=ring_size, attributes=attributes
+        )
         return self.gateway.open_producer(parse_destination(name), RoutingType.ANYCAST, _Owner())
 
     def fill(self, producer: Producer, count: int) -> None:
@@ -208,6 +217,97 @@ def deep_ring(depth: int) -> Callable[[], None]:
     return work
 
 
+def deep_ring_of_priorities(depth: int) -> Callable[[], None]:
+    """As `deep_ring` with all priorities: the oldest is among the heads of ten levels."""
+    core = Core()
+    producer = core.queue("q", ring_size=depth)
+    bodies = [_BODY] * RUN
+    priorities = [place % 10 for place in range(RUN)]
+    flags = [priority | DURABLE for priority in priorities]
+    never = [0] * RUN
+    for _ in range(0, depth, RUN):
+        producer.send_mixed(bodies, flags, never)
+        core.turn()
+
+    def work() -> None:
+        producer.send_mixed(bodies, flags, never)
+        core.turn()
+
+    return work
+
+
+def deep_schedule(depth: int) -> Callable[[], None]:
+    """Send for a bit later than now, let it come due, hand out; `depth` wait for a later time."""
+    core = Core()
+    producer = core.queue("q")
+    for done in range(0, depth, RUN):
+        producer.send_later([_BODY] * RUN, _FLAGS, 0, core.now_ms + 10_000_000_000 - done)
+        core.turn()
+    taker = Taker.on(core, "q")
+    bodies = [_BODY] * RUN
+
+    def work() -> None:
+        producer.send_later(bodies, _FLAGS, 0, core.now_ms + 10)
+        core.turn()
+        core.now_ms += 10
+        taker.take(RUN)
+        core.gateway.on_time()
+        core.turn()
+        taker.settle()
+        core.turn()
+
+    return work
+
+
+def deep_settle(depth: int) -> Callable[[], None]:
+    """Settle one by one, here and there among `depth` unsettled ones, and take as many again."""
+    core = Core()
+    producer = core.queue("q")
+    taker = Taker.on(core, "q")
+    taker.take(1 << 30)
+    core.fill(producer, max(depth, RUN))
+    bodies = [_BODY] * RUN
+    place = 0
+
+    def work() -> None:
+        nonlocal place
+        held = taker.held
+        assert taker.hold is not None
+        for _ in range(RUN):
+            # Far from the one before; the last one takes its place.
+            place = (place + 7919) % len(held)
+            held[place], held[-1] = held[-1], held[place]
+            taker.hold.acknowledge([held.pop()])
+        producer.send(bodies, _FLAGS)
+        core.turn()
+
+    return work
+
+
+def deep_values(keys: int) -> Callable[[], None]:
+    """Send to a queue that keeps the last value of `keys` keys: each message replaces one."""
+    core = Core()
+    producer = core.queue("q", attributes={"last_value": True, "last_value_key": "key"})
+    runs = [
+        [
+            stomp_form.pack("q", b"x", persistent=True, headers=[("key", str(first + place))])
+            for place in range(min(RUN, keys - first))
+        ]
+        for first in range(0, keys, RUN)
+    ]
+    for run in runs:
+        producer.send(run, _FLAGS | STOMP)
+        core.turn()
+    whole = [run * (RUN // len(run)) for run in runs]
+    turn = itertools.cycle([whole[number * 7919 % len(whole)] for number in range(len(whole))])
+
+    def work() -> None:
+        producer.send(next(turn), _FLAGS | STOMP)
+        core.turn()
+
+    return work
+
+
 def many_consumers(count: int) -> Callable[[], None]:
     """Send one by one to a queue with `count` consumers; whoever gets it acknowledges."""
     core = Core()
@@ -275,10 +375,15 @@ def many_matches(count: int) -> Callable[[], None]:
 
 
 DEPTHS: Final = (1_000, 100_000, 1_000_000)
+KEYS: Final = (1_000, 100_000)
 ROWS: Final = (
     Growth(title="in and out, messages on the queue", sizes=DEPTHS, prepare=deep_through),
     Growth(title="returned to old places, messages", sizes=DEPTHS, prepare=deep_return),
     Growth(title="ring evicts, ring size", sizes=DEPTHS, prepare=deep_ring),
+    Growth(title="ring of priorities evicts", sizes=DEPTHS, prepare=deep_ring_of_priorities),
+    Growth(title="scheduled and due, scheduled", sizes=DEPTHS, prepare=deep_schedule),
+    Growth(title="settled here and there, unsettled", sizes=DEPTHS, prepare=deep_settle),
+    Growth(title="last values replace, keys", sizes=KEYS, prepare=deep_values),
     Growth(title="in and out one by one, consumers", sizes=(1, 1_000), prepare=many_consumers),
     Growth(title="in and out, queues", sizes=(1, 10_000), prepare=many_queues),
     Growth(title="in and out, wildcard matches", sizes=(1, 1_000), prepare=many_matches),
