@@ -22,15 +22,24 @@ from twisted.python.failure import Failure
 
 from gateway import __version__
 from gateway.config.endpoints import Endpoint
-from gateway.config.tree import ANYCAST_PREFIX, MULTICAST_PREFIX, Acceptor, Config, StompDiskFull
+from gateway.config.tree import (
+    ANYCAST_PREFIX,
+    MULTICAST_PREFIX,
+    Acceptor,
+    Config,
+    Sasl,
+    StompDiskFull,
+)
 from gateway.config.tree import Wire as Protocol
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
-from gateway.model.ports import Authenticator, Broker
+from gateway.model.ports import Broker
 from gateway.model.turn import Turn
-from gateway.security.gate import PasswordGate
+from gateway.security.gate import PasswordGate, PeerGate
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.sasl import BUILT_IN
+from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.shell import PeerFacts, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
@@ -184,15 +193,16 @@ def make_speakers(
     unfinished = _budget(config, acceptor)
     speakers = []
 
-    def authenticator(peer: PeerFacts) -> Authenticator:
+    def authenticator(peer: PeerFacts) -> PeerGate:
         return gate.for_peer(peer.address, anonymous=acceptor.allow_anonymous)
 
     if Protocol.AMQP in acceptor.protocols:
-        amqp = amqp_limits(config, acceptor, unfinished, anonymous=open_to_all)
+        sasl = sasl_offer(acceptor, gate)
+        amqp = amqp_limits(config, acceptor, unfinished, anonymous=open_to_all, sasl=sasl)
         speakers.append(
             Speaker(
                 guess=Guess.AMQP.value,
-                build=lambda peer: AmqpConnection(broker, authenticator(peer), amqp, peer),
+                build=lambda peer: _amqp(broker, gate, authenticator(peer), amqp, peer),
             )
         )
     if Protocol.STOMP in acceptor.protocols:
@@ -218,8 +228,26 @@ def _budget(config: Config, acceptor: Acceptor) -> Budget:
     return Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size))
 
 
+def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
+    """Return the mechanisms that an acceptor offers to users, best first."""
+    written = acceptor.sasl_mechanisms
+    return tuple(m.value for m in Sasl if m in written) or (*gate.mechanisms, Sasl.PLAIN.value)
+
+
+def _amqp(
+    broker: Broker, gate: PasswordGate, peer_gate: PeerGate, limits: AmqpLimits, peer: PeerFacts
+) -> AmqpConnection:
+    scram = scram_exchanges(peer_gate, gate.nonce, gate.decoy_key)
+    return AmqpConnection(broker, peer_gate, limits, peer, {**BUILT_IN, **scram})
+
+
 def amqp_limits(
-    config: Config, acceptor: Acceptor, unfinished: Budget | None = None, *, anonymous: bool
+    config: Config,
+    acceptor: Acceptor,
+    unfinished: Budget | None = None,
+    *,
+    anonymous: bool,
+    sasl: tuple[str, ...] = (Sasl.PLAIN.value,),
 ) -> AmqpLimits:
     """Return an acceptor's settings for AMQP."""
     kinds = (RoutingType.ANYCAST, RoutingType.MULTICAST)
@@ -236,6 +264,7 @@ def amqp_limits(
         idle_ms=acceptor.amqp_idle_timeout,
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,
+        sasl=sasl,
         transaction_seconds=config.transaction_timeout / 1000,
         container_id=config.name,
         version=__version__,

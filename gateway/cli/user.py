@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from gateway.cli.errors import EX_CANTCREAT, EX_USAGE, CliError
 from gateway.cli.settings import config_options, read_config
+from gateway.model.verifier import Verifier
 from gateway.security.passwords import PASSWORD_BYTES_MAX, hash_password
 from gateway.security.users import User, UsersError, add_user, check_user_name
+from gateway.security.verifiers import make_verifier
 from storage.files import RealFiles, durable_replace
+
+_SCRAM: Final = "SCRAM-SHA-256"
 
 
 @click.group()
@@ -24,6 +29,9 @@ def user() -> None:
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role; may be repeated.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@click.option(
+    "--scram", is_flag=True, help="Also let the user in by SCRAM-SHA-256, which sends no password."
+)
 @click.option("--replace", is_flag=True, help="Give an existing user another password.")
 @config_options
 def add(
@@ -31,6 +39,7 @@ def add(
     *,
     roles: tuple[str, ...],
     password_stdin: bool,
+    scram: bool,
     replace: bool,
     file: str | None,
     data: str | None,
@@ -41,8 +50,13 @@ def add(
     try:
         check_user_name(name)
         text = _current(path)
-        stored = hash_password(_password(from_stdin=password_stdin))
-        added = User(name=name, password=stored, roles=frozenset(roles))
+        password = _password(from_stdin=password_stdin)
+        added = User(
+            name=name,
+            password=hash_password(password),
+            verifiers=_verifiers(password) if scram else {},
+            roles=frozenset(roles),
+        )
         _write(path, add_user(text, added, replace=replace))
     except UsersError as error:
         attempt = "add --replace" if "exists already" in str(error) else None
@@ -54,6 +68,14 @@ def add(
         ) from None
     shown = f" with the roles {', '.join(sorted(roles))}" if roles else ""
     click.echo(f"user {name}{shown} is in {path}; a running gateway knows it after a restart")
+
+
+def _verifiers(password: str) -> dict[str, Verifier]:
+    try:
+        return {_SCRAM: make_verifier(_SCRAM, password)}
+    except ValueError as error:
+        text = f"the password cannot be used with {_SCRAM}: {error}"
+        raise CliError("bad-password", text, status=EX_USAGE) from None
 
 
 def _current(path: str) -> str:

@@ -25,7 +25,7 @@ from gateway.addresses.settings import (
 )
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
-from gateway.config.tree import LogFormat, LogLevel, StompDiskFull, Wire
+from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name, parse_destination
 from gateway.model.attributes import text_problem
 from gateway.model.definitions import DivertRouting
@@ -185,6 +185,13 @@ ACCEPTOR: Final = Table(
         "endpoint": read_endpoint,
         "protocols": v.choices(Wire, {"WS": "is known, but not supported yet by this version"}),
         "allow-anonymous": v.boolean,
+        "sasl-mechanisms": v.choices(
+            Sasl,
+            {
+                "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
+                "EXTERNAL": "needs client certificates, which this version does not ask for",
+            },
+        ),
         "amqp-credits": v.within(1, 1_000_000, v.count),
         "amqp-low-credits": v.within(0, 1_000_000, v.count),
         "amqp-use-modified-for-transient-delivery-errors": v.boolean,

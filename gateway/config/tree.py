@@ -26,6 +26,14 @@ class Wire(Enum):
     STOMP = "STOMP"
 
 
+class Sasl(Enum):
+    """A SASL mechanism that needs a user."""
+
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    PLAIN = "PLAIN"
+
+
 class StompDiskFull(Enum):
     """What a STOMP sender meets while the disk is full: an ERROR and the end, or no reading."""
 
@@ -57,12 +65,14 @@ class Acceptor:
     Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no heart-beat
     may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound. A prefix that is None was
     not written: STOMP then takes `/queue/` and `/topic/`, AMQP none; an empty one is none for both.
+    `sasl_mechanisms` empty: PLAIN, and SCRAM where every user has a verifier.
     """
 
     name: str
     endpoint: Endpoint
     protocols: frozenset[Wire] = frozenset(Wire)
     allow_anonymous: bool = False
+    sasl_mechanisms: frozenset[Sasl] = frozenset()
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
     amqp_use_modified_for_transient_delivery_errors: bool = False

@@ -8,20 +8,26 @@ What a check passes, in this order:
     too many checks waiting ─────────────────────────────> refused, nothing computed
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
+A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
+the same count of wrong ones: who has to wait is refused at the end, whatever the proof.
+
 The answer never comes inside the call. Threads, time and the end of the turn are handed in.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
+from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
+from gateway.security.verifiers import ITERATIONS
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
@@ -62,8 +68,8 @@ class PasswordGate:
     """
 
     __slots__ = (
-        "_key", "_remembered", "_surroundings", "_throttle", "_users", "accepted", "refused",
-        "waiting",
+        "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
+        "decoy_key", "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
@@ -73,12 +79,49 @@ class PasswordGate:
         self._key = key
         self._throttle = FailureThrottle()
         self._remembered: dict[bytes, float] = {}
+        self._nonces = 0
+        # The same for as long as the users are: a salt that changes would tell who is made up.
+        stored = "\0".join(sorted(user.password.reveal() for user in users.values()))
+        self.decoy_key = hmac.digest(b"decoy", stored.encode(), hashlib.sha256)
         self.accepted = self.refused = self.waiting = 0
 
     @property
     def open(self) -> bool:
         """Whether no user is configured, so that anybody is let in."""
         return not self._users
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The SCRAM mechanisms for which every user has a verifier, best first.
+
+        Clients take the best that is offered, and have no second try with another one.
+        """
+        users = self._users.values()
+        return tuple(m for m in SCRAM_MECHANISMS if users and all(m in u.verifiers for u in users))
+
+    def nonce(self) -> str:
+        """Return a text for one SCRAM login that nobody can foresee."""
+        self._nonces += 1
+        made = hmac.digest(self._key, b"nonce %d" % self._nonces, hashlib.sha256)
+        return base64.b64encode(made).decode()
+
+    def verifier(self, mechanism: str, user: str) -> Verifier | None:
+        """Return what the proof of a login is checked with."""
+        known = self._users.get(user)
+        return None if known is None else known.verifiers.get(mechanism)
+
+    def proved(self, peer: str, user: str, *, right: bool) -> bool:
+        """Count a SCRAM login; returns whether it is let in."""
+        pair, now = (peer, user), self._surroundings.now()
+        if right and self._throttle.allows(pair, now):
+            self._throttle.succeeded(pair)
+            self.accepted += 1
+            return True
+        self.refused += 1
+        if not right:
+            self._throttle.failed(pair, now)
+        self._surroundings.refused(user, peer, Why.THROTTLED if right else Why.WRONG)
+        return False
 
     def roles(self, user: str) -> frozenset[str]:
         """Return the roles of a user; none for a user who does not exist."""
@@ -171,7 +214,7 @@ class PasswordGate:
 
 
 class PeerGate:
-    """The `Authenticator` of one peer."""
+    """The `Authenticator` of one peer, and its `Verifiers`."""
 
     __slots__ = ("_address", "_anonymous", "_gate")
 
@@ -190,6 +233,18 @@ class PeerGate:
             self._gate.let_in(done)
         else:
             self._gate.check_from(self._address, user, password, done)
+
+    @property
+    def decoy_iterations(self) -> int:
+        return ITERATIONS
+
+    def find(self, mechanism: str, user: str) -> Verifier | None:
+        """Return the verifier of a user who has one."""
+        return self._gate.verifier(mechanism, user)
+
+    def told(self, user: str, *, right: bool) -> bool:
+        """Count a login of this peer by SCRAM; returns whether it is let in."""
+        return self._gate.proved(self._address, user, right=right)
 
 
 def _verify(known: User | None, password: str) -> bool:

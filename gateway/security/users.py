@@ -1,10 +1,9 @@
 """The users file: TOML with one table a user. Pure, text to values and back.
 
-    [users.NAME]
-    password = "$argon2id$..."      # never the password itself
-    roles = ["admin"]
-
-Keys that this version does not use (`scram-sha-256`) are kept when a user is replaced.
+[users.NAME]
+password = "$argon2id$..."      # never the password itself
+scram-sha-256 = "..."           # where wanted, see gateway/security/verifiers.py
+roles = ["admin"]
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.model.verifier import Verifier
 from gateway.security.secret import Secret
+from gateway.security.verifiers import KEYS, parse_verifier, render_verifier
 
 NAME_BYTES_MAX: Final = 255
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 _HASH_START: Final = "$argon2"
-_KNOWN: Final = frozenset({"password", "roles", "scram-sha-256", "scram-sha-512"})
+_KNOWN: Final = frozenset({"password", "roles", *KEYS})
 
 
 class UsersError(Exception):
@@ -30,12 +31,12 @@ class UsersError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """One user: the stored hash of a password, and roles."""
+    """One user: the stored hash of a password, its verifiers by SCRAM mechanism, and roles."""
 
     name: str
     password: Secret
     roles: frozenset[str] = frozenset()
-    other: Mapping[str, str] = field(default_factory=dict)
+    verifiers: Mapping[str, Verifier] = field(default_factory=dict)
 
 
 Users = Mapping[str, User]
@@ -78,8 +79,13 @@ def _user(name: str, table: object) -> User:
     roles = table.get("roles", [])
     if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
         raise UsersError("roles must be an array of texts")
-    other = {key: value for key, value in table.items() if key.startswith("scram")}
-    return User(name=name, password=Secret(stored), roles=frozenset(roles), other=other)
+    verifiers = {}
+    for key in sorted(table.keys() & KEYS.keys()):
+        try:
+            verifiers[KEYS[key]] = parse_verifier(KEYS[key], table[key])
+        except ValueError as error:
+            raise UsersError(f"{key} {error}") from None
+    return User(name=name, password=Secret(stored), roles=frozenset(roles), verifiers=verifiers)
 
 
 def check_user_name(name: str) -> None:
@@ -102,7 +108,10 @@ def render_user(user: User) -> str:
     """Return the table of one user."""
     name = user.name if _BARE.match(user.name) else _quoted(user.name)
     lines = [f"[users.{name}]", f"password = {_quoted(user.password.reveal())}"]
-    lines += [f"{key} = {_quoted(value)}" for key, value in sorted(user.other.items())]
+    lines += [
+        f"{mechanism.lower()} = {_quoted(render_verifier(mechanism, verifier))}"
+        for mechanism, verifier in sorted(user.verifiers.items())
+    ]
     lines.append(f"roles = [{', '.join(_quoted(role) for role in sorted(user.roles))}]")
     return "\n".join(lines) + "\n"
 
@@ -124,6 +133,7 @@ def add_user(source: str, user: User, *, replace: bool = False) -> str:
     users[user.name] = User(
         name=user.name,
         password=user.password,
+        verifiers=user.verifiers,  # those of the old password are worth nothing
         roles=user.roles or before.roles,
     )
     return render_users(users.values())

@@ -58,8 +58,8 @@ from protocols.amqp.performatives import (
     decode_performative,
 )
 from protocols.amqp.quiescing import Quiescing
+from protocols.amqp.sasl import BUILT_IN, Exchanges, SaslServer
 from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
-from protocols.amqp.sasl import SaslServer
 from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
@@ -92,7 +92,12 @@ class AmqpConnection:
     """Implements the shell's Session and the DurableListener port."""
 
     def __init__(
-        self, broker: Broker, authenticator: Authenticator, limits: AmqpLimits, peer: PeerFacts
+        self,
+        broker: Broker,
+        authenticator: Authenticator,
+        limits: AmqpLimits,
+        peer: PeerFacts,
+        exchanges: Exchanges = BUILT_IN,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -116,6 +121,7 @@ class AmqpConnection:
         self.wake: Callable[[], None] = _nobody
         self.fault: Error | None = None
         self._authenticator = authenticator
+        self._exchanges = exchanges
         self._sasl: SaslServer | None = None
         self._parts: list[bytes] = []
         self._have = 0
@@ -233,11 +239,11 @@ class AmqpConnection:
             self.state = State.OPEN
         elif header == SASL_HEADER and self.state is State.HEADER:
             self.write(SASL_HEADER)
-            mechanisms = (
-                *self.limits.sasl,
-                *(("ANONYMOUS",) if self.limits.anonymous and self._authenticator.open else ()),
+            anonymous = self.limits.anonymous and self._authenticator.open
+            mechanisms = (*self.limits.sasl, *(("ANONYMOUS",) if anonymous else ()))
+            self._sasl = SaslServer(
+                self._authenticator, mechanisms, self._sasl_answered, exchanges=self._exchanges
             )
-            self._sasl = SaslServer(self._authenticator, mechanisms, self._sasl_answered)
             self.state = State.SASL
             self._write_sasl()
         else:

@@ -148,8 +148,10 @@ class External:
         return Passed(self._identity)
 
 
+#: How the conversation of each mechanism begins.
+Exchanges: TypeAlias = Mapping[str, Callable[[], Exchange]]
 #: Mechanisms that need nothing but the authenticator.
-BUILT_IN: Final[Mapping[str, Callable[[], Exchange]]] = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
+BUILT_IN: Final[Exchanges] = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
 
 
 class SaslServer:
@@ -184,7 +186,7 @@ class SaslServer:
         mechanisms: Sequence[str],
         wake: Callable[[], None],
         *,
-        exchanges: Mapping[str, Callable[[], Exchange]] = BUILT_IN,
+        exchanges: Exchanges = BUILT_IN,
     ) -> None:
         """Offer `mechanisms`, best first; `exchanges` says how each begins.
 

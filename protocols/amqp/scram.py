@@ -10,35 +10,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from scramp import ScramException, ScramMechanism
 
+from gateway.model.verifier import SCRAM_MECHANISMS, Verifiers
 from protocols.amqp.sasl import Challenge, Exchange, Passed, Refused, Step
 
-MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _SALT_BYTES: Final = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Verifier:
-    """What is stored of a password [RFC 5802 3]."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-
-class Verifiers(Protocol):
-    """Where verifiers come from."""
-
-    @property
-    def decoy_iterations(self) -> int:
-        """The iteration count that users get who do not exist: that of new verifiers."""
-
-    def find(self, mechanism: str, user: str) -> Verifier | None: ...
 
 
 class Scram:
@@ -50,7 +29,7 @@ class Scram:
         """Begin a conversation.
 
         Args:
-            name: one of MECHANISMS.
+            name: one of SCRAM_MECHANISMS.
             verifiers: looked into once.
             nonce: fresh and unguessable, printable ASCII without a comma.
             decoy_key: secret of this gateway; the same for its whole life.
@@ -65,17 +44,26 @@ class Scram:
     def step(self, response: bytes | None) -> Step:
         if response is None:
             return Challenge(b"")
+        if self._user:
+            return self._prove(response)
         try:
-            text = response.decode("utf-8")
-            if not self._user:
-                self._server.set_client_first(text)
-                return Challenge(self._server.get_server_first().encode("utf-8"))
-            self._server.set_client_final(text)
-            final = self._server.get_server_final().encode("utf-8")
+            self._server.set_client_first(response.decode("utf-8"))
+            return Challenge(self._server.get_server_first().encode("utf-8"))
         except (ScramException, ValueError) as error:
             return Refused(f"{self._name}: {type(error).__name__}")
+
+    def _prove(self, response: bytes) -> Step:
+        """Take the client's proof; whatever is wrong with it counts as a wrong password."""
+        try:
+            self._server.set_client_final(response.decode("utf-8"))
+            final = self._server.get_server_final().encode("utf-8")
+        except (ScramException, ValueError) as error:
+            self._verifiers.told(self._user, right=False)
+            return Refused(f"{self._name}: {type(error).__name__}")
         # A decoy's keys are no password's, so the proof has failed already; this says so twice.
-        return Passed(self._user, final) if self._known else Refused(f"{self._name}: unknown user")
+        if self._verifiers.told(self._user, right=self._known):
+            return Passed(self._user, final)
+        return Refused(f"{self._name}: not let in")
 
     def _find(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         self._user = user
@@ -96,4 +84,4 @@ def scram_exchanges(
     def make(name: str) -> Callable[[], Exchange]:
         return lambda: Scram(name, verifiers, nonce=nonce(), decoy_key=decoy_key)
 
-    return {name: make(name) for name in MECHANISMS}
+    return {name: make(name) for name in SCRAM_MECHANISMS}

@@ -217,6 +217,18 @@ def test_every_table_is_read(tmp_path: Path) -> None:
             "[acceptors.a]\nendpoint='tcp:1'\nprotocols=['WS']",
             '"WS" is known, but not supported yet',
         ),
+        (
+            "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['PLAIN', 'EXTERNAL']",
+            "needs client certificates",
+        ),
+        (
+            "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['ANONYMOUS']",
+            "is offered by allow-anonymous",
+        ),
+        (
+            "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['CRAM-MD5']",
+            '"CRAM-MD5" is not one of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN',
+        ),
         ("[acceptors.a]\nendpoint='tcp:1'\nprotocols=['MQTT']", '"MQTT" is not one of AMQP, STOMP'),
         (
             "[acceptors.a]\nendpoint='tcp:1'\namqp-low-credits=1000",

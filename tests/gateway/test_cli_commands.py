@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import subprocess
@@ -122,6 +124,22 @@ def test_user_add_follows_a_link_instead_of_replacing_it(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "data" / "users.toml").is_symlink()
     assert "ann" in parse_users((tmp_path / "real" / "users.toml").read_text())
+
+
+def test_user_add_writes_a_verifier_where_it_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "users.toml"
+    given = ("user", "add", "ann", "--password-stdin", "--data", "data")
+    assert run_process(*given, "--scram", text="se:cret\n").returncode == 0
+    (made,) = parse_users(path.read_text())["ann"].verifiers.values()
+    salted = hashlib.pbkdf2_hmac("sha256", b"se:cret", made.salt, made.iterations)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    assert made.stored_key == hashlib.sha256(client_key).digest()
+    assert made.server_key == hmac.digest(salted, b"Server Key", "sha256")
+    assert run_process(*given, "--replace", text="other\n").returncode == 0
+    assert parse_users(path.read_text())["ann"].verifiers == {}
+    refused = run_process(*given, "--replace", "--scram", text="bell\a\n")
+    assert refused.returncode == 64
+    assert "cannot be used with SCRAM-SHA-256" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from gateway.listeners import (
     amqp_limits,
     description,
     drain,
+    sasl_offer,
     stomp_limits,
 )
 from gateway.model.address import RoutingType
@@ -64,6 +65,10 @@ class PoliteSession:
     def stop(self, now: float) -> None:
         self.told = True
         self.closing = not self.stubborn
+
+
+class _Gate:
+    mechanisms: tuple[str, ...] = ()
 
 
 def config(*sets: str) -> Config:
@@ -204,6 +209,17 @@ class TestLimits(SynchronousTestCase):
         assert (limits.anycast_prefixes, limits.multicast_prefixes) == (("/queue/",), ())
         assert limits.default_persistent is False
         assert limits.transaction_seconds == 120.0
+
+    def test_scram_is_offered_where_all_can_use_it_and_what_is_written_wins(self) -> None:
+        (plain,) = [a for a in config().acceptors if a.name == "all"]
+        written = config('acceptors.all.sasl-mechanisms=["plain","scram-sha-512"]')
+        (chosen,) = [a for a in written.acceptors if a.name == "all"]
+        gate = _Gate()
+        assert sasl_offer(plain, gate) == ("PLAIN",)
+        gate.mechanisms = ("SCRAM-SHA-256",)
+        assert sasl_offer(plain, gate) == ("SCRAM-SHA-256", "PLAIN")
+        assert sasl_offer(chosen, gate) == ("SCRAM-SHA-512", "PLAIN")
+        assert amqp_limits(written, chosen, anonymous=True, sasl=("PLAIN",)).sasl == ("PLAIN",)
 
     def test_amqp_gets_the_keys_of_its_acceptor_and_prefixes_only_when_written(self) -> None:
         plain = config(

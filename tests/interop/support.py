@@ -16,12 +16,12 @@ from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
 SECONDS = 10.0
 
 
-def add_user(gateway: ScratchGateway, name: str, password: str) -> None:
+def add_user(gateway: ScratchGateway, name: str, password: str, *options: str) -> None:
     """Put a user into the users file, by the command that people use; before the start."""
     gateway.data.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "gateway", "user", "add", name, "--password-stdin"]
     subprocess.run(
-        [*command, "--data", str(gateway.data)],
+        [*command, *options, "--data", str(gateway.data)],
         input=password + "\n",
         text=True,
         check=True,

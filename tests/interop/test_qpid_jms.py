@@ -7,6 +7,7 @@ import queue as queues
 import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from gateway.cli.scratch import ScratchGateway
 from tests.interop.conftest import SETTINGS
 from tests.interop.qpid_jms import NoJmsError, install
-from tests.interop.support import queue, wait_until
+from tests.interop.support import add_user, queue, wait_until
 
 # One worker, for one installation and one Java.
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("jms"), pytest.mark.timeout(240)]
@@ -72,11 +73,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway
 
 
 @pytest.fixture(scope="module")
-def peer(gateway: ScratchGateway) -> Iterator[Peer]:
+def command() -> list[str]:
     try:
-        command = install()
+        return install()
     except NoJmsError as error:
         pytest.fail(str(error))
+
+
+@pytest.fixture(scope="module")
+def peer(command: list[str], gateway: ScratchGateway) -> Iterator[Peer]:
     made = Peer(command, gateway.port)
     yield made
     made.end()
@@ -206,3 +211,33 @@ def test_a_request_is_answered_at_a_temporary_queue(peer: Peer, address: str) ->
 def test_a_session_that_recovers_gets_them_again(peer: Peer, address: str) -> None:
     seen = peer.play("recover", address)
     assert seen == {"first": ["0", "1"], "again": ["0", "1"], "last": "2", "left": 0}
+
+
+def test_scram_lets_in_who_has_a_verifier(command: list[str], tmp_path: Path) -> None:
+    gateway = ScratchGateway(tmp_path)
+    add_user(gateway, "ann", "se:cret", "--scram")
+    with gateway:
+        peer = Peer(command, gateway.port)
+        try:
+            for mechanism in ("SCRAM-SHA-256", "PLAIN"):
+                assert peer.play("login", f"ann,se:cret,{mechanism}") == "open"
+                refused = "JMSSecuritySaslException"
+                assert peer.play("login", f"ann,wrong,{mechanism}") == refused
+                assert peer.play("login", f"eve,se:cret,{mechanism}") == refused
+        finally:
+            peer.end()
+
+
+def test_scram_is_not_offered_when_one_user_cannot_use_it(
+    command: list[str], tmp_path: Path
+) -> None:
+    gateway = ScratchGateway(tmp_path)
+    add_user(gateway, "ann", "se:cret", "--scram")
+    add_user(gateway, "bob", "hidden")
+    with gateway:
+        peer = Peer(command, gateway.port)
+        try:
+            assert peer.play("login", "ann,se:cret,SCRAM-SHA-256") == "JMSSecuritySaslException"
+            assert peer.play("login", "bob,hidden,PLAIN") == "open"
+        finally:
+            peer.end()

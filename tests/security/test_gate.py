@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security import gate as gate_module
 from gateway.security.gate import WAITING_MAX, PasswordGate, Why
 from gateway.security.passwords import NOBODY, hash_password, hash_problem, verify_password
 from gateway.security.secret import Secret
 from gateway.security.users import User
+from gateway.security.verifiers import make_verifier
 
 
 class World:
@@ -170,3 +172,62 @@ def test_hashes() -> None:
     assert not verify_password(NOBODY, "")
     assert not verify_password(Secret("$argon2id$nonsense"), "x")
     assert hash_password("a") != hash_password("a")
+
+
+# ---- SCRAM
+
+SHA_256 = "SCRAM-SHA-256"
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Verifier:
+    return make_verifier(SHA_256, "right")
+
+
+def test_scram_is_offered_where_every_user_has_a_verifier(
+    world: World, stored: Secret, verifier: Verifier
+) -> None:
+    ann = User(name="ann", password=stored, verifiers={SHA_256: verifier})
+    bob = User(name="bob", password=stored)
+    both = User(name="both", password=stored, verifiers=dict.fromkeys(SCRAM_MECHANISMS, verifier))
+
+    def offered(*users: User) -> tuple[str, ...]:
+        return PasswordGate({u.name: u for u in users}, world, b"k").mechanisms
+
+    assert offered() == offered(bob) == offered(ann, bob) == ()
+    assert offered(ann) == offered(ann, both) == (SHA_256,)
+    assert offered(both) == SCRAM_MECHANISMS == ("SCRAM-SHA-512", SHA_256)
+
+
+def test_proofs_are_counted_and_held_back_as_passwords_are(
+    world: World, stored: Secret, verifier: Verifier
+) -> None:
+    ann = User(name="ann", password=stored, verifiers={SHA_256: verifier})
+    gate = PasswordGate({"ann": ann}, world, b"k" * 32)
+    peer = gate.for_peer("p")
+    assert peer.find(SHA_256, "ann") is verifier
+    assert peer.find("SCRAM-SHA-512", "ann") is peer.find(SHA_256, "nobody") is None
+    assert peer.decoy_iterations == verifier.iterations
+    assert peer.told("ann", right=True)
+    for _ in range(5):
+        assert not peer.told("ann", right=False)
+    assert world.diary[-1] == ("ann", "p", Why.WRONG)
+    assert peer.find(SHA_256, "ann") is verifier  # its salt must not tell that somebody waits
+    assert not peer.told("ann", right=True)
+    assert world.diary[-1] == ("ann", "p", Why.THROTTLED)
+    assert gate.for_peer("other").told("ann", right=True)
+    # Both ways in share one count.
+    assert ask(gate, world, "ann", "right") == (False, 0)
+    world.time += 12
+    assert peer.told("ann", right=True)
+    assert (gate.accepted, gate.refused) == (3, 7)
+
+
+def test_nonces_differ_and_decoys_stay_while_the_users_do(world: World, stored: Secret) -> None:
+    users = {"ann": User(name="ann", password=stored)}
+    one, again = PasswordGate(users, world, b"k"), PasswordGate(users, world, b"other")
+    other = PasswordGate({"bob": User(name="bob", password=hash_password("x"))}, world, b"k")
+    nonces = {gate.nonce() for gate in (one, again) for _ in range(50)}
+    assert len(nonces) == 100
+    assert all(n.isascii() and n.isprintable() and "," not in n for n in nonces)
+    assert one.decoy_key == again.decoy_key != other.decoy_key

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 import tomllib
 
 import pytest
 
 from gateway.security.secret import Secret
 from gateway.security.users import User, UsersError, add_user, parse_users, render_users
+from gateway.security.verifiers import make_verifier
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"
 
@@ -39,10 +42,54 @@ def test_replacing_needs_to_be_said_and_keeps_roles_unless_given() -> None:
     assert again.roles == {"admin"}
 
 
-def test_replacing_drops_verifiers_of_the_old_password() -> None:
-    text = f'[users.ann]\npassword = "{HASH}"\nscram-sha-256 = "old"\n'
-    assert parse_users(text)["ann"].other == {"scram-sha-256": "old"}
+def test_verifiers_are_written_and_read_and_go_with_the_password() -> None:
+    made = make_verifier("SCRAM-SHA-256", "se:cret ü")
+    ann = User(name="ann", password=Secret(HASH), verifiers={"SCRAM-SHA-256": made})
+    text = add_user("", ann)
+    assert "se:cret" not in text
+    assert parse_users(text)["ann"] == ann
+    assert re.search(
+        r"^scram-sha-256 = \"SCRAM-SHA-256\$100000:\S+\$\S+:\S+\"$", text, re.MULTILINE
+    )
+    assert "SCRAM" not in repr(parse_users(text)).replace("'SCRAM-SHA-256'", "")
     assert "scram" not in add_user(text, user("ann"), replace=True)
+
+
+KEY = "A" * 43 + "="
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        5,
+        "",
+        "old",
+        f"SCRAM-SHA-512$4096:c2FsdHNhbHQ=${KEY}:{KEY}",
+        f"SCRAM-SHA-256$4095:c2FsdHNhbHQ=${KEY}:{KEY}",
+        f"SCRAM-SHA-256$99999999:c2FsdHNhbHQ=${KEY}:{KEY}",
+        f"SCRAM-SHA-256$4096:c2Fs${KEY}:{KEY}",
+        f"SCRAM-SHA-256$4096:c2FsdHNhbHQ=${KEY}:AAAA",
+        f"SCRAM-SHA-256$4096:c2FsdHNhbHQ=${KEY}:*{KEY}",
+        f"SCRAM-SHA-256$4096:c2FsdHNhbHQ=${KEY}",
+    ],
+)
+def test_a_verifier_that_cannot_be_used_is_named_and_not_shown(value: object) -> None:
+    text = f'[users.ann]\npassword = "{HASH}"\nscram-sha-256 = {json.dumps(value)}\n'
+    with pytest.raises(UsersError, match=r"^users.ann: scram-sha-256 ") as told:
+        parse_users(text)
+    assert KEY not in str(told.value)
+
+
+def test_the_least_verifier_that_can_be_used() -> None:
+    text = f'[users.ann]\npassword = "{HASH}"\n'
+    text += f'scram-sha-256 = "SCRAM-SHA-256$4096:c2FsdHNhbHQ=${KEY}:{KEY}"\n'
+    verifier = parse_users(text)["ann"].verifiers["SCRAM-SHA-256"]
+    assert (verifier.salt, verifier.iterations) == (b"saltsalt", 4096)
+
+
+def test_a_password_that_scram_cannot_take() -> None:
+    with pytest.raises(ValueError, match="control characters"):
+        make_verifier("SCRAM-SHA-256", "bell \u0007")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ public final class Peer {
         all.put("request", this::request);
         all.put("recover", this::recover);
         all.put("listener", this::listener);
+        all.put("login", this::login);
         return all;
     }
 
@@ -548,6 +549,21 @@ public final class Peer {
                 found.add(came.poll(SECONDS, TimeUnit.MILLISECONDS));
             }
             return found;
+        }
+    }
+
+    // ---- login
+
+    // Where others have an address there is `user,password,mechanism`.
+    private Object login(String words) throws Exception {
+        String[] parts = words.split(",");
+        JmsConnectionFactory own = new JmsConnectionFactory(
+            parts[0], parts[1], factory.getRemoteURI() + "?amqp.saslMechanisms=" + parts[2]);
+        try (Connection connection = own.createConnection()) {
+            connection.start();
+            return "open";
+        } catch (JMSException error) {
+            return error.getClass().getSimpleName();
         }
     }
 

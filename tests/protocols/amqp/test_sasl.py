@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import hashlib
+import hmac
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramMechanism
 
+from gateway.model.verifier import SCRAM_MECHANISMS as MECHANISMS
+from gateway.model.verifier import Verifier
 from protocols.amqp import performatives as p
 from protocols.amqp.performatives import decode_performative, encode_performative
 from protocols.amqp.sasl import (
@@ -20,7 +25,7 @@ from protocols.amqp.sasl import (
     SaslServer,
     State,
 )
-from protocols.amqp.scram import MECHANISMS, Scram, Verifier, scram_exchanges
+from protocols.amqp.scram import Scram, scram_exchanges
 
 SECRET = "correct horse battery"
 
@@ -345,6 +350,8 @@ def test_the_repr_of_every_state():
 
 # ---- SCRAM
 
+SALT = "W22ZaJ0SNY7soEsUEjb6gQ=="
+
 
 class Verifiers:
     decoy_iterations = 4096
@@ -352,6 +359,8 @@ class Verifiers:
     def __init__(self, name, **passwords):
         self.name = name
         self.known = {}
+        self.heard = []
+        self.open = True
         for user, password in passwords.items():
             salt, stored, server_key, count = ScramMechanism(name).make_auth_info(
                 password, iteration_count=4096, salt=b"0123456789abcdef"
@@ -363,6 +372,10 @@ class Verifiers:
     def find(self, mechanism, user):
         assert mechanism == self.name
         return self.known.get(user)
+
+    def told(self, user, *, right):
+        self.heard.append((user, right))
+        return right and self.open
 
 
 def scram_server(name, nonce="servernonce", **passwords):
@@ -506,3 +519,58 @@ def test_scram_texts_never_raise(first, final):
     sasl.receive_frame(init(first.encode("utf-8", "replace"), MECHANISMS[0]))
     sasl.receive_frame(p.SaslResponse(response=final.encode("utf-8", "replace")))
     assert sasl.outcome is False
+
+
+def test_the_example_of_rfc_7677_with_keys_of_our_own():
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", base64.b64decode(SALT), 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    keys = Verifiers("SCRAM-SHA-256")
+    keys.known["user"] = Verifier(
+        salt=base64.b64decode(SALT),
+        stored_key=hashlib.sha256(client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", "sha256"),
+        iterations=4096,
+    )
+    exchanges = scram_exchanges(keys, lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", b"decoy")
+    sasl = server(mechanisms=("SCRAM-SHA-256",), exchanges=exchanges)[0]
+    sasl.receive_frame(init(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", "SCRAM-SHA-256"))
+    both = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert challenge(sasl) == f"r={both},s={SALT},i=4096"
+    proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    sasl.receive_frame(p.SaslResponse(response=f"c=biws,r={both},p={proof}".encode()))
+    (outcome,) = sent(sasl)
+    assert outcome.code == p.SASL_OK
+    assert outcome.additional_data == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert keys.heard == [("user", True)]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_proof_is_counted_once_and_no_more_than_a_proof_is(known):
+    keys = Verifiers(MECHANISMS[0], **({"me": SECRET} if known else {}))
+    exchanges = scram_exchanges(keys, lambda: "servernonce", b"decoy")
+    for ending in ("opening", "proof"):
+        sasl = server(mechanisms=(MECHANISMS[0],), exchanges=exchanges)[0]
+        client = ScramClient([MECHANISMS[0]], "me", "wrong")
+        sasl.receive_frame(init(client.get_client_first().encode(), MECHANISMS[0]))
+        client.set_server_first(challenge(sasl))
+        if ending == "opening":
+            sasl.abandon()
+            assert keys.heard == []
+            continue
+        sasl.receive_frame(p.SaslResponse(response=client.get_client_final().encode()))
+        assert sasl.outcome is False
+        assert keys.heard == [("me", False)]
+
+
+def test_a_right_proof_of_somebody_who_has_to_wait_is_refused():
+    keys = Verifiers(MECHANISMS[0], me=SECRET)
+    keys.open = False
+    sasl = server(
+        mechanisms=(MECHANISMS[0],), exchanges=scram_exchanges(keys, lambda: "n", b"decoy")
+    )[0]
+    client = ScramClient([MECHANISMS[0]], "me", SECRET)
+    sasl.receive_frame(init(client.get_client_first().encode(), MECHANISMS[0]))
+    client.set_server_first(challenge(sasl))
+    sasl.receive_frame(p.SaslResponse(response=client.get_client_final().encode()))
+    assert sent(sasl) == [p.SaslOutcome(code=p.SASL_AUTH)]
+    assert keys.heard == [("me", True)]
