@@ -93,6 +93,10 @@ def _files(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]]:
         yield number, path, read_file(fs, path)
 
 
+#: Before the name of an address: what its duplicate ids are called.
+IDS_OF: Final = "duplicate ids of "
+
+
 def names_of(seen: Survey) -> dict[int, str]:
     """Return per queue or stream id what people call it; those that are gone are not in it."""
     names: dict[int, str] = {}
@@ -102,7 +106,7 @@ def names_of(seen: Survey) -> dict[int, str]:
             case QueueDefinition():
                 number, name = definition.queue_id, definition.name
             case IdsDefinition():
-                number, name = definition.ids_id, f"duplicate ids of {definition.address}"
+                number, name = definition.ids_id, IDS_OF + definition.address
             case StreamDefinition():
                 number, name = definition.stream_id, f"stream {definition.name}"
             case _:

@@ -130,6 +130,7 @@ class Branches:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._wild: dict[str, Address] = {}
+        self._heard: set[str] = set()  # those of them that have queues
         self.diverts: dict[str, Divert] = {}
         self.wildcards = True
         self.epoch = 0
@@ -145,12 +146,16 @@ class Branches:
     def gone(self, name: str) -> None:
         """An address was deleted."""
         if self._wild.pop(name, None) is not None:
+            self._heard.discard(name)
             self._look_at_those(name)
 
     def queues_changed(self, address: Address) -> None:
         """An address has got or lost a queue."""
-        if address.name in self._wild:
-            self._look_at_those(address.name)
+        name = address.name
+        if name in self._wild and (name in self._heard) != bool(address.queues):
+            # A subscriber more or less changes nothing for those who send.
+            (self._heard.add if address.queues else self._heard.discard)(name)
+            self._look_at_those(name)
 
     def _look_at_those(self, pattern: str) -> None:
         self._look_at_all(a for a in self._core.addresses.values() if fits(pattern, a.name))
@@ -164,7 +169,7 @@ class Branches:
         name = address.name
         wild: list[Address] = []
         if self.wildcards and name not in self._wild:
-            wild = [a for p, a in self._wild.items() if a.queues and fits(p, name)]
+            wild = [self._wild[p] for p in sorted(self._heard) if fits(p, name)]
         diverts = [divert for divert in self.diverts.values() if divert.concerns(name)]
         if (tuple(diverts), tuple(wild)) != (address.diverts, address.wild):
             self.epoch += 1

@@ -197,19 +197,21 @@ class Duplicates:
         new = [key for key in keys if key is not None]
         if not new:
             return 0
-        first = known.add(new)
-        store = self._core.store
-        if known.ids_id:
-            known.ticket = store.append(
-                ((known.ids_id, first),),
-                new,
-                DEFAULT_PRIORITY | DURABLE,
-                expires=0,
-                size=sum(map(len, new)),
-                now_ms=self._core.now_ms(),
-            )
+        self._record(known, new)
         self._forget(known, self.size_for(address.settings))
         return known.ticket
+
+    def _record(self, known: Known, keys: Sequence[bytes]) -> None:
+        first = known.add(keys)
+        if known.ids_id:
+            known.ticket = self._core.store.append(
+                ((known.ids_id, first),),
+                keys,
+                DEFAULT_PRIORITY | DURABLE,
+                expires=0,
+                size=sum(map(len, keys)),
+                now_ms=self._core.now_ms(),
+            )
 
     def _forget(self, known: Known, size: int) -> None:
         first, last = known.forget(size)
@@ -268,9 +270,17 @@ class Duplicates:
         if not self.persists:
             self._core.store.undefine(definition)
             return
+        found = list(ids)
         known = Known(definition.address, definition.ids_id)
-        known.restore(ids, highest)
         self._known[definition.address] = known
+        if not found or found[-1][0] - found[0][0] + 1 == len(found):
+            known.restore(found, highest)
+            return
+        # A salvage lost some from between: what is left is written once more, without holes.
+        self._core.store.undefine(definition)
+        known = self._known[definition.address] = Known(definition.address, self._take_id())
+        self._core.store.define(known.definition)
+        self._record(known, [key for _, key in found])
 
     def trim(self, settings_of: Callable[[str], AddressSettings]) -> None:
         """Apply the sizes of the settings to what a start found."""

@@ -16,6 +16,7 @@ import click
 from gateway.cli.errors import EX_FAILED, EX_IOERR, EX_RUNNING, CliError
 from gateway.config.tree import MIB
 from gateway.datadir import (
+    IDS_OF,
     MissingJournalError,
     compact,
     counts_by_name,
@@ -76,6 +77,7 @@ def verify(directory: str, *, as_json: bool) -> int:
 def report(seen: Survey) -> dict[str, Any]:
     """Return all that verify tells."""
     live = seen.live()
+    counts = counts_by_name(seen)
     return {
         "segments": [
             {
@@ -91,7 +93,13 @@ def report(seen: Survey) -> dict[str, Any]:
         ],
         "queues": {
             name: {"messages": count, "bytes": size}
-            for name, (count, size) in counts_by_name(seen).items()
+            for name, (count, size) in counts.items()
+            if not name.startswith(IDS_OF)
+        },
+        "duplicateIds": {
+            name.removeprefix(IDS_OF): count
+            for name, (count, _) in counts.items()
+            if name.startswith(IDS_OF)
         },
         "damage": [
             {
@@ -121,6 +129,7 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
         )
     for name, held in facts["queues"].items():
         lines.append(f"queue {name}: {held['messages']} messages, {held['bytes']} B")
+    lines += [f"address {a}: {n} duplicate ids" for a, n in facts["duplicateIds"].items()]
     lines += [f"damage {d['file']} at offset {d['offset']}: {d['what']}" for d in facts["damage"]]
     lines += [f"lost {name}: at most {count} messages" for name, count in facts["lost"].items()]
     if facts["tornBytes"]:

@@ -101,6 +101,42 @@ def test_compact_leaves_one_file_and_all_messages(gateway_process: Start) -> Non
     assert gateway.stop() == 0
 
 
+def known(*names: str) -> list[Message]:
+    return [Message(body=n, durable=True, properties={"_AMQ_DUPL_ID": n}) for n in names]
+
+
+def test_duplicate_ids_are_told_and_survive_compaction(gateway_process: Start) -> None:
+    small = "journal-file-size=1MiB"
+    gateway = gateway_process(settings=[small, "journal-compact-min-files=0", "id-cache-size=3"])
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    sender = connection.create_sender("orders")
+    for message in known("1", "2", "3", "4"):
+        sender.send(message)
+    connection.close()
+    for _ in range(3):
+        send(gateway, "big", ["x" * 700_000])
+        assert len(take(gateway, "big")) == 1
+    assert len(take(gateway, "orders")) == 4
+    assert gateway.stop() == 0
+    data = str(gateway.data)
+    assert json.loads(cli("verify", data, "--json").stdout)["duplicateIds"] == {"orders": 3}
+    assert "address orders: 3 duplicate ids\n" in cli("verify", data).stdout
+    printed = cli("print", data, "--queue", "duplicate ids of orders").stdout.splitlines()
+    assert sum(" add " in line for line in printed) >= 3
+    assert any(" remove " in line for line in printed)
+    assert cli("compact", data, "--file-size", str(1 << 20)).returncode == 0
+    assert len(journal_files(gateway)) <= 2
+    assert json.loads(cli("verify", data, "--json").stdout)["duplicateIds"] == {"orders": 3}
+    gateway.start()
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    sender = connection.create_sender("orders")
+    for message in known("2", "3", "4", "1"):
+        sender.send(message)
+    connection.close()
+    assert take(gateway, "orders") == ["1"]
+    assert gateway.stop() == 0
+
+
 def test_a_gateway_compacts_while_it_runs(gateway_process: Start) -> None:
     gateway = gateway_process(settings=["journal-file-size=1MiB"])
     send(gateway, "old", ["old one"])

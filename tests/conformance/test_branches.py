@@ -454,3 +454,48 @@ def test_an_address_that_is_made_again_has_its_divert_again():
     producer.send([stomp(b"1")], flags_of())
     assert counts(core, "q", "b") == [1, 1]
     assert [body_of(m) for m in core.queue("b").browse(0, 1)] == [b"1"]
+
+
+class Tap:
+    """A stream that remembers."""
+
+    stream_id = 1
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def record(self, sent, flags, now_ms) -> int:
+        self.heard += [unpack(body)[1] for body in sent]
+        return 0
+
+    def recorded(self, base, count, ticket) -> None: ...
+
+
+def test_a_stream_keeps_all_in_order_wherever_it_goes():
+    core = with_queues(q="q", b="b")
+    divert(core, "high", "q", "b", exclusive=True, filter="JMSPriority > 5")
+    core.gateway.addresses["q"].taps = (tap := Tap(),)
+    core.gateway.addresses["q"].version += 1
+    route, _ = core.producer("q")
+    bodies = [stomp(b"%d" % n) for n in range(6)]
+    route.send(bodies[:1], flags_of(9))
+    route.send_mixed(bodies[1:], [flags_of(p) for p in (9, 4, 4, 9, 4)], [0] * 5)
+    core.turn()
+    assert tap.heard == [b"%d" % n for n in range(6)]
+    assert counts(core, "q", "b") == [3, 3]
+    assert core.gateway.addresses["q"].routed == 6
+
+
+def test_many_subscribers_of_a_wildcard_change_nothing_for_senders():
+    core = with_queues(s1="test.#")
+    core.producer("test.a", MULTICAST)
+    version, epoch = core.gateway.addresses["test.a"].version, core.gateway.branches.epoch
+    takers = [core.consume("test.#", routing=MULTICAST) for _ in range(5)]
+    core.send("test.a", b"1", routing=MULTICAST)
+    assert [taker.bodies() for taker in takers] == [[b"1"]] * 5
+    for taker in takers:
+        taker.leave()
+    assert (core.gateway.addresses["test.a"].version, core.gateway.branches.epoch) == (
+        version,
+        epoch,
+    )

@@ -275,6 +275,27 @@ def test_ids_that_are_not_to_be_kept_are_gone_with_the_process():
     assert core.queue("q").message_count == 2
 
 
+def test_what_a_salvage_left_is_known_and_goes_on():
+    core = core_with(entry(id_cache_size=4))
+    give(core, "1", "2", "3", "4")
+    core.sync()
+    (ids,) = core.gateway.duplicates.definitions()
+    core.store.remove(ids.ids_id, 2, 2, 1)  # as if it had been lost
+    core.sync()
+    core.restart()
+    core.sync()
+    give(core, "1", "3", "4")
+    assert core.queue("q").message_count == 4
+    give(core, "5", "6")
+    core.sync()
+    core.restart()
+    assert core.gateway.duplicates.count("q") == 4
+    give(core, "3", "4", "5", "6")
+    assert core.queue("q").message_count == 6
+    give(core, "1")
+    assert core.queue("q").message_count == 7
+
+
 def test_an_address_that_is_deleted_forgets():
     core = core_with()
     give(core, "1")

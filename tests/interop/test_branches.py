@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from proton import Message
+from proton import Message, symbol
+from proton.reactor import SenderOption
 
 from gateway.cli.scratch import ScratchGateway
 from tests.interop.support import connected, queue, wait_until
@@ -24,7 +25,13 @@ SETTINGS = (
     'addresses."orders.#".routing-type="MULTICAST"',
     'addresses."orders.#".queues=[{name="all"}]',
     "id-cache-size=100",
+    "address-settings.kept.retroactive-message-count=3",
 )
+
+
+class _Topic(SenderOption):
+    def apply(self, sender) -> None:
+        sender.target.capabilities.put_object(symbol("topic"))
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +133,35 @@ def test_a28_an_id_in_amqp_transactions(gateway, address) -> None:
         assert "duplicate id" in work("2", "1")
         assert work("2") == ""
         assert count(gateway, address) == 2
+
+
+def test_a23_a_subscriber_begins_with_the_last_ones_over_kill_9(gateway) -> None:
+    with connected(gateway) as connection:
+        sender = connection.create_sender("kept", options=_Topic())
+        for n in range(7):
+            sender.send(Message(body=f"{n}", durable=True))
+    gateway.kill()
+    gateway.start()
+    reader = StompClient(gateway)
+    reader.subscribe("/topic/kept")
+    assert [reader.get().body for _ in range(3)] == [b"4", b"5", b"6"]
+    assert reader.arrived.empty()
+    reader.connection.disconnect()
+
+
+def test_m9_m10_over_http(gateway, address) -> None:
+    def producers() -> list[int]:
+        shown = gateway.request("GET", f"/api/v1/producers?address={address}")[1]["items"]
+        return [one["messagesSent"] for one in shown]
+
+    client = StompClient(gateway)
+    for sent in (1, 2):
+        client.send(address, "x")
+        assert producers() == [sent]
+    assert gateway.request("POST", f"/api/v1/queues/{address}/disable")[1]["enabled"] is False
+    client.send(address, "y")
+    assert count(gateway, address) == 2
+    gateway.kill()
+    gateway.start()
+    assert queue(gateway, address)["enabled"] is False
+    assert producers() == []
