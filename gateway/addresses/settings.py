@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import partial
 from typing import Any, Final, cast
 
 from gateway.model.address import RoutingType
+from gateway.model.attributes import attribute_problem
 
 #: "No limit", wherever Artemis says so.
 NO_LIMIT: Final = -1
@@ -363,8 +365,8 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "page_size_bytes": _page_size_problem,
     "default_ring_size": ring_size_problem,
     "default_max_consumers": max_consumers_problem,
-    "default_consumers_before_dispatch": _below_zero,
-    "default_delay_before_dispatch": _below_no_limit,
+    "default_consumers_before_dispatch": partial(attribute_problem, "consumers_before_dispatch"),
+    "default_delay_before_dispatch": partial(attribute_problem, "delay_before_dispatch"),
     "auto_delete_queues_message_count": _below_no_limit,
     "slow_consumer_threshold": _threshold_problem,
     "slow_consumer_check_period": _period_problem,

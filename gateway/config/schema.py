@@ -27,7 +27,7 @@ from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
 from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name, parse_destination
-from gateway.model.attributes import text_problem
+from gateway.model.attributes import attribute_problem, text_problem
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.selectors import compile_selector
@@ -127,6 +127,19 @@ def _target(value: object) -> str:
     except RefusedError as error:
         raise ValueError(error.refusal.text) from None
     return taken
+
+
+def _attribute(name: str, read: v.Reader) -> v.Reader:
+    """Return a reader of a queue's attribute, which refuses what the API refuses."""
+
+    def reader(value: object) -> object:
+        taken = read(value)
+        problem = attribute_problem(name, taken)
+        if problem is not None:
+            raise ValueError(problem)
+        return taken
+
+    return reader
 
 
 def _modifier(value: object) -> float:
@@ -306,8 +319,8 @@ QUEUE: Final = Table(
         "filter": _filter,
         "exclusive": v.boolean,
         "purge-on-no-consumers": v.boolean,
-        "consumers-before-dispatch": v.at_least(0, v.count),
-        "delay-before-dispatch": v.at_least(-1, v.duration_ms),
+        "consumers-before-dispatch": _attribute("consumers_before_dispatch", v.count),
+        "delay-before-dispatch": _attribute("delay_before_dispatch", v.duration_ms),
         "enabled": v.boolean,
         "last-value": v.boolean,
         "last-value-key": _property_name,
