@@ -301,10 +301,12 @@ class OutgoingLink:
             return 0
         match outcome if outcome is not None else self.default_outcome:
             case Accepted():
-                self.forget_attempts(messages)
+                if self.attempted:
+                    self.forget_attempts(messages)
                 return subscription.acknowledge(messages)
             case Rejected():
-                self.forget_attempts(messages)
+                if self.attempted:
+                    self.forget_attempts(messages)
                 return subscription.reject(messages)
             case Modified(delivery_failed=failed, undeliverable_here=here):
                 return self._release(subscription, messages, failed=failed, here=here)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.addresses.settings import FullPolicy
+from gateway.addresses.settings import DiskFullPolicy, FullPolicy
 from gateway.model.message import COUNT_SHIFT
 from gateway.model.sections import header_facts, scan
 from protocols.amqp.limits import AmqpLimits
@@ -24,6 +24,8 @@ from protocols.amqp.performatives import (
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.broker.test_power import states
 from tests.conformance.clients import Amqp, Stomp, bodies, data, plain, read, took
+from tests.conformance.test_disk import Site
+from tests.conformance.test_paging import paged, paging
 from tests.protocols.amqp.controlling import CONTROL, Controlling, told
 from tests.protocols.amqp.peer import Frame, names, of
 
@@ -158,6 +160,92 @@ def test_q30_a_coordinator_does_not_run_out_of_credit(core):
     one = Client.at(core)
     for _ in range(1000):
         assert outcome(one.end(one.declare())) == "accepted"
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_r3_what_a_transaction_acknowledged_is_in_delivery_and_safe(settled):
+    core = Core()
+    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+    numbered(core, 1)
+    one = Client.at(core)
+    one.peer.sender()
+    one.peer.receiver(1, credit=1)
+    one.peer.more()
+    name = one.declare()
+    one.retire(name, 1, settled=settled)
+    assert one.peer.give(plain("h1")) == [ACCEPTED]
+    queue = core.queue("q")
+    assert (queue.message_count, queue.delivering, queue.replaced) == (2, 1, 0)
+    assert outcome(one.end(name)) == "accepted"
+    assert (queue.message_count, queue.delivering, queue.replaced) == (1, 0, 0)
+    core.check()
+
+
+def test_r4_rolled_back_it_meets_a_full_ring():
+    core = Core()
+    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+    numbered(core, 1)
+    one = Client.at(core)
+    one.peer.sender()
+    one.peer.receiver(1, credit=1)
+    one.peer.more()
+    name = one.declare()
+    one.retire(name, 1)
+    one.peer.give(plain("h1"))
+    assert outcome(one.end(name, fail=True)) == "accepted"
+    queue = core.queue("q")
+    assert (queue.message_count, queue.delivering, queue.replaced) == (1, 0, 1)
+    came = one.peer.credit(1) + one.peer.more()
+    assert data(came) == [b"h1"]
+    name = one.declare()
+    one.retire(name, 2)
+    one.end(name)
+    assert queue.acknowledged == 1
+    core.check()
+
+
+def test_p26_a_transaction_that_is_rolled_back_leaves_nothing():
+    core = paged(max_size_messages=10)
+    numbered(core, 12)
+    assert paging(core)
+    one = Client.at(core)
+    one.peer.sender()
+    name = one.declare()
+    one.post(name, *[b"never"] * 10, durable=True)
+    assert outcome(one.end(name, fail=True)) == "accepted"
+    came = one.peer.receiver(1, credit=100) + one.peer.more()
+    assert data(came) == [b"%d" % i for i in range(12)]
+    # And what was read back from pages is acknowledged with others, whole or not at all.
+    name = one.declare()
+    one.retire(name, 1, 12)
+    one.post(name, b"after")
+    one.end(name)
+    assert data(one.peer.more()) in ([b"after"], [])
+    core.sync()
+    core.restart()
+    assert core.queue("q").message_count <= 1
+    core.check()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_d15_what_was_sent_before_the_disk_was_full_is_committed(again):
+    site = Site(entry("#", disk_full_policy=DiskFullPolicy.FAIL))
+    one = Client.at(site.core)
+    one.peer.sender()
+    name = one.declare()
+    one.post(name, b"before", durable=True)
+    site.fill()
+    if again:
+        came = one.post(name, b"refused")
+        assert told(came) == ["receiver: 2 in transaction rejected amqp:transaction:rollback"]
+    came = one.end(name)
+    if again:
+        # One part was refused, so that the whole is: the sender was told which.
+        assert outcome(came) == "rejected amqp:transaction:rollback"
+        assert of(came, Disposition)[0].state.error.info == {"x-reason": "disk-full"}
+    else:
+        assert outcome(came) == "accepted"
+        assert mc(site.core) == 1
 
 
 # ---- beside the rows
