@@ -83,9 +83,10 @@ class JournalStore:
         self._blocks: dict[tuple[int, int, tuple[int, ...]], PageBlock] = {}
         self._blocks_ticket = 0
         self._atomic = 0
+        self._last: AddRun | None = None  # of the atomic part that is under way
         self.snapshot: Callable[[], Sequence[Definition]] = tuple
         journal.snapshot = self._snapshot_notes
-        self.append_run = journal.append
+        self.append_run: Callable[[AddRun, int], int] = journal.append
 
     @property
     def ticket(self) -> int:
@@ -209,6 +210,8 @@ class JournalStore:
     def begin_atomic(self) -> None:
         """See the Store port; calls may nest."""
         if not self._atomic:
+            self._last = None
+            self.append_run = self._append_shared
             self.journal.make_room()
         self._atomic += 1
         self.journal.begin_atomic()
@@ -217,7 +220,22 @@ class JournalStore:
         """See the Store port."""
         self._atomic -= 1
         if not self._atomic:
+            self._last = None
+            self.append_run = self.journal.append
             self.journal.end_atomic()
+
+    def _append_shared(self, run: AddRun, size: int) -> int:
+        """Store a run, once where the same bodies go to one address after another."""
+        last = self._last
+        if (
+            last is not None
+            and last.bodies is run.bodies
+            and (last.flags, last.expires, last.due) == (run.flags, run.expires, run.due)
+            and last.accepted_ms == run.accepted_ms
+        ):
+            return self.journal.share(last, run.targets)
+        self._last = run
+        return self.journal.append(run, size)
 
     def flush(self) -> None:
         """See the Store port."""

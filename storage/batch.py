@@ -125,6 +125,13 @@ class Batch:
             if queue_id not in firsts:
                 firsts[queue_id] = first
 
+    def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> None:
+        """Have a run of this batch be for other queues as well."""
+        run.targets = [*run.targets, *targets]
+        self.bytes_bound += _RANGE_BYTES * len(targets)
+        for queue_id, first in targets:
+            self.first_seqs.setdefault(queue_id, first)
+
     def remove(self, queue_id: int, first: int, last: int, count: int) -> None:
         """Record that `count` stored messages between two seqs are gone, or cancel them here."""
         start = self.first_seqs.get(queue_id)

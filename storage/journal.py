@@ -194,6 +194,12 @@ class Journal:
         batch.add(run, size)
         return batch.number
 
+    def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> int:
+        """Have a run of the open batch, which is atomic, be for other queues too; the ticket."""
+        assert self._open.atomic, "the run may be in a batch that is closed"
+        self._open.share(run, targets)
+        return self._open.number
+
     def make_room(self) -> int:
         """Begin the next batch when this one is full of pages; returns the ticket."""
         batch = self._open

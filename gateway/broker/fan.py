@@ -187,13 +187,18 @@ class Fan:
         exclusive = [d for d in diverts if d.definition.exclusive]
         for divert in exclusive:
             self._divert(divert, route, bodies, kind, passed=passed, parts=parts)
-        rest: list[bytes] = []
-        for leaves, run in groupby(bodies, lambda b: any(d.takes(b, *kind) for d in exclusive)):
-            part = list(run)
+        copied = route is not self._own
+        rest = bodies
+        if exclusive:
+            rest = []
             # Neighbours in order: a stream keeps all that the address accepted, wherever it went.
-            copied = route is not self._own
-            parts.append(Part(route, part, by, copied=copied, taps_only=leaves))
-            rest += [] if leaves else part
+            for leaves, run in groupby(bodies, lambda b: any(d.takes(b, *kind) for d in exclusive)):
+                part = list(run)
+                parts.append(Part(route, part, by, copied=copied, taps_only=leaves))
+                rest += [] if leaves else part
+        else:
+            # The same list to all: what is stored then is one record with all their queues.
+            parts.append(Part(route, bodies, by, copied=copied))
         if not rest or route.is_fixed:
             return
         self._keep(address, route.routing, rest, parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+from functools import partial
 
 import pytest
 
@@ -27,7 +28,9 @@ from gateway.persistence import (
     open_journal,
 )
 from storage.errors import DamageError, StorageError
-from storage.segments import Segments, segment_name
+from storage.record import AddRun
+from storage.recovery import read_piece
+from storage.segments import Segments, segment_name, segment_number
 from tests.simulation.disk import SimDisk
 from tests.simulation.writer import TurnWriter
 
@@ -320,3 +323,62 @@ def test_files_of_others_are_left_alone(disk: SimDisk) -> None:
     life.add(1, b"a")
     life.run()
     assert "notes.txt" in disk.listdir(DIRECTORY)
+
+
+# ---- one record for several addresses
+
+
+def _read(disk: SimDisk, fd: int, first: int, second: int) -> bytes:
+    return disk.pread(fd, second, first)
+
+
+def adds(disk: SimDisk) -> list[AddRun]:
+    """Return the ADD records that the journal has."""
+    records: list[AddRun] = []
+    for name in disk.listdir(DIRECTORY):
+        path = f"{DIRECTORY}/{name}"
+        number = segment_number(name)
+        if number is not None:
+            fd = disk.open(path)
+            read = partial(_read, disk, fd)
+            piece = read_piece(path, number, 0, read)
+            records += [run for _, run in piece.runs]
+            disk.close(fd)
+    return records
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("same", [True, False])
+def test_the_same_bodies_in_one_step_are_one_record(
+    disk: SimDisk, atomic: bool, same: bool
+) -> None:
+    other = QueueDefinition(queue_id=8, name="r", address="b", routing=RoutingType.ANYCAST)
+    life = Life(disk, (QUEUE, other))
+    bodies = [b"1", b"2"]
+    if atomic:
+        life.store.begin_atomic()
+    for queue, these in ((7, bodies), (8, bodies if same else list(bodies))):
+        life.store.append([(queue, 1)], these, DURABLE, expires=0, size=2, now_ms=1)
+    if atomic:
+        life.store.end_atomic()
+    life.store.remove(8, 1, 1, 1)
+    life.run()
+    assert len(adds(disk)) == (1 if atomic and same else 2)
+    life.stop()
+    found = Life(disk).found
+    assert (seqs(found), seqs(found, 8)) == ([1, 2], [2])
+
+
+def test_a_run_with_other_facts_is_a_record_of_its_own(disk: SimDisk) -> None:
+    life = Life(disk, (QUEUE,))
+    bodies = [b"1"]
+    life.store.begin_atomic()
+    life.store.append([(7, 1)], bodies, DURABLE, expires=0, size=1, now_ms=1)
+    life.store.append([(7, 2)], bodies, DURABLE | 1, expires=0, size=1, now_ms=1)
+    life.store.append([(7, 3)], bodies, DURABLE | 1, expires=5, size=1, now_ms=1)
+    life.store.append([(7, 4)], bodies, DURABLE | 1, expires=5, size=1, now_ms=2)
+    life.store.end_atomic()
+    life.store.append([(7, 5)], bodies, DURABLE | 1, expires=5, size=1, now_ms=2)
+    life.run()
+    assert len(adds(disk)) == 5
+    assert seqs(Life(disk).found) == [1, 2, 3, 4, 5]
