@@ -310,7 +310,9 @@ def _without(run: AddRun, first: int, gone: list[tuple[int, int]]) -> list[AddRu
     if not kept:
         return []
     left = AddRun(run.targets, bodies, run.flags, run.expires, run.accepted_ms, run.due)
-    return [cut_run(left, kept[0], kept[-1] + 1)]
+    # A number that had no record from the start is used up all the same.
+    stop = len(bodies) if run.bodies[-1] is None else kept[-1] + 1
+    return [cut_run(left, kept[0], stop)]
 
 
 def _stored(run: AddRun) -> int:
