@@ -34,7 +34,6 @@ from protocols.amqp.conditions import (
     error_of,
 )
 from protocols.amqp.performatives import (
-    ACCEPTED,
     Error,
     Modified,
     Outcome,
@@ -383,36 +382,42 @@ class IncomingLink:
             self._receive_one(body, delivery, settled=bool(transfer.settled))
             return
         self.count_one()
-        if error is not None:
-            state: Rejected | TransactionalState = Rejected(error=error)
-        else:
-            state = self._post(transfer, body)
-        if not transfer.settled:
-            self._session.refuse(delivery, delivery, state)
+        if error is None:
+            self._post(transfer, delivery, body)
+        elif not transfer.settled:
+            self._session.refuse(delivery, delivery, Rejected(error=error))
         self.grant()
 
-    def _post(self, transfer: Transfer, body: bytes) -> Rejected | TransactionalState:
-        """Add a delivery to its transaction; returns what its sender is told [AMQP 4.4.4].
+    def _post(self, transfer: Transfer, delivery: int, body: bytes) -> None:
+        """Add a delivery to its transaction, and say what its outcome would be [AMQP 4.4.4].
 
         Raises LinkFaultError when there is no such transaction, and no other way to say so.
         """
         assert isinstance(transfer.state, TransactionalState), "asked before"
-        transactions = self._session.transactions
+        session = self._session
+        transactions = session.transactions
         self._size = len(body)
-        body, flags, expires, due = look_into(body, self._session.now_ms())
+        body, flags, expires, due = look_into(body, session.now_ms())
         try:
             one = transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
-            if not transfer.settled:
-                return Rejected(error=fault.error)
-            raise LinkFaultError(fault.error.condition, fault.error.description or "") from fault
+            if transfer.settled:
+                text = fault.error.description or ""
+                raise LinkFaultError(fault.error.condition, text) from fault
+            session.refuse(delivery, delivery, Rejected(error=fault.error))
+            return
         try:
             route = self.producer or self._open_route(body)
             error = transactions.post(one, route, body, flags, expires=expires, due=due)
         except RefusedError as refused:
             error = transactions.fail(one, refused.refusal)
-        outcome = ACCEPTED if error is None else Rejected(error=error)
-        return TransactionalState(txn_id=one.name, outcome=outcome)
+        if transfer.settled:
+            return
+        if error is None:
+            session.presume(one.name, delivery)
+        else:
+            state = TransactionalState(txn_id=one.name, outcome=Rejected(error=error))
+            session.refuse(delivery, delivery, state)
 
     def _keep(self, payload: bytes) -> None:
         """Keep one frame's part of a delivery. Raises SessionFaultError."""

@@ -33,6 +33,7 @@ from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink, outcome_of
 from protocols.amqp.performatives import (
+    ACCEPTED,
     ROLE_RECEIVER,
     ROLE_SENDER,
     Attach,
@@ -85,6 +86,8 @@ class AmqpSession:
         self._pending: deque[tuple[OutgoingLink, bytes]] = deque()  # wait for the peer's window
         self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
         self._accepted: list[list[int]] = []
+        #: transaction, first, last: accepted if the transaction is committed
+        self._presumed: list[tuple[bytes, int, int]] = []
         self._flow_due = False
         self.ended = False  # we said end: what the peer still sends is ignored
 
@@ -212,8 +215,27 @@ class AmqpSession:
             Disposition(role=ROLE_RECEIVER, first=first, last=last, settled=True, state=state)
         )
 
+    def presume(self, name: bytes, delivery: int) -> None:
+        """Tell with the next write that a delivery is accepted if its transaction is committed."""
+        ranges = self._presumed
+        if ranges and ranges[-1][0] == name and ranges[-1][2] + 1 == delivery:
+            ranges[-1] = (name, ranges[-1][1], delivery)
+            return
+        if not ranges:
+            self._connection.sessions_due.append(self)
+        ranges.append((name, delivery, delivery))
+
     def flush_accepted(self) -> None:
         """Write the ranges that are accepted."""
+        if self._presumed:
+            presumed, self._presumed = self._presumed, []
+            for name, first, last in presumed:
+                state = TransactionalState(txn_id=name, outcome=ACCEPTED)
+                self.write_frame(
+                    Disposition(
+                        role=ROLE_RECEIVER, first=first, last=last, settled=True, state=state
+                    )
+                )
         for first, last in self._accepted:
             self._connection.write(accepted_range(self.channel, first, last))
         self._accepted.clear()
