@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from tests.interop.transacting import ACCEPTED, Transacting, take, transacting
 
 pytestmark = pytest.mark.interop
 
+KILLS = 3
+PARTS = 3
 FULL = (
     'address-settings."full.#".address-full-policy=FAIL',
     'address-settings."full.#".max-size-bytes=1000',
@@ -179,6 +184,54 @@ def test_a_commit_outlives_kill_minus_nine_and_nothing_else_does(tmp_path: Path)
             for _ in range(3):
                 receiver.accept()
         wait_until(lambda: mc(gateway, "q") == 0)
+
+
+def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path) -> None:
+    """What was confirmed is there, nothing is there in part, whenever the process is killed."""
+    gateway = ScratchGateway(tmp_path)
+    chance = random.Random(7)
+    confirmed: set[int] = set()
+    tried = 0
+    for _ in range(KILLS):
+        with gateway:
+            timer = threading.Timer(chance.uniform(0.1, 0.5), gateway.kill)
+            timer.start()
+            with suppress(Exception), transacting(gateway) as one:
+                senders = [one.connection.create_sender(f"kill.{n}") for n in range(PARTS)]
+                while True:
+                    tried += 1
+                    name = one.declare()
+                    for sender in senders:
+                        one.post(name, sender, tried, settled=True)
+                    if one.discharge(name) == "":
+                        confirmed.add(tried)
+            timer.join()
+    with gateway, connected(gateway) as connection:
+        held = []
+        for number in range(PARTS):
+            receiver = connection.create_receiver(f"kill.{number}", credit=1000)
+            amount = mc(gateway, f"kill.{number}")
+            held.append([receiver.receive().body for _ in range(amount)])
+    assert held[0] == held[1] == held[2], "a commit is there in part"
+    assert confirmed <= set(held[0]), "a confirmed commit is gone"
+    assert len(set(held[0])) == len(held[0]) <= len(confirmed) + KILLS
+    assert len(confirmed) > KILLS
+
+
+def test_an_idle_transaction_is_rolled_back_and_its_commit_told_so(tmp_path: Path) -> None:
+    gateway = ScratchGateway(tmp_path, settings=["transaction-timeout=400"])
+    with gateway, transacting(gateway) as one:
+        sender = fill(one, "q", 1)
+        receiver = one.receiver("q", 1)
+        _, deliveries = take(receiver, 1)
+        name, empty = one.declare(), one.declare()
+        one.retire(name, deliveries, settled=True)
+        one.post(name, sender, "never")
+        receiver.link.flow(1)
+        assert take(receiver, 1)[0] == [0]  # it comes again by itself
+        assert one.discharge(name).startswith("amqp:transaction:timeout: ")
+        assert one.discharge(empty) == ""
+        assert mc(gateway, "q") == 1
 
 
 class Transacted(Script):
