@@ -102,6 +102,7 @@ _CONTROL_IN_NAME: Final = re.compile("[\x00-\x1f\x7f]")
 
 _PREFIXES: Final = (("/queue/", 0), ("/topic/", 1))
 _MULTICAST: Final = "MULTICAST"
+_WILD: Final = frozenset("*#")
 _TEXT_MESSAGE: Final = Byte(5)
 _BYTES_MESSAGE: Final = Byte(3)
 
@@ -115,7 +116,7 @@ def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) ->
     Args:
         body: encoded sections.
         flags: the message's; priority and durability come from here.
-        address: becomes the destination.
+        address: becomes the destination, where it is no wildcard or the message does not say.
         expires: ms since the epoch when the queue will drop it; 0 takes absolute-expiry-time.
     """
     kept = flags & (PRIORITY_MASK | DURABLE)
@@ -173,13 +174,18 @@ def _stomp_outline(
     found.read_properties()
     content_type = found.content_type or (_JSON if made_json else None)
     return stomp_form.outline(
-        address,
+        _where(address, None if found.to is None else _clean(found.to)),
         flags & PRIORITY_MASK,
         bool(flags & DURABLE),
         content_type=None if content_type is None else _clean(content_type),
         expires=expires or max(found.absolute_expiry_time or 0, 0),
         headers=_stomp_headers(found).items(),
     )
+
+
+def _where(address: str, named: str | None) -> str:
+    """Return where a message was sent: what it says itself, for who reads a wildcard address."""
+    return named if named and not _WILD.isdisjoint(address) else address
 
 
 def _stomp_headers(found: Sections) -> dict[str, str]:
@@ -255,7 +261,7 @@ def stomp_to_amqp(stored: bytes, flags: int, address: str, *, now_ms: int = 0) -
     Args:
         stored: the form of `stomp_form`.
         flags: the message's; TEXT decides between a string value and data.
-        address: becomes `to`.
+        address: becomes `to`, where it is no wildcard.
         now_ms: broker time, for the ttl of a message that expires; 0 leaves ttl out.
     """
     head, _, content = stored.partition(b"\n\n")
@@ -334,7 +340,10 @@ def _amqp_properties(
 ) -> list[Value]:
     """Return the fields of the properties section; headers that went into one are taken out."""
     fields: list[Value] = [None] * 13
-    fields[_TO] = address
+    sent_to = headers.get("destination", "")
+    for prefix, _ in _PREFIXES:
+        sent_to = sent_to.removeprefix(prefix)
+    fields[_TO] = _where(address, sent_to)
     native = headers.pop("NATIVE_MESSAGE_ID", headers.get("message-id"))
     fields[_MESSAGE_ID] = None if native is None else parse_id(native)
     if "correlation-id" in headers:

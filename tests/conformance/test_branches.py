@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.settings import FullPolicy
+from gateway.model.amqp_encode import encode
 from gateway.model.amqp_types import Symbol
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
-from gateway.model.sections import peek
+from gateway.model.sections import peek, scan
 from gateway.model.stomp_form import unpack
 from protocols.amqp.performatives import Accepted, Rejected, Source
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
@@ -499,3 +500,22 @@ def test_many_subscribers_of_a_wildcard_change_nothing_for_senders():
         version,
         epoch,
     )
+
+
+def test_who_reads_a_wildcard_is_told_where_it_was_sent():
+    core = Core()
+    reader, writer = Stomp(core), Stomp(core)
+    reader.subscribe("/topic/orders.*")
+    peer = Amqp.at(core)
+    topic = Source(address="orders.#", capabilities=(Symbol("topic"),))
+    peer.receiver(source=topic, credit=10)
+    peer.sender(address="orders.eu")
+    writer.send("/topic/orders.us", "x")
+    ((_, message),) = took(peer.more())
+    assert scan(message).to == "orders.us"
+    ((_, headers, _),) = reader.more()
+    assert headers["destination"] == "/topic/orders.us"
+    named = b"\x00\x53\x73" + encode([None, None, "orders.eu"]) + plain("y")
+    peer.give(named, plain("z"))
+    told = [headers["destination"] for _, headers, _ in reader.more()]
+    assert told == ["orders.eu", "orders.*"]  # the second one says nothing of it
