@@ -132,6 +132,10 @@ class AddressSettings:
         default_last_value_queue: of what waits with one key only the last stays.
         default_last_value_key: the property that is the key; alone it says the same.
         default_non_destructive: consumers are shown messages and remove nothing.
+        default_group_buckets: message groups share so many; 0 none, -1 each its own.
+        default_group_rebalance: groups are shared out anew with each consumer that comes.
+        default_group_rebalance_pause_dispatch: not before what is in delivery is settled.
+        default_group_first_key: the property that the first message of a group gets.
         auto_delete_queues: queues made on demand go when they are not used any more.
         auto_delete_created_queues: so do those that an operator made.
         auto_delete_queues_delay: ms after the last consumer left.
@@ -196,6 +200,10 @@ class AddressSettings:
     default_last_value_queue: bool = False
     default_last_value_key: str = ""
     default_non_destructive: bool = False
+    default_group_buckets: int = NO_LIMIT
+    default_group_rebalance: bool = False
+    default_group_rebalance_pause_dispatch: bool = False
+    default_group_first_key: str = ""
     auto_delete_queues: bool = False
     auto_delete_created_queues: bool = False
     auto_delete_queues_delay: int = 0
@@ -367,6 +375,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "default_max_consumers": max_consumers_problem,
     "default_consumers_before_dispatch": partial(attribute_problem, "consumers_before_dispatch"),
     "default_delay_before_dispatch": partial(attribute_problem, "delay_before_dispatch"),
+    "default_group_buckets": partial(attribute_problem, "group_buckets"),
     "auto_delete_queues_message_count": _below_no_limit,
     "slow_consumer_threshold": _threshold_problem,
     "slow_consumer_check_period": _period_problem,

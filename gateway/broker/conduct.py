@@ -24,6 +24,10 @@ _DEFAULTS: Final = {
     "last_value": "default_last_value_queue",
     "last_value_key": "default_last_value_key",
     "non_destructive": "default_non_destructive",
+    "group_buckets": "default_group_buckets",
+    "group_rebalance": "default_group_rebalance",
+    "group_rebalance_pause_dispatch": "default_group_rebalance_pause_dispatch",
+    "group_first_key": "default_group_first_key",
 }
 
 

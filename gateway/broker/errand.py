@@ -23,6 +23,7 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import (
     DURABLE,
     EXPIRES,
+    GROUPED,
     PAGED,
     PRIORITY_MASK,
     SCHEDULED,
@@ -43,7 +44,7 @@ LOOK: Final = 2000
 _STEPS_MAX: Final = 64
 #: Messages of a page that are looked at together: about a block.
 _PIECE: Final = 256
-_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES
+_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES | GROUPED
 
 #: Acts on messages that were selected; returns how many it did something with, and why not others.
 Act = Callable[[list[Message]], tuple[int, Refusal | None]]

@@ -488,7 +488,7 @@ class Gateway:
         shared: bool = False,
         browse: bool = False,
         temporary: bool = False,
-        priority: int = 0,
+        priority: int | None = None,
         selector: str = "",
         no_local: str = "",
         options: Mapping[str, str] | None = None,

@@ -16,7 +16,7 @@ from gateway.model import stomp_form
 from gateway.model.address import RoutingType, is_internal
 from gateway.model.amqp_types import DecodeError, Symbol, Value
 from gateway.model.errors import RefusedError
-from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, STOMP, TEXT, Message
+from gateway.model.message import DURABLE, EXPIRES, GROUPED, PRIORITY_MASK, STOMP, TEXT, Message
 from gateway.model.sections import peek, with_annotations, without_expiry
 from gateway.queues.queue import Gone, Queue
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
     from gateway.broker.producer import Route
 
-_KEPT = PRIORITY_MASK | DURABLE | STOMP | TEXT
+_KEPT = PRIORITY_MASK | DURABLE | STOMP | TEXT | GROUPED
 _STOMP_FACTS = (
     "_AMQ_ORIG_ADDRESS",
     "_AMQ_ORIG_QUEUE",

@@ -18,13 +18,13 @@ from gateway.broker.conduct import follow
 from gateway.broker.producer import Route
 from gateway.model.address import INTERNAL_PREFIX, RoutingType, is_internal
 from gateway.model.definitions import AddressDefinition
-from gateway.model.message import DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED, STOMP, TEXT
+from gateway.model.message import DURABLE, EXPIRES, GROUPED, PRIORITY_MASK, SCHEDULED, STOMP, TEXT
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
 
-_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES
+_KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES | GROUPED
 _BOTH: Final = frozenset(RoutingType)
 
 

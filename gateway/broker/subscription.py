@@ -47,12 +47,15 @@ class Hold:
         core: Core,
         queue: Queue,
         consumer: Consumer,
-        priority: int = 0,
+        priority: int | None = None,
         condition: Condition | None = None,
     ) -> None:
+        """Attach a consumer; without a `priority` it has that of its queue."""
         self._core = core
         self.queue = queue
         self.consumer = consumer
+        if priority is None:
+            priority = queue.attributes.consumer_priority
         self._held: Held = queue.attach(consumer, priority, condition)
         self._closed = False
 

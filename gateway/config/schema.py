@@ -276,6 +276,10 @@ ADDRESS_SETTINGS: Final = Table(
         "default-last-value-queue": v.boolean,
         "default-last-value-key": _property_name,
         "default-non-destructive": v.boolean,
+        "default-group-buckets": v.count,
+        "default-group-rebalance": v.boolean,
+        "default-group-rebalance-pause-dispatch": v.boolean,
+        "default-group-first-key": _property_name,
         "auto-delete-queues": v.boolean,
         "auto-delete-created-queues": v.boolean,
         "auto-delete-queues-delay": v.at_least(0, v.duration_ms),
@@ -298,8 +302,6 @@ ADDRESS_SETTINGS: Final = Table(
         "strict-dispatch": v.boolean,
     },
     later=_words(
-        " default-group-rebalance"
-        " default-group-rebalance-pause-dispatch default-group-buckets default-group-first-key"
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
         " enable-metrics"
@@ -325,13 +327,14 @@ QUEUE: Final = Table(
         "last-value": v.boolean,
         "last-value-key": _property_name,
         "non-destructive": v.boolean,
+        "group-buckets": v.at_least(-1, v.count),
+        "group-rebalance": v.boolean,
+        "group-rebalance-pause-dispatch": v.boolean,
+        "group-first-key": _property_name,
+        "consumer-priority": v.count,
     },
     required=frozenset({"name"}),
-    later=_words(
-        "group-buckets group-rebalance"
-        " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
-        " auto-delete-delay auto-delete-message-count user"
-    ),
+    later=_words("auto-delete auto-delete-delay auto-delete-message-count user"),
 )
 
 ADDRESS: Final = Table(

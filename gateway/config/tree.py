@@ -117,6 +117,11 @@ class QueueConfig:
     last_value: bool | None = None
     last_value_key: str | None = None
     non_destructive: bool | None = None
+    group_buckets: int | None = None
+    group_rebalance: bool | None = None
+    group_rebalance_pause_dispatch: bool | None = None
+    group_first_key: str | None = None
+    consumer_priority: int | None = None
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -67,9 +67,11 @@ class _Attributes(Fields, kw_only=True):
     purge_on_no_consumers: bool | UnsetType = UNSET
     consumers_before_dispatch: int | UnsetType = UNSET
     delay_before_dispatch: int | UnsetType = UNSET
-    group_buckets: object = UNSET
-    group_rebalance: object = UNSET
-    group_first_key: object = UNSET
+    group_buckets: int | UnsetType = UNSET
+    group_rebalance: bool | UnsetType = UNSET
+    group_rebalance_pause_dispatch: bool | UnsetType = UNSET
+    group_first_key: str | UnsetType | None = UNSET
+    consumer_priority: int | UnsetType = UNSET
     auto_delete: object = UNSET
 
 

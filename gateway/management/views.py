@@ -33,9 +33,6 @@ BODY_SHOWN_MAX: Final = 65536
 
 #: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
 FIXED: Final[Mapping[str, object]] = {
-    "groupBuckets": -1,
-    "groupRebalance": False,
-    "groupFirstKey": None,
     "autoDelete": False,
 }
 
@@ -145,6 +142,12 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "lastValue": queue.attributes.last_value,
         "lastValueKey": queue.attributes.last_value_key or None,
         "nonDestructive": queue.attributes.non_destructive,
+        "groupBuckets": queue.attributes.group_buckets,
+        "groupRebalance": queue.attributes.group_rebalance,
+        "groupRebalancePauseDispatch": queue.attributes.group_rebalance_pause_dispatch,
+        "groupFirstKey": queue.attributes.group_first_key or None,
+        "groupCount": queue.group_count,
+        "consumerPriority": queue.attributes.consumer_priority,
         "firstMessageAge": None,
     }
 

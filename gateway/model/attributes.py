@@ -25,6 +25,11 @@ class QueueAttributes:
         last_value: of the messages that wait with one key only the last stays.
         last_value_key: the property that is the key; "" unless `last_value`.
         non_destructive: consumers are shown what there is, and remove nothing.
+        group_buckets: groups share so many; 0: there are no groups, -1: each has its own.
+        group_rebalance: with each consumer that comes, groups are shared out anew.
+        group_rebalance_pause_dispatch: not before all that is in delivery is settled.
+        group_first_key: the property that the first message of a group gets; "" none.
+        consumer_priority: of consumers that do not say theirs.
     """
 
     exclusive: bool = False
@@ -35,6 +40,11 @@ class QueueAttributes:
     last_value: bool = False
     last_value_key: str = ""
     non_destructive: bool = False
+    group_buckets: int = -1
+    group_rebalance: bool = False
+    group_rebalance_pause_dispatch: bool = False
+    group_first_key: str = ""
+    consumer_priority: int = 0
 
 
 #: What a queue is from its making on: what it holds is kept accordingly.
@@ -62,7 +72,7 @@ def attribute_problem(name: str, value: object) -> str | None:
         return text_problem(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    least = getattr(PLAIN, name)
+    least = -_COUNT_MAX - 1 if name == "consumer_priority" else getattr(PLAIN, name)
     if not least <= value <= _COUNT_MAX:
         return f"{value} is out of range; it lies between {least} and {_COUNT_MAX}"
     return None

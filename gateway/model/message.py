@@ -21,6 +21,7 @@ body
     bit 10     SHARED      `share` is set: other queues of the address hold copies; never stored
     bit  11    PAGED       read back from a page, which still has it; never stored
     bit  12    IDENTIFIED  a duplicate id comes with it; of a send on its way, never stored
+    bit  13    GROUPED     it has a group-id: its group goes to one consumer
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -38,6 +39,7 @@ SCHEDULED: Final = 0x200
 SHARED: Final = 0x400
 PAGED: Final = 0x800
 IDENTIFIED: Final = 0x1000
+GROUPED: Final = 0x2000
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.

@@ -267,12 +267,14 @@ class Broker(Protocol):
         shared: bool = False,
         browse: bool = False,
         temporary: bool = False,
-        priority: int = 0,
+        priority: int | None = None,
         selector: str = "",
         no_local: str = "",
         options: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
+
+        `priority`: higher is served first; None as the queue says.
 
         routing MULTICAST with `durable_name` is a durable subscription queue of that name,
         without one a

@@ -24,6 +24,7 @@ from gateway.model.amqp_types import (
     skip,
 )
 from gateway.model.section_scan import (
+    APPLICATION_PROPERTIES,
     DELIVERY_ANNOTATIONS,
     HEADER,
     MESSAGE_ANNOTATIONS,
@@ -96,6 +97,15 @@ def with_annotations(body: bytes, add: Mapping[str, Value], *, drop: Container[s
     return body[:start] + section + body[end:]
 
 
+def with_property(body: bytes, key: str, value: Value) -> bytes:
+    """Return the message with this application-property, in place of one of the same name."""
+    start, at, end = _find(body, APPLICATION_PROPERTIES)
+    pairs, count = _other_pairs(body, at, (), (key,), kind=str) if at else (b"", 0)
+    pairs += encode(key) + encode(value)
+    section = b"\x00\x53\x74" + _container(0xC1, count + 2, pairs)
+    return body[:start] + section + body[end:]
+
+
 def without_expiry(body: bytes) -> bytes:
     """Return the message with neither ttl nor absolute-expiry-time, and no failed deliveries.
 
@@ -130,7 +140,7 @@ def _find(body: bytes, wanted: int) -> tuple[int, int, int]:
 
 
 def _other_pairs(
-    body: bytes, at: int, add: Container[Value], drop: Container[Value]
+    body: bytes, at: int, add: Container[Value], drop: Container[Value], kind: type = Symbol
 ) -> tuple[bytes, int]:
     """Return the encoded pairs of the map at `at` whose keys are in neither, and their values."""
     pos, count, end = list_head(body, at)
@@ -140,7 +150,7 @@ def _other_pairs(
     for _ in range(count // 2):
         key, value_at = decode(body, pos, end)
         behind = skip(body, value_at, end)
-        if not (isinstance(key, Symbol) and (key in add or key in drop)):
+        if not (type(key) is kind and (key in add or key in drop)):
             kept.append(body[pos:behind])
         pos = behind
     if pos != end:

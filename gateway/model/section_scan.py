@@ -437,6 +437,23 @@ def list_item(body: bytes, at: int, index: int) -> Value:
     return decode(body, pos, end)[0]
 
 
+def has_group(body: bytes, start: int) -> bool:
+    """Whether the properties have a group-id that is not null; `start` is the header's end.
+
+    Raises DecodeError.
+    """
+    if body[start : start + 3] in _BODY_HEADS:
+        return False
+    pos, end = start, len(body)
+    while pos < end:
+        code, at, pos = section_at(body, pos)
+        if code == PROPERTIES:
+            return list_item(body, at, 10) is not None
+        if code > PROPERTIES:
+            break
+    return False
+
+
 def delivery_time(body: bytes, start: int, now_ms: int) -> int:
     """Return when the message asks to be delivered, in ms; 0 when it asks nothing, or in the past.
 

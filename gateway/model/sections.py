@@ -7,6 +7,7 @@ from gateway.model.section_edit import (
     strip_delivery_annotations,
     with_annotations,
     with_header,
+    with_property,
     without_expiry,
 )
 from gateway.model.section_scan import (
@@ -26,6 +27,7 @@ from gateway.model.section_scan import (
     Sections,
     absolute_expiry,
     delivery_time,
+    has_group,
     header_facts,
     header_fields,
     peek,
@@ -49,6 +51,7 @@ __all__ = [
     "Sections",
     "absolute_expiry",
     "delivery_time",
+    "has_group",
     "header_facts",
     "header_fields",
     "peek",
@@ -56,5 +59,6 @@ __all__ = [
     "strip_delivery_annotations",
     "with_annotations",
     "with_header",
+    "with_property",
     "without_expiry",
 ]

@@ -34,6 +34,7 @@ from gateway.model.message import (
     COUNT_SHIFT,
     DURABLE,
     EXPIRES,
+    GROUPED,
     ONE_DELIVERY,
     PRIORITY_MASK,
     SCHEDULED,
@@ -43,10 +44,10 @@ from gateway.model.message import (
     SharedMessage,
 )
 from gateway.model.ports import Consumer
+from gateway.queues.grouped import Grouped
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
 from gateway.queues.scheduled import NEVER, Scheduled
-from gateway.queues.seats import Seated
 from gateway.queues.selecting import Held
 
 _COUNT_MAX = 0xFFFF
@@ -55,7 +56,7 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Seated):
+class Queue(Grouped):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
@@ -65,7 +66,6 @@ class Queue(Seated):
         "address",
         "auto_created",
         "deleted",
-        "delivering",
         "name",
         "queue_id",
         "routing",
@@ -246,6 +246,9 @@ class Queue(Seated):
         self.replaced += count
         self._leave(victims, Gone.REPLACED)
 
+    def _wake(self, at_ms: int) -> None:
+        self._effects.wake(self, at_ms)
+
     def _leave(self, messages: list[Message], why: Gone) -> None:
         """Account for messages that left and tell the broker."""
         size = sum([len(m.body) for m in messages])
@@ -338,6 +341,8 @@ class Queue(Seated):
 
     def _hand_out(self, now_ms: int, limit: int) -> int:
         """Serve consumers round by round; returns how many messages went out."""
+        if (self._groups is not None or self.any_flags & GROUPED) and self._uses_groups():
+            return self._hand_out_groups(now_ms, limit)
         total = 0
         while self._ready and not self.paused and total < limit:
             went = self._round(now_ms, limit - total)
@@ -434,6 +439,8 @@ class Queue(Seated):
 
     def acknowledge(self, held: Held, messages: list[Message]) -> None:
         """Remove messages in delivery for good."""
+        if self._marked:
+            messages = self._as_held(messages)
         count = len(messages)
         held.count -= count
         self.delivering -= count
@@ -442,6 +449,8 @@ class Queue(Seated):
 
     def kill(self, held: Held, messages: list[Message]) -> None:
         """Remove messages in delivery as undeliverable: they go to the dead-letter address."""
+        if self._marked:
+            messages = self._as_held(messages)
         count = len(messages)
         held.count -= count
         self.delivering -= count
@@ -463,6 +472,8 @@ class Queue(Seated):
         when each waits, with the attempt counted; a ring that is full now replaces it all the same.
         """
         dead: list[Message] = []
+        if self._marked:
+            messages = self._as_held(messages)
         if failed:
             messages, dead = self._count_attempt(messages)
         if dead:

@@ -435,14 +435,19 @@ class Searched(Conduct):
     def _search(self) -> Searches:
         """Return the searches, of which there will be one now. O(n) when it is the first."""
         if self._searches is None:
-            ready = self._ready
-            if not isinstance(ready, IndexedReady):
-                indexed = IndexedReady(ready)
-                if self._tail is ready:
-                    self._tail = indexed
-                self._ready = ready = indexed
-            self._searches = Searches(ready)
+            self._searches = Searches(self._make_index())
         return self._searches
+
+    def _make_index(self) -> IndexedReady:
+        """Return the ready messages as an index; O(n) when they were none."""
+        ready = self._ready
+        if isinstance(ready, IndexedReady):
+            return ready
+        indexed = IndexedReady(ready)
+        if self._tail is ready:
+            self._tail = indexed
+        self._ready = indexed
+        return indexed
 
     def _leave_group(self, group: Group | None) -> None:
         if group is not None:

@@ -207,9 +207,11 @@ def _forget(session: AmqpSession, temporary: str | None) -> None:
         session.broker.delete_temporary(temporary)
 
 
-def _priority(attach: Attach) -> int:
-    """Return the consumer's priority, a link property of any integer type."""
-    value = (attach.properties or {}).get("priority", 0)
+def _priority(attach: Attach) -> int | None:
+    """Return the consumer's priority, a link property of any integer type; None without one."""
+    value = (attach.properties or {}).get("priority")
+    if value is None:
+        return None
     if isinstance(value, bool) or not isinstance(value, int):
         raise RefusedError.of(
             Code.BAD_VALUE, f"The link property 'priority' must be an integer, not {value!r}."

@@ -14,11 +14,12 @@ from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.identity import has_duplicate_id
-from gateway.model.message import DURABLE, EXPIRES, IDENTIFIED
+from gateway.model.message import DURABLE, EXPIRES, GROUPED, IDENTIFIED
 from gateway.model.ports import Producer, Relay
 from gateway.model.sections import (
     absolute_expiry,
     delivery_time,
+    has_group,
     header_facts,
     scan,
     strip_delivery_annotations,
@@ -241,7 +242,7 @@ class IncomingLink:
         ):
             ticket = producer.send(bodies, flags[0], expires[0])
             self._confirm(ticket, first, count, producer, settled=settled)
-        elif max(flags) >= IDENTIFIED:
+        elif any(flag & IDENTIFIED for flag in flags):
             self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
         else:
             self._receive_each(bodies, flags, expires, first, settled=settled)
@@ -533,6 +534,7 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
         absolute = absolute_expiry(body, facts.end)
         expires = absolute if absolute > 0 else expires
         due = delivery_time(body, facts.end, now_ms)
+        flags |= GROUPED if has_group(body, facts.end) else 0
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
     if has_duplicate_id(body):

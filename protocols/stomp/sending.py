@@ -18,6 +18,7 @@ from gateway.model.message import (
     DEFAULT_PRIORITY,
     DURABLE,
     EXPIRES,
+    GROUPED,
     IDENTIFIED,
     STOMP,
     TEXT,
@@ -28,6 +29,8 @@ from protocols.stomp.frame import Head
 from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
 
+#: Its group goes to one consumer.
+GROUP_HEADER: Final = "JMSXGroupID"
 _TYPE_HEADER: Final = "destination-type"
 #: ms from now; a head with it is no other's, since each of its messages has a time of its own.
 DELAY_HEADER: Final = "AMQ_SCHEDULED_DELAY"
@@ -151,6 +154,8 @@ class Sending:
             flags |= TEXT
         if DUPLICATE_ID in headers:
             flags |= IDENTIFIED
+        if GROUP_HEADER in headers:
+            flags |= GROUPED
         if expires or due:
             route = Route(sender, flags, expires, due)
         else:

@@ -32,3 +32,31 @@ def test_a_key_that_names_no_property_is_a_problem(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, FILE.replace("share", "x" * 300))
     assert "default-last-value-key" in problem
     assert "no name of a property" in problem
+
+
+GROUPS = """
+[address-settings."#"]
+default-group-buckets = 16
+default-group-rebalance = true
+default-group-rebalance-pause-dispatch = true
+default-group-first-key = "first"
+
+[addresses.a]
+queues = [{ name = "q", group-buckets = 0, group-first-key = "f", consumer-priority = -2 }]
+"""
+
+
+def test_the_file_says_how_groups_are_shared_out(tmp_path: Path) -> None:
+    config = read(tmp_path, GROUPS)
+    settings = config.address_settings.for_address("a")
+    assert settings.default_group_buckets == 16
+    assert settings.default_group_rebalance
+    assert settings.default_group_rebalance_pause_dispatch
+    assert settings.default_group_first_key == "first"
+    assert config.addresses[0].queues[0].attributes == {
+        "group_buckets": 0,
+        "group_first_key": "f",
+        "consumer_priority": -2,
+    }
+    (problem,) = problems(tmp_path, GROUPS.replace("= 16", "= -2"))
+    assert "default-group-buckets" in problem

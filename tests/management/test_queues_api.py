@@ -23,7 +23,8 @@ FIELDS = (
     "maxConsumers messageCount deliveringCount scheduledCount messagesAdded messagesAcknowledged "
     "messagesExpired messagesKilled messagesReplaced persistentSize ringSize exclusive lastValue "
     "lastValueKey nonDestructive purgeOnNoConsumers consumersBeforeDispatch delayBeforeDispatch "
-    "groupBuckets groupRebalance groupFirstKey autoDelete firstMessageAge"
+    "groupBuckets groupRebalance groupRebalancePauseDispatch groupFirstKey groupCount "
+    "consumerPriority autoDelete firstMessageAge"
 )
 
 
@@ -379,7 +380,8 @@ def test_what_cannot_change_may_be_repeated():
         ({"ringSize": 1, "paused": True}, 422),
         ({"ringSize": 1, "nonDestructive": True}, 422),
         ({"ringSize": 1, "lastValue": True}, 422),
-        ({"ringSize": 1, "groupBuckets": 3}, 501),
+        ({"ringSize": 1, "groupBuckets": -2}, 422),
+        ({"ringSize": 1, "autoDelete": True}, 501),
         ({"ringSize": 1, "exclusive": 1}, 422),
         ({"ringSize": 1, "consumersBeforeDispatch": -1}, 422),
         ({"ringSize": "1"}, 422),
@@ -699,3 +701,18 @@ def test_last_value_and_non_destructive_queues_are_made_and_shown():
     assert core.ask("POST", QUEUES, {"name": "n", "lastValueKey": None})[1]["lastValue"] is False
     status, error = core.ask("POST", QUEUES, {"name": "x", "lastValue": False, "lastValueKey": "k"})
     assert (status, "lastValueKey" in error["message"]) == (422, True)
+
+
+def test_attributes_of_message_groups_are_changed_and_shown():
+    core = Core()
+    assert core.ask("POST", QUEUES, {"name": "q", "groupBuckets": 8})[0] == 201
+    body = {
+        "groupRebalance": True,
+        "groupRebalancePauseDispatch": True,
+        "groupFirstKey": "first",
+        "consumerPriority": -3,
+    }
+    status, view = core.ask("PATCH", QUEUES + "/q", body)
+    assert status == 200
+    assert {**body, "groupBuckets": 8, "groupCount": 0}.items() <= view.items()
+    assert core.ask("PATCH", QUEUES + "/q", {"groupFirstKey": ""})[1]["groupFirstKey"] is None

@@ -363,7 +363,7 @@ class FakeBroker:
         shared: bool = False,
         browse: bool = False,
         temporary: bool = False,
-        priority: int = 0,
+        priority: int | None = None,
         selector: str = "",
         no_local: str = "",
         options: Mapping[str, str] | None = None,

@@ -294,7 +294,7 @@ class ScriptedBroker:
         shared: bool = False,
         browse: bool = False,
         temporary: bool = False,
-        priority: int = 0,
+        priority: int | None = None,
         selector: str = "",
         no_local: str = "",
         options: Mapping[str, str] | None = None,

@@ -7,7 +7,7 @@ import pytest
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, EXPIRES, STOMP, TEXT
+from gateway.model.message import DURABLE, EXPIRES, GROUPED, STOMP, TEXT
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import State
 from tests.protocols.stomp.scripted import Peer, ScriptedAuthenticator, frames, message
@@ -219,7 +219,7 @@ DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\n"
             0,
             DEFAULT + "kept:1\n",
         ),
-        ("JMSXGroupID:g\n", DURABLE | TEXT | 4, 0, DEFAULT + "JMSXGroupID:g\n"),
+        ("JMSXGroupID:g\n", DURABLE | TEXT | GROUPED | 4, 0, DEFAULT + "JMSXGroupID:g\n"),
         ("a:b\\cc:d\n", DURABLE | TEXT | 4, 0, DEFAULT + "a:b\\cc\\cd\n"),
     ],
 )
