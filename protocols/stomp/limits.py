@@ -20,7 +20,8 @@ class StompLimits:
         headers_max: header lines of one frame (RabbitMQ's number).
         header_bytes_max: all header lines of one frame.
         body_bytes_max: body of one frame (RabbitMQ's message size).
-        unfinished: bytes of incomplete frames of all connections, shared with other protocols.
+        unfinished: bytes of incomplete frames, and of SENDs that wait for a COMMIT, of all
+            connections, shared with other protocols.
         unfinished_free_bytes: what a connection may hold of that though it is used up.
         login_headers_max: header lines of CONNECT.
         login_frame_bytes_max: CONNECT as a whole.

@@ -11,6 +11,7 @@ COMMIT of a failed or expired transaction is refused and rolls back: all or noth
 
 from __future__ import annotations
 
+from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Broker, Transaction
@@ -23,9 +24,10 @@ from protocols.stomp.subscription import StompConsumer
 class _Open:
     """One transaction."""
 
-    __slots__ = ("_over", "consumers", "failed", "frames", "size", "touched", "work")
+    __slots__ = ("_budget", "_over", "consumers", "failed", "frames", "size", "touched", "work")
 
-    def __init__(self, work: Transaction, now: float) -> None:
+    def __init__(self, work: Transaction, now: float, budget: Budget) -> None:
+        self._budget = budget
         self.work = work
         self.frames = 0
         self.size = 0
@@ -33,6 +35,12 @@ class _Open:
         self.failed: Refusal | None = None
         self.consumers: set[StompConsumer] = set()
         self._over = False
+
+    def grow(self, size: int) -> None:
+        """Count a SEND of so many bytes, here and among all connections."""
+        self.frames += 1
+        self.size += size
+        self._budget.held += size
 
     def rollback(self) -> None:
         """Undo it; once is enough."""
@@ -42,7 +50,9 @@ class _Open:
             self.free()
 
     def free(self) -> None:
-        """Let subscriptions end that were kept for this transaction."""
+        """Give its bytes back, and let subscriptions end that were kept for it."""
+        self._budget.held -= self.size
+        self.size = 0
         consumers, self.consumers = self.consumers, set()
         for consumer in consumers:
             consumer.leave_transaction()
@@ -71,7 +81,7 @@ class Transactions:
                 f"This connection has {len(self._open)} open transactions, which is the limit; "
                 "COMMIT or ABORT one first.",
             )
-        self._open[name] = _Open(self._broker.begin(), now)
+        self._open[name] = _Open(self._broker.begin(), now, self._limits.unfinished)
 
     def send(self, name: str, route: Route, stored: bytes, now: float) -> None:
         """Add a SEND; raises RefusedError, after which the transaction can only be rolled back."""
@@ -175,9 +185,16 @@ class Transactions:
                 f"{limits.transaction_bytes_max}. Commit more often."
             )
             self._fail(one, Refusal(code=Code.TOO_LARGE, text=text))
+        shared = limits.unfinished
+        if size and shared.held + size > shared.maximum:
+            text = (
+                "Unfinished frames and transactions of all connections would hold more than "
+                f"{shared.maximum} bytes, a quarter of global-max-size; commit more often, or try "
+                "again later."
+            )
+            self._fail(one, Refusal(code=Code.MEMORY_FULL, text=text, transient=True))
         if size:
-            one.frames += 1
-            one.size += size
+            one.grow(size)
 
     @staticmethod
     def _fail(one: _Open, refusal: Refusal) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.settings import DiskFullPolicy, FullPolicy
+from gateway.model.budget import Budget
 from gateway.model.message import COUNT_SHIFT
 from gateway.model.sections import header_facts, scan
 from protocols.amqp.limits import AmqpLimits
@@ -376,6 +377,38 @@ def test_a_temporary_queue_that_goes_before_its_transaction(core):
     assert outcome(one.end(name)) == "accepted"
     assert mc(core) == 1
     assert core.gateway.messages == 1
+
+
+@pytest.mark.parametrize("end", ["commit", "abort", "cut", "idle"])
+def test_both_protocols_share_the_memory_of_open_transactions(core, end):
+    shared = Budget(10_000)
+    one = Client.at(core, limits=AmqpLimits(unfinished=shared))
+    one.peer.sender(0, "r")
+    stomp = Stomp(core, "1.1", unfinished=shared, transaction_seconds=5.0)
+    stomp.do("BEGIN", transaction="t")
+    stomp.send("q", "x" * 8000, transaction="t")
+    name = one.declare()
+    assert told(one.post(name, b"y" * 3000))[0].endswith("rejected amqp:transaction:rollback")
+    assert one.end(name, fail=True)
+    match end:
+        case "commit":
+            stomp.do("COMMIT", transaction="t")
+        case "abort":
+            stomp.do("ABORT", transaction="t")
+        case "cut":
+            stomp.cut()
+        case "idle":
+            stomp.session.tick(stomp.now + 6.0)
+    assert shared.held == 0
+    name = one.declare()
+    assert told(one.post(name, b"y" * 3000))[0].endswith("in transaction accepted")
+    other = Stomp(core, "1.1", unfinished=shared)
+    other.do("BEGIN", transaction="t")
+    told_so = other.refused("SEND", "x" * 8000, destination="q", transaction="t")
+    assert told_so["error-code"] == "memory-full"
+    assert other.refused("COMMIT", transaction="t")["error-code"] == "memory-full"
+    one.end(name)
+    assert shared.held == 0
 
 
 # ---- power
