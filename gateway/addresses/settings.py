@@ -27,6 +27,8 @@ PAGE_SIZE_MAX: Final = 256 << 20
 #: About 200 bytes each in memory.
 ID_CACHE_MAX: Final = 1_000_000
 RETROACTIVE_MAX: Final = 100_000
+#: A browse over HTTP shows at most this many messages at once.
+BROWSE_MAX: Final = 1000
 #: Seconds between two looks for slow consumers: a day.
 CHECK_PERIOD_MAX: Final = 86_400
 #: A redelivery delay that grows faster than this is a slip of the pen.
@@ -153,6 +155,8 @@ class AddressSettings:
         slow_consumer_threshold_measurement_unit: that unit.
         slow_consumer_policy: what happens to a slow one.
         slow_consumer_check_period: seconds between two looks.
+        enable_metrics: whether the address and its queues are among the metrics.
+        management_browse_page_size: messages that a browse over HTTP shows unless it says how many.
         reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
             letter.
         id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
@@ -220,6 +224,8 @@ class AddressSettings:
     slow_consumer_threshold_measurement_unit: RateUnit = RateUnit.SECOND
     slow_consumer_policy: SlowPolicy = SlowPolicy.NOTIFY
     slow_consumer_check_period: int = 5
+    enable_metrics: bool = True
+    management_browse_page_size: int = 200
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
@@ -323,6 +329,12 @@ def _period_problem(value: int) -> str | None:
     return None
 
 
+def _browse_problem(value: int) -> str | None:
+    if not 1 <= value <= BROWSE_MAX:
+        return f"{value} messages is out of range; it lies between 1 and {BROWSE_MAX}"
+    return None
+
+
 def _below_zero(value: float) -> str | None:
     return f"{value} is below 0" if value < 0 else None
 
@@ -377,6 +389,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "default_delay_before_dispatch": partial(attribute_problem, "delay_before_dispatch"),
     "default_group_buckets": partial(attribute_problem, "group_buckets"),
     "auto_delete_queues_message_count": _below_no_limit,
+    "management_browse_page_size": _browse_problem,
     "slow_consumer_threshold": _threshold_problem,
     "slow_consumer_check_period": _period_problem,
     "expiry_delay": _below_no_limit,

@@ -296,6 +296,8 @@ ADDRESS_SETTINGS: Final = Table(
         "slow-consumer-threshold-measurement-unit": v.choice(RateUnit),
         "slow-consumer-policy": v.choice(SlowPolicy),
         "slow-consumer-check-period": v.seconds,
+        "enable-metrics": v.boolean,
+        "management-browse-page-size": v.count,
         "reject-as-modified": v.boolean,
         "id-cache-size": v.count,
         "retroactive-message-count": v.count,
@@ -304,8 +306,8 @@ ADDRESS_SETTINGS: Final = Table(
     later=_words(
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
-        " enable-metrics"
-        " enable-ingress-timestamp message-counter-history-day-limit management-browse-page-size"
+        ""
+        " enable-ingress-timestamp message-counter-history-day-limit"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
         " durability"
     ),

@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
 
+from gateway.addresses.settings import BROWSE_MAX
 from gateway.broker.errand import (
     Act,
     Errand,
@@ -56,8 +57,6 @@ from gateway.selectors import Selector, compile_selector
 from gateway.selectors.fields import reader
 from gateway.streams.columns import BlockReader
 
-#: A browse shows at most this many messages at once.
-BROWSE_MAX: Final = 1000
 #: Walking to a place costs 0.2 s for each million messages before it (measured); nobody else is
 #: served meanwhile.
 OFFSET_MAX: Final = 1_000_000
@@ -112,7 +111,8 @@ class MessagesApi:
         query = check_query(request, ("offset", "limit", "filter"))
         queue = self._directory.find_queue(name)
         offset = query_int(request, "offset", 0, high=OFFSET_MAX)
-        limit = query_int(request, "limit", 100, low=1, high=BROWSE_MAX)
+        page = self._gateway.settings.for_address(queue.address).management_browse_page_size
+        limit = query_int(request, "limit", page, low=1, high=BROWSE_MAX)
         selector = _selector(query.get("filter"), queue)
         now_ms = self._gateway.now_ms()
         if selector is None:

@@ -228,12 +228,15 @@ def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[
     if sources.journal is not None:
         yield "".join(_single(_JOURNAL, sources.journal)).encode()
     left_out: list[Sample] = []
-    addresses = _labelled(gateway.addresses.items(), "address", objects_max)
+    wanted = {n: a for n, a in gateway.addresses.items() if a.settings.enable_metrics}
+    addresses = _labelled(wanted.items(), "address", objects_max)
     left_out.append((_labels(kind="address"), len(gateway.addresses) - len(addresses)))
     yield from _families(_ADDRESS, addresses)
     queues = [
         (_labels(address=queue.address, queue=queue.name), queue)
-        for _, queue in islice(gateway.queues.items(), objects_max)
+        for queue in islice(
+            (q for q in gateway.queues.values() if q.address in wanted), objects_max
+        )
     ]
     left_out.append((_labels(kind="queue"), len(gateway.queues) - len(queues)))
     yield from _families(_QUEUE, queues)

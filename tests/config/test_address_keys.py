@@ -140,6 +140,8 @@ def test_no_key_is_unknown_and_none_is_both() -> None:
         ("slow-consumer-check-period = '1500ms'", "is no whole number of seconds"),
         ("slow-consumer-policy = 'PUNISH'", "not one of NOTIFY, KILL"),
         ("slow-consumer-threshold-measurement-unit = 'X'", "not one of MESSAGES_PER_SECOND"),
+        ("management-browse-page-size = 0", "0 messages is out of range; it lies between 1"),
+        ("management-browse-page-size = 1001", "1001 messages is out of range"),
         ("max-size-bytes = -5", "max-size-bytes: -5 is below -1"),
         ("max-size-messages = -5", "max-size-messages: -5 is below -1"),
         ("page-limit-bytes = -5", "page-limit-bytes: -5 is below -1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import Deferred
 
+from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
 from gateway.management import browsing
 from gateway.model.message import DURABLE, EXPIRES, STOMP
@@ -123,3 +124,14 @@ def test_with_a_filter_too():
     core.now += 20
     _, page = core.ask("GET", PATH + "?filter=AMQSize > 0")
     assert [(item["body"], item["state"]) for item in page["items"]] == [("y", "ready")]
+
+
+@pytest.mark.parametrize(("written", "shown_count"), [(None, 200), (3, 3), (1000, 250)])
+def test_a_browse_shows_as_many_as_its_address_says(written, shown_count):
+    values = {} if written is None else {"management_browse_page_size": written}
+    core = Core(SettingsEntry(match="q", values=values))
+    core.send("q", *[b"x"] * 250)
+    _, page = core.ask("GET", PATH)
+    assert len(page["items"]) == shown_count
+    _, page = core.ask("GET", PATH + "?limit=7")
+    assert len(page["items"]) == 7

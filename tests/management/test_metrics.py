@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
+from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
 from gateway.management.metrics import CONTENT_TYPE, exposition
 from gateway.model.address import RoutingType
@@ -219,3 +220,18 @@ def test_figures_do_not_touch_the_core():
     told = list(core.store.told)
     read(core)
     assert core.store.told == told
+
+
+def test_an_address_may_be_left_out_with_its_queues():
+    core = Core(
+        SettingsEntry(match="quiet.#", values={"enable_metrics": False}),
+    )
+    core.send("quiet.a", b"x")
+    core.send("loud", b"x")
+    found = read(core)
+    listed = {dict(labels).get("address") for _, labels in found} - {None}
+    assert listed == {"loud"}
+    assert value(found, "messages") == 2
+    # It is known how many are not listed.
+    assert value(found, "metrics_left_out", kind="address") == 1
+    assert value(found, "metrics_left_out", kind="queue") == 1
