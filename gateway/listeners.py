@@ -259,6 +259,7 @@ def amqp_limits(
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
+        duplicate_detection=acceptor.amqp_duplicate_detection,
         drain_on_refusal=acceptor.amqp_drain_on_transient_delivery_errors,
         quiesce_ms=acceptor.amqp_link_quiesce_timeout,
         idle_ms=acceptor.amqp_idle_timeout,

@@ -208,6 +208,7 @@ ACCEPTOR: Final = Table(
         "amqp-credits": v.within(1, 1_000_000, v.count),
         "amqp-low-credits": v.within(0, 1_000_000, v.count),
         "amqp-use-modified-for-transient-delivery-errors": v.boolean,
+        "amqp-duplicate-detection": v.boolean,
         "amqp-drain-on-transient-delivery-errors": v.boolean,
         "amqp-link-quiesce-timeout": v.limit(v.duration_ms),
         "amqp-idle-timeout": v.at_least(0, v.duration_ms),
@@ -227,7 +228,7 @@ ACCEPTOR: Final = Table(
     required=frozenset({"endpoint"}),
     later=_words(
         " amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
-        " amqp-duplicate-detection"
+        ""
         " stomp-max-frame-payload-length stomp-enable-message-id"
         " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
         " connections-allowed"

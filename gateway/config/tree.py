@@ -76,6 +76,7 @@ class Acceptor:
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
     amqp_use_modified_for_transient_delivery_errors: bool = False
+    amqp_duplicate_detection: bool = True
     amqp_drain_on_transient_delivery_errors: bool = True
     amqp_link_quiesce_timeout: int = 600_000
     amqp_idle_timeout: int = 60_000

@@ -6,6 +6,7 @@
     POST   /addresses {"name", "routingTypes"}   201, also for the same address again; else 409
     DELETE /addresses/{name} ?force=             204; 409 while it has queues or producers
     POST   /addresses/{name}/block, /unblock     200 with the state
+    POST   /addresses/{name}/clearDuplicateIdCache   200 with the state: no id is known any more
 
 Addresses of the gateway's own are listed with `internal=true` only.
 
@@ -62,6 +63,7 @@ class AddressesApi:
         router.add("GET", address + "/settings", self.show_settings)
         router.add("POST", address + "/block", self.block)
         router.add("POST", address + "/unblock", self.unblock)
+        router.add("POST", address + "/clearDuplicateIdCache", self.clear_ids)
 
     def list_addresses(self, request: Request) -> Response:
         """All addresses, or those whose names match a pattern."""
@@ -148,6 +150,17 @@ class AddressesApi:
     def unblock(self, request: Request, name: str) -> Response:
         """Let the address' senders go."""
         return self._set_blocked(request, name, blocked=False)
+
+    def clear_ids(self, request: Request, name: str) -> Deferred[Response]:
+        """Forget all duplicate ids of an address."""
+        check_query(request, ())
+        read_fields(request, Nothing)
+        address = self._directory.find_address(name)
+        check_store(self._gateway)
+        ticket = self._gateway.duplicates.clear(name)
+        return answer_later(
+            self._gateway, ticket, 200, lambda: views.address_view(self._gateway, address)
+        )
 
     def _set_blocked(self, request: Request, name: str, *, blocked: bool) -> Response:
         check_query(request, ())

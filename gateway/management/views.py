@@ -176,6 +176,7 @@ def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
         "unroutedMessageCount": address.unrouted,
         "droppedMessageCount": address.dropped,
         "duplicateMessageCount": address.duplicates,
+        "duplicateIdCount": gateway.duplicates.count(address.name),
         "producerCount": address.sender_count,
         "temporary": address.temporary,
         "autoCreated": address.auto_created,

@@ -398,7 +398,9 @@ class IncomingLink:
         session = self._session
         transactions = session.transactions
         self._size = len(body)
-        body, flags, expires, due = look_into(body, session.now_ms())
+        body, flags, expires, due = look_into(
+            body, session.now_ms(), ids=session.limits.duplicate_detection
+        )
         try:
             one = transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
@@ -454,7 +456,10 @@ class IncomingLink:
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
         self.count_one()
         self._size = len(body)
-        body, flags, expires, due = look_into(body, self._session.now_ms())
+        session = self._session
+        body, flags, expires, due = look_into(
+            body, session.now_ms(), ids=session.limits.duplicate_detection
+        )
         if due or flags & IDENTIFIED:
             self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
         else:
@@ -516,7 +521,7 @@ class IncomingLink:
         self._routes.clear()
 
 
-def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
+def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int, int, int]:
     """Return a message as it is stored, with its flags, its expiry and when it is due (0: now).
 
     absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is
@@ -537,7 +542,7 @@ def look_into(body: bytes, now_ms: int) -> tuple[bytes, int, int, int]:
         flags |= GROUPED if has_group(body, facts.end) else 0
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
-    if has_duplicate_id(body):
+    if ids and has_duplicate_id(body):
         flags |= IDENTIFIED
     return body, (flags | EXPIRES if expires else flags), expires, due
 

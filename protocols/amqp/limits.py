@@ -23,6 +23,7 @@ class AmqpLimits:
         amqp_credits: credit that a sender gets.
         amqp_low_credits: credit at which it is topped up.
         use_modified: a full address answers `modified` to senders that list it as an outcome.
+        duplicate_detection: whether `_AMQ_DUPL_ID` has a meaning.
         drain_on_refusal: a full address asks senders to give their credit back.
         quiesce_ms: how long they may take; -1 as long as they like.
         idle_ms: silence after which the peer is dead; it is told half [AMQP 2.4.5]. 0: never.
@@ -47,6 +48,7 @@ class AmqpLimits:
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
     use_modified: bool = False
+    duplicate_detection: bool = True
     drain_on_refusal: bool = True
     quiesce_ms: int = 600_000
     idle_ms: int = 60000

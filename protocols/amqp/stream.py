@@ -233,7 +233,8 @@ def _hand_over_looked(
 ) -> None:
     """Give a run to its link after a look into each message."""
     now_ms = session.now_ms()
-    looked = [look_into(body, now_ms) for body in bodies]
+    ids = session.limits.duplicate_detection
+    looked = [look_into(body, now_ms, ids=ids) for body in bodies]
     link.receive_looked(
         [x[0] for x in looked],
         [x[1] for x in looked],

@@ -10,6 +10,7 @@ from gateway.model.amqp_encode import encode
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, IDENTIFIED
 from gateway.model.stomp_form import pack
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Accepted
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
 from tests.conformance.clients import VERSIONS, Amqp, Stomp, plain
@@ -98,6 +99,17 @@ def test_a27_both_protocols_share_an_id():
     assert core.queue("q").message_count == 3  # bytes are another id than text, a number is none
     assert peer.give(amqp_known(b"one"), amqp_known(7)) == [Accepted()] * 2
     assert core.queue("q").message_count == 4
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_acceptor_may_leave_ids_alone(at_once):
+    core = core_with()
+    peer = Amqp.at(core, limits=AmqpLimits(duplicate_detection=False))
+    peer.sender()
+    message = amqp_known("123")
+    runs = [[message] * 3] if at_once else [[message]] * 3
+    assert [o for run in runs for o in peer.give(*run)] == [Accepted()] * 3
+    assert core.queue("q").message_count == 3
 
 
 def test_messages_between_those_with_ids_keep_their_order():

@@ -10,6 +10,8 @@ from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Limits
 from gateway.model.address import Destination, RoutingType
+from gateway.model.message import DURABLE, IDENTIFIED, STOMP
+from gateway.model.stomp_form import pack
 from tests.management.core import Core, Owner, limited
 
 ADDRESSES = "/api/v1/addresses"
@@ -258,3 +260,20 @@ def test_what_the_gateway_keeps_for_itself_is_listed_when_asked():
         shown = core.ask("GET", f"/api/v1/{kind}?internal=true")[1]["items"]
         assert [one["internal"] for one in shown].count(True) == own
     assert core.address("t")["retroactiveMessageCount"] == 2
+
+
+def test_duplicate_ids_are_counted_and_cleared():
+    core = Core()
+    body = pack("a", b"x", persistent=True, headers=[("_AMQ_DUPL_ID", "1")])
+    route = core.gateway.open_producer(Destination("a"), None, Owner())
+    flags = STOMP | DURABLE | IDENTIFIED | 4
+    for _ in range(3):
+        route.send([body], flags)
+    shown = core.address("a")
+    assert (shown["duplicateIdCount"], shown["duplicateMessageCount"]) == (1, 2)
+    status, shown = core.ask("POST", ADDRESSES + "/a/clearDuplicateIdCache")
+    assert (status, shown["duplicateIdCount"]) == (200, 0)
+    route.send([body], flags)
+    assert core.address("a")["messageCount"] == 2
+    assert core.ask("POST", ADDRESSES + "/b/clearDuplicateIdCache")[0] == 404
+    assert core.ask("POST", ADDRESSES + "/a/clearDuplicateIdCache", {"x": 1})[0] == 422

@@ -66,6 +66,7 @@ def test_the_table_of_routes_is_what_was_promised():
         ("GET", "/api/v1/addresses/{name}/settings"),
         ("POST", "/api/v1/addresses/{name}/block"),
         ("POST", "/api/v1/addresses/{name}/unblock"),
+        ("POST", "/api/v1/addresses/{name}/clearDuplicateIdCache"),
         ("GET", "/api/v1/producers"),
         ("GET", "/api/v1/diverts"),
         ("POST", "/api/v1/diverts"),
