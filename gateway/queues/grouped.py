@@ -136,6 +136,7 @@ class Grouped(Seated):
             return True
 
         rooms = groups.assign(self._in_turn(), limit, keep)
+        self._next += groups.chosen
         total = 0
         for held, room in rooms.items():
             if room <= 0 or not held.attached:
@@ -172,7 +173,6 @@ class Grouped(Seated):
             start = self._next % count
             rank = self._consumers[first:after]
             found += rank[start:] + rank[:start]
-        self._next += 1
         return found
 
     def _lose_late(self, late: list[Message]) -> None:

@@ -52,6 +52,7 @@ class Groups:
         firsts: seqs of messages that are the first of their group for their consumer.
         passed: messages that no consumer wants; the scan begins anew with the next one that comes.
         settling: groups were reset, and wait until what is in delivery is settled.
+        chosen: how many had a choice of consumers in the last round.
         unfinished: the scan has not seen all that waits, and somebody has room.
     """
 
@@ -61,6 +62,7 @@ class Groups:
         "_index",
         "_lanes",
         "_search",
+        "chosen",
         "firsts",
         "passed",
         "pinned",
@@ -72,6 +74,7 @@ class Groups:
         self.pinned: dict[str, Held] = {}
         self.firsts: set[int] = set()
         self.passed = 0
+        self.chosen = 0
         self.settling = False
         self.unfinished = False
         self._group_of = group_of
@@ -179,6 +182,7 @@ class Groups:
                     for later in batch[at + 1 :]:
                         heapq.heappush(search.returned[later.priority], place_of(later))
                     break
+        self.chosen = chooser.chosen
         return rooms
 
     def _holder(self, message: Message, chooser: _Chooser) -> tuple[Held | None, str, bool]:
@@ -241,10 +245,11 @@ def _wants(held: Held, message: Message) -> bool:
 class _Chooser:
     """Chooses consumers in turn: of the highest priority first, those with room before others."""
 
-    __slots__ = ("_ranks", "_spare")
+    __slots__ = ("_ranks", "_spare", "chosen")
 
     def __init__(self, consumers: list[Held], spare: dict[Held, int]) -> None:
         self._spare = spare
+        self.chosen = 0
         self._ranks = [deque(rank) for _, rank in groupby(consumers, key=attrgetter("priority"))]
 
     def choose(self, message: Message) -> Held | None:
@@ -254,6 +259,7 @@ class _Chooser:
                 held = rank[0]
                 rank.rotate(-1)
                 if self._spare[held] > 0 and _wants(held, message):
+                    self.chosen += 1
                     return held
         # Only selectors and barred messages come here: it waits for one of those that want it.
         wanting = [held for held in self._spare if _wants(held, message)]
