@@ -33,10 +33,11 @@ def text(body: Any) -> str:
 
 
 def take(receiver: Any, count: int) -> list[Any]:
-    """Receive and accept so many; returns their bodies, whose memory is Proton's until then."""
+    """Receive and accept so many; returns their bodies."""
     bodies = []
     for _ in range(count):
-        bodies.append(text(receiver.receive().body))
+        message = receiver.receive()  # whose memory the body is
+        bodies.append(text(message.body))
         receiver.accept()
     return bodies
 
