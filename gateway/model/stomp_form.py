@@ -160,6 +160,13 @@ def with_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
     return lines.encode("utf-8", "replace") + b"\n" + body
 
 
+def with_new_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
+    """As `with_headers` for names that the message does not have, which is not looked at."""
+    head, _, body = form.partition(b"\n\n")
+    lines = "".join([header_line(name, value) for name, value in headers])
+    return b"%b\n%b\n%b" % (head, lines.encode("utf-8", "replace"), body)
+
+
 def without_headers(form: bytes, names: Container[str]) -> bytes:
     """Return the stored message without the user headers of these names."""
     head, _, body = form.partition(b"\n\n")

@@ -11,7 +11,7 @@ from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.sections import peek, scan
-from gateway.model.stomp_form import unpack
+from gateway.model.stomp_form import pack, unpack
 from protocols.amqp.performatives import Accepted, Rejected, Source
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 from tests.conformance.clients import Amqp, Stomp, plain, took
@@ -519,3 +519,24 @@ def test_who_reads_a_wildcard_is_told_where_it_was_sent():
     peer.give(named, plain("z"))
     told = [headers["destination"] for _, headers, _ in reader.more()]
     assert told == ["orders.eu", "orders.*"]  # the second one says nothing of it
+
+
+@pytest.mark.parametrize("where", ["header", "body", "no"])
+def test_a_copy_has_each_header_once(where):
+    core = with_queues(q="q", b="b")
+    divert(core, "d", "q", "b")
+    more = [("_AMQ_ORIG_ROUTING_TYPE", "9"), ("k", "v")] if where == "header" else [("k", "v")]
+    body = b"_AMQ_ORIG_ADDRESS:x\n\ny" if where == "body" else b"y\n\nz"
+    core.producer("q", ANYCAST)[0].send([pack("q", body, headers=more)], flags_of())
+    core.turn()
+    (copy,) = core.queue("b").browse(0, 1)
+    headers, got = unpack(copy.body)
+    assert got == body
+    names = [name for name, _ in headers]
+    assert len(set(names)) == len(names)
+    facts = dict(headers)
+    assert (facts["_AMQ_ORIG_ADDRESS"], facts["_AMQ_ORIG_ROUTING_TYPE"], facts["k"]) == (
+        "q",
+        "1",
+        "v",
+    )
