@@ -21,11 +21,14 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
+from gateway.paged_recovery import known_blocks
 from gateway.persistence import JournalStore, decode_definition, open_journal, restore
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, RealFiles, read_file
 from storage.lock import DirectoryLock
+from storage.page_scan import scan_page
+from storage.pages import page_name
 from storage.record import AddRun, Record, Remove, decode_records
 from storage.salvage import salvage
 from storage.segments import Segments, segment_name, segment_number
@@ -168,7 +171,7 @@ def compact(data: str, segment_bytes: int, make_uuid: Callable[[], bytes]) -> tu
     lock = DirectoryLock(data, f"process {os.getpid()} (sluicegate {__version__}, compaction)")
     try:
         before = look(directory)
-        if before.found.pages:
+        if before.found.pages or restore(before.found).page_stores:
             raise StorageError(
                 "Messages of this data directory are on pages; a running gateway compacts it."
             )
@@ -203,6 +206,50 @@ def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes])
         answers.get()()
     if failures:
         raise StorageError(f"The compaction stopped: {failures[0]}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFacts:
+    """One page file that the journal knows; `damage` says what is wrong with it, if anything."""
+
+    path: str
+    address: str
+    size: int
+    blocks: int
+    messages: int
+    damage: str
+
+
+def look_at_pages(data: str, seen: Survey) -> list[PageFacts]:
+    """Read all pages below a data directory that the journal knows. Raises OSError.
+
+    `messages` counts each once, whether its queues are done with it or not. A running gateway may
+    take pages away meanwhile: what is not there is told only where nobody has the directory.
+    """
+    fs, directory = RealFiles(), posixpath.join(data, "paging")
+    restored = restore(seen.found)
+    busy = owner_of(data) is not None
+    facts = []
+    for definition in restored.page_stores:
+        store = definition.store_id
+        for page, count in sorted(known_blocks(definition, seen.found.pages).items()):
+            path = posixpath.join(directory, page_name(store, page))
+            gone = not count or (store, page) in restored.pages_gone
+            if gone or (busy and not fs.exists(path)):
+                continue
+            scanned = scan_page(fs, directory, store, page, count)
+            messages = sum([len(block.sizes) for block in scanned.blocks if not block.lost])
+            facts.append(
+                PageFacts(
+                    path=path,
+                    address=definition.address,
+                    size=scanned.size,
+                    blocks=count,
+                    messages=messages,
+                    damage=scanned.damage,
+                )
+            )
+    return facts
 
 
 def lost_by_name(seen: Survey) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """Page files at start: which exist by the journal, what they hold, and what is left over.
 
 A file that the journal does not know was never committed, or all were done with it: it goes. One
-that the journal knows and that is not whole costs its address what cannot be read of it, and nobody
-else anything; its bytes are kept beside it.
+that the journal knows and that is not whole costs its address what cannot be read of it, block by
+block, and nobody else anything; its bytes are kept in `quarantine`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Final
 from gateway.model.definitions import PagesDefinition
 from gateway.model.pages import FoundPages
 from storage.files import FileSystem, durable_replace, read_file
-from storage.pages import FoundPage, page_files, page_name, scan_page
+from storage.page_scan import FoundPage, scan_page
+from storage.pages import page_files, page_name
 from storage.recovery import Recovered
 
-_DAMAGED: Final = ".damaged"
+#: Where the bytes of damaged pages are kept, below the directory of the page files.
+QUARANTINE: Final = "quarantine"
 
 
 def find_pages(
@@ -40,10 +42,7 @@ def find_pages(
     known: set[tuple[int, int]] = set()
     result = []
     for definition in stores:
-        blocks = dict(definition.pages)
-        for (store, page), count in found.pages.items():
-            if store == definition.store_id:
-                blocks[page] = max(blocks.get(page, 0), count)
+        blocks = known_blocks(definition, found.pages)
         wanted = [
             (page, count)
             for page, count in sorted(blocks.items())
@@ -72,6 +71,17 @@ def find_pages(
     return result
 
 
+def known_blocks(
+    definition: PagesDefinition, later: Mapping[tuple[int, int], int]
+) -> dict[int, int]:
+    """Return per page how many blocks the journal says there are."""
+    blocks = dict(definition.pages)
+    for (store, page), count in later.items():
+        if store == definition.store_id:
+            blocks[page] = max(blocks.get(page, 0), count)
+    return blocks
+
+
 def _next_page(
     definition: PagesDefinition, blocks: Mapping[int, int], gone: set[tuple[int, int]]
 ) -> int:
@@ -96,6 +106,11 @@ def _read(
         finally:
             fs.close(fd)
     scanned = scan_page(fs, directory, *place, blocks)
-    if scanned.damage and fs.exists(path) and not fs.exists(path + _DAMAGED):
-        durable_replace(fs, path + _DAMAGED, read_file(fs, path))
+    if scanned.damage and fs.exists(path):
+        keep = posixpath.join(directory, QUARANTINE)
+        copy = posixpath.join(keep, page_name(*place))
+        if not fs.exists(copy):
+            fs.mkdir(keep)
+            fs.fsync_dir(directory)
+            durable_replace(fs, copy, read_file(fs, path))
     return scanned

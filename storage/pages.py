@@ -25,24 +25,20 @@ from __future__ import annotations
 import posixpath
 import struct
 import zlib
-from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from storage.ballast import NO_ROOM, Ballast
 from storage.errors import PageDamageError
-from storage.files import FileSystem, read_file
+from storage.files import FileSystem
 from storage.record import (
     BATCH_HEADER_BYTES,
-    AddHead,
     AddRun,
     BadRecordError,
     decode_batch_head,
     decode_records,
     encode_add,
     encode_batch,
-    peek_add,
     salt_of,
 )
 
@@ -80,6 +76,18 @@ def encode_page_header(store: int, page: int, uuid: bytes) -> bytes:
     """Return the 64 bytes that open a page."""
     head = _HEAD.pack(PAGE_MAGIC, VERSION, 1, store, page, uuid)
     return head + _CRC.pack(zlib.crc32(head))
+
+
+def page_uuid(data: bytes, store: int, page: int, path: str) -> bytes:
+    """Return the uuid of a page whose header may be damaged: then its blocks' sums tell.
+
+    Raises PageDamageError when not even that is there, or it is the header of another page.
+    """
+    if len(data) < PAGE_HEADER_BYTES:
+        raise PageDamageError(path, 0, "the header of the page is cut short")
+    if _CRC.unpack_from(data, _HEAD.size)[0] == zlib.crc32(data[: _HEAD.size]):
+        return decode_page_header(data, store, page, path)
+    return bytes(_HEAD.unpack_from(data)[5])
 
 
 def decode_page_header(data: bytes, store: int, page: int, path: str) -> bytes:
@@ -340,9 +348,7 @@ class PageReader:
         if found is None:
             fd = self._fs.open(path, write=False)
             try:
-                uuid = decode_page_header(
-                    self._fs.pread(fd, PAGE_HEADER_BYTES, 0), store, page, path
-                )
+                uuid = page_uuid(self._fs.pread(fd, PAGE_HEADER_BYTES, 0), store, page, path)
             except BaseException:
                 self._fs.close(fd)
                 raise
@@ -365,84 +371,6 @@ class PageReader:
         for fd, _ in self._open.values():
             self._fs.close(fd)
         self._open = {}
-
-
-# ---- at start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundBlock:
-    """One block that was read at start; `sizes` are those of its bodies."""
-
-    number: int
-    offset: int
-    length: int
-    ticket: int
-    targets: Sequence[tuple[int, int]]
-    sizes: array[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundPage:
-    """One page that was read at start.
-
-    `damage`: the first block that exists by the journal and cannot be read, and why; it and those
-    behind it are missing in `blocks`.
-    """
-
-    number: int
-    size: int
-    blocks: Sequence[FoundBlock]
-    damage: str = ""
-
-
-def scan_page(fs: FileSystem, directory: str, store: int, page: int, blocks: int) -> FoundPage:
-    """Read one page of which the journal says that `blocks` exist. Raises OSError."""
-    path = posixpath.join(directory, page_name(store, page))
-    found: list[FoundBlock] = []
-    size = 0
-    try:
-        data = _whole_page(fs, path)
-        size = len(data)
-        uuid = decode_page_header(data, store, page, path)
-        offset = PAGE_HEADER_BYTES
-        for number in range(blocks):
-            block = _scan_block(data, offset, uuid, number, path)
-            found.append(block)
-            offset += block.length
-    except PageDamageError as error:
-        return FoundPage(number=page, size=size, blocks=found, damage=str(error))
-    return FoundPage(number=page, size=size, blocks=found)
-
-
-def _whole_page(fs: FileSystem, path: str) -> bytes:
-    if not fs.exists(path):
-        raise PageDamageError(path, 0, "the page is not there")
-    return read_file(fs, path)
-
-
-def _scan_block(data: bytes, offset: int, uuid: bytes, number: int, path: str) -> FoundBlock:
-    salt = salt_of(uuid, offset)
-    head = decode_batch_head(data, offset, salt)
-    start = offset + BATCH_HEADER_BYTES
-    if head is None or head.number != number:
-        raise PageDamageError(path, offset, f"block {number} has no whole header")
-    end = start + head.length
-    payload = data[start:end]
-    if len(payload) != head.length or zlib.crc32(payload, salt) != head.payload_crc:
-        raise PageDamageError(path, offset, f"block {number} is not whole")
-    try:
-        record: AddHead = peek_add(payload)
-    except BadRecordError as error:
-        raise PageDamageError(path, offset, str(error)) from error
-    return FoundBlock(
-        number=number,
-        offset=offset,
-        length=BATCH_HEADER_BYTES + head.length,
-        ticket=head.synced,
-        targets=record.targets,
-        sizes=record.sizes,
-    )
 
 
 def page_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:

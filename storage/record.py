@@ -381,6 +381,19 @@ def peek_add(payload: bytes, offset: int = 0) -> AddHead:
         raise BadRecordError(f"a record is cut short at {offset} of a block") from error
 
 
+def likely_add(payload: bytes) -> AddHead | None:
+    """Return the head of the one ADD record that bytes without a right sum seem to be, or None.
+
+    Its lengths must come to those of the bytes: then what is wrong is in a body, or in the flags.
+    """
+    try:
+        head = peek_add(payload)
+        end = _add_head(payload, 0)[1] + sum(head.sizes)
+    except (BadRecordError, struct.error, ValueError, OverflowError, MemoryError):
+        return None
+    return head if end == len(payload) and len(head.sizes) else None
+
+
 def _add_head(payload: bytes, offset: int) -> tuple[AddHead, int]:
     """Return the head of an ADD record and where its bodies begin."""
     _, how, n_targets, count, accepted = _ADD.unpack_from(payload, offset)

@@ -60,7 +60,12 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "storage",
     ),
     "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
-    "gateway.datadir": ("gateway.model", "gateway.persistence", "storage"),
+    "gateway.datadir": (
+        "gateway.model",
+        "gateway.paged_recovery",
+        "gateway.persistence",
+        "storage",
+    ),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (
         "gateway.model",

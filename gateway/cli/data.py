@@ -18,11 +18,13 @@ from gateway.config.tree import MIB
 from gateway.datadir import (
     IDS_OF,
     MissingJournalError,
+    PageFacts,
     compact,
     counts_by_name,
     describe,
     journal_of,
     look,
+    look_at_pages,
     lost_by_name,
     names_of,
     owner_of,
@@ -62,16 +64,37 @@ def data() -> None:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @told
 def verify(directory: str, *, as_json: bool) -> int:
-    """Read all of the journal in DIR: what it holds, and what is damaged (exit status 1)."""
+    """Read journal and pages in DIR: what they hold, and what is damaged (exit status 1)."""
     journal = journal_of(directory)
     owner = owner_of(directory)
-    facts = report(look(journal)) | {"inUseBy": owner}
+    seen = look(journal)
+    facts = report(seen) | {"inUseBy": owner, "pages": pages_of(look_at_pages(directory, seen))}
     if as_json:
         click.echo(json.dumps(facts))
     else:
         for line in lines_of(facts):
             click.echo(line)
-    return EX_FAILED if facts["damage"] else 0
+    return EX_FAILED if is_damaged(facts) else 0
+
+
+def is_damaged(facts: dict[str, Any]) -> bool:
+    """Whether anything that verify read is not what was written."""
+    return bool(facts["damage"]) or any(page["damage"] for page in facts["pages"])
+
+
+def pages_of(pages: list[PageFacts]) -> list[dict[str, Any]]:
+    """Return what verify tells of page files."""
+    return [
+        {
+            "file": page.path,
+            "address": page.address,
+            "bytes": page.size,
+            "blocks": page.blocks,
+            "messages": page.messages,
+            "damage": page.damage,
+        }
+        for page in pages
+    ]
 
 
 def report(seen: Survey) -> dict[str, Any]:
@@ -130,13 +153,19 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
     for name, held in facts["queues"].items():
         lines.append(f"queue {name}: {held['messages']} messages, {held['bytes']} B")
     lines += [f"address {a}: {n} duplicate ids" for a, n in facts["duplicateIds"].items()]
+    for page in facts["pages"]:
+        mark = f"  DAMAGED: {page['damage']}" if page["damage"] else ""
+        lines.append(
+            f"page {page['file']} of {page['address']}: {page['blocks']} blocks,"
+            f" {page['messages']} messages, {page['bytes']} B{mark}"
+        )
     lines += [f"damage {d['file']} at offset {d['offset']}: {d['what']}" for d in facts["damage"]]
     lines += [f"lost {name}: at most {count} messages" for name, count in facts["lost"].items()]
     if facts["tornBytes"]:
         lines.append(f"torn tail: {facts['tornBytes']} B that were never confirmed")
     if facts["inUseBy"]:
         lines.append(f"in use by {facts['inUseBy']}")
-    lines.append("damaged" if facts["damage"] else "whole")
+    lines.append("damaged" if is_damaged(facts) else "whole")
     return lines
 
 

@@ -81,7 +81,13 @@ class PageStore(Protocol):
 
 
 class FoundBlock(Protocol):
-    """A block that was found at start; without `targets` it cannot be read any more."""
+    """A block that was found at start; one that is `lost` held so much and cannot be read."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def lost(self) -> bool: ...
 
     @property
     def offset(self) -> int: ...

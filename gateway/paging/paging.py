@@ -221,7 +221,11 @@ class Paging:
 
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """See Source."""
-        self._lost(queue, count, str(error))
+        self.give_up(queue, count, str(error))
+
+    def give_up(self, queue: Queue, count: int, why: str) -> None:
+        """So many messages of a queue are lost."""
+        self._lost(queue, count, why)
 
     def remove(self, queue: Queue, first: int, last: int) -> None:
         """See Source."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from gateway.model.pages import FoundBlock, FoundPage, FoundPages
 from gateway.paging.backlog import Page
@@ -16,11 +17,14 @@ from gateway.paging.paging import Paging
 from gateway.paging.part import Part
 from gateway.queues.queue import Queue
 
+#: How many messages of a queue may have gone with the pages between two that are there.
+_SEQS_BETWEEN: Final = 1 << 24
+
 
 class _Blocks:
     """The blocks of one queue: ascending tickets, last seqs, where they are, sizes of bodies."""
 
-    __slots__ = ("firsts", "lasts", "parts", "sizes", "tickets")
+    __slots__ = ("firsts", "lasts", "lost", "parts", "sizes", "tickets")
 
     def __init__(self) -> None:
         self.tickets = array("Q")
@@ -28,6 +32,7 @@ class _Blocks:
         self.lasts = array("Q")
         self.parts: list[Part] = []
         self.sizes: list[array[int]] = []
+        self.lost: list[tuple[int, str]] = []  # place here, why
 
 
 def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue]) -> None:
@@ -47,6 +52,7 @@ def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue
         removed = found.removed.get(queue_id, array("Q"))
         for at in range(0, len(removed), 3):
             _remove(blocks, *removed[at : at + 3])
+        _give_up(paging, queues[queue_id], blocks)
         backlog = paging.backlogs[queue_id]
         definition = found.definition
         counted = found.counted.get(queue_id, {})
@@ -67,16 +73,20 @@ def _restore_page(
 ) -> None:
     page = paging.pages[found.number] = Page(found.number)
     page.size = page.charge = found.size
-    page.blocks = len(found.blocks)
     paging.next_page = max(paging.next_page, found.number + 1)
-    for number, block in enumerate(found.blocks):
-        page.offsets.append(block.offset)
-        page.lengths.append(block.length)
+    for block in found.blocks:
+        number = block.number
+        page.blocks = number + 1
+        # Of lost blocks of which nothing is known only the number is there.
+        if number >= len(page.offsets):
+            page.offsets.extend([0] * (number - len(page.offsets)) + [block.offset])
+            page.lengths.extend([0] * (number - len(page.lengths)) + [block.length])
         if block.ticket < paging.suspect:
             page.suspect = number + 1
         for queue_id, first in block.targets:
             queue = queues.get(queue_id)
-            if queue is not None:
+            before = known[queue_id].lasts[-1] if queue_id in known else -1
+            if queue is not None and (not block.lost or _believable(page, queue, first, before)):
                 _restore_block(paging, page, (number, first), queue, block)
                 blocks = known.setdefault(queue_id, _Blocks())
                 blocks.tickets.append(block.ticket)
@@ -84,6 +94,19 @@ def _restore_page(
                 blocks.lasts.append(first + len(block.sizes) - 1)
                 blocks.parts.append(page.parts[queue_id])
                 blocks.sizes.append(block.sizes)
+                if block.lost:
+                    blocks.lost.append((len(blocks.firsts) - 1, found.damage))
+
+
+def _believable(page: Page, queue: Queue, first: int, before: int) -> bool:
+    """Whether a lost block can begin there: a damaged head may have said so.
+
+    `before` is the last seq of the queue on pages before it; what was between may be gone.
+    """
+    part = page.parts.get(queue.queue_id)
+    if part is not None:
+        return first == part.last + 1
+    return before < first <= max(before, queue.next_seq) + _SEQS_BETWEEN
 
 
 def _restore_block(
@@ -105,6 +128,19 @@ def _remove(blocks: _Blocks, ticket: int, low: int, high: int) -> None:
             return
         first, last = max(low, blocks.firsts[place]), min(high, blocks.lasts[place])
         blocks.parts[place].finish(first, last)
+
+
+def _give_up(paging: Paging, queue: Queue, blocks: _Blocks) -> None:
+    """Be done with what was in blocks that cannot be read, and tell how many that were."""
+    for place, why in blocks.lost:
+        part, low, high = blocks.parts[place], blocks.firsts[place], blocks.lasts[place]
+        gone = [(first, min(last, high)) for first, last in part.waiting(low) if first <= high]
+        for first, last in gone:
+            part.finish(first, last)
+            paging.remove(queue, first, last)
+        count = sum([last + 1 - first for first, last in gone])
+        if count:
+            paging.give_up(queue, count, why)
 
 
 def _restore_changes(

@@ -13,6 +13,7 @@ class MemoryBlock:
     """A block of a page; `offset` is its number, so that a wrong one is noticed."""
 
     length = 7
+    lost = False
 
     def __init__(self, number: int, ticket: int, targets, due: int) -> None:
         self.number = self.offset = number

@@ -190,6 +190,18 @@ CORE_MUTANTS = (
         "        pass\n",
     ),
     _core(
+        "a bad block ends its page",
+        "storage.page_scan:_Scan.next_head",
+        "        if head is not None and number < head.number < self.count:\n",
+        "        if False:\n",
+    ),
+    _core(
+        "what is lost is not recorded",
+        "gateway.paging.restore:_give_up",
+        "        paging.give_up(queue, count, why)\n",
+        "        pass\n",
+    ),
+    _core(
         "a released message goes to the end",
         "gateway.queues.ready:Ready.put_back",
         "        level.appendleft(message)\n",

@@ -309,7 +309,8 @@ class SimDisk:
 
     def listdir(self, path: str) -> list[str]:
         prefix = path + "/"
-        return sorted(n[len(prefix) :] for n in self.names if n.startswith(prefix))
+        below = (n[len(prefix) :] for n in self.names if n.startswith(prefix))
+        return sorted(name for name in below if "/" not in name)
 
     def mkdir(self, path: str) -> None:
         """There is one directory, and it is there."""

@@ -248,6 +248,14 @@ class Ledger:
         copy.state, copy.end, copy.moved, copy.holder = State.GONE, why, moved, None
         del self.live[copy.queue][copy.key]
 
+    def bury(self, queue: str, key: bytes) -> None:
+        """It is lost, and that was told."""
+        copy = self.copies[queue, key]
+        copy.lasting = False
+        if copy.state is not State.GONE:
+            self.gone(copy, "lost")
+        copy.gone_ticket = 1 << 62
+
     # ---- a start
 
     def restart(

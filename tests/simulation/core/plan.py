@@ -67,7 +67,7 @@ def draw(chance: random.Random, operations: list[str]) -> Plan:
         steps=[10, 40, 80] if chance.random() < 0.7 else [0, 2, 5, 20],
         power=chance.choice([0.4, 0.6, 0.9]),
         faults=chance.random() < 0.25,
-        rot=chance.random() < 0.12,
+        rot=chance.random() < 0.15,
         cancels=chance.random() < 0.9,
         amqp=chance.choice([0.0, 0.3, 1.0]),
         durable=chance.choice([0.5, 0.9, 1.0, 1.0]),

@@ -74,6 +74,8 @@ class CoreWorld:
         self.alarm: int | None = None
         self.evicted: list[tuple[Queue, Message]] | None = None
         self.failed = self.closed = False
+        self.rotten: dict[str, int] = {}
+        self.uncertain = False
         self.figures: Counter[str] = Counter()
 
     def log(self, text: str) -> None:
@@ -94,6 +96,7 @@ class CoreWorld:
     def start(self) -> None:
         """Start until it goes well; crashes and faults may come in between."""
         attempts = 0
+        self._rot()
         while True:
             attempts += 1
             if attempts <= 2:
@@ -120,6 +123,39 @@ class CoreWorld:
         self.model.recovered(found, self.journal.synced, attempts=attempts)
         self._make(found, segments)
         self._compare(found)
+
+    def _rot(self) -> None:
+        """Flip a bit of a page that the device holds; what that costs must be told."""
+        self.rotten = {}
+        names = [n for n in self.disk.listdir(PAGING) if n.endswith(".page")]
+        if not self.plan.rot or not names or self.chance.random() < 0.3:
+            return
+        path = f"{PAGING}/{self.chance.choice(names)}"
+        size = len(self.disk.nodes[self.disk.names[path]].device)
+        if size > pages_module.PAGE_HEADER_BYTES:
+            offset = self.chance.randrange(pages_module.PAGE_HEADER_BYTES, size)
+            self.log(f"byte {offset} of {path} rots")
+            self.disk.flip(path, offset, self.chance.randrange(8))
+
+    def _bury(self, found: Restored) -> None:
+        """Compare what was told to be lost with what is not there any more; forget it."""
+        # Once it was not certain what was lost, another start may come to know more.
+        self.uncertain |= any(page.unknown for pages in found.pages for page in pages.pages)
+        for queue in self.gateway.queues.values():
+            before = self.model.durable.paged.get(queue.queue_id, {})
+            there = {m.seq for m in queue.browse(0, EVERYTHING)} if before else set()
+            there |= {m.seq for q, m in self.evicted or [] if q is queue}
+            gone = {seq: kept for seq, kept in before.items() if seq not in there}
+            told = self.rotten.pop(queue.name, 0)
+            if told != len(gone) and not self.uncertain:
+                raise ViolationError(f"{len(gone)} of {queue.name} are lost, {told} were told")
+            for seq, kept in gone.items():
+                self.model.now.paged[queue.queue_id].pop(seq, None)
+                self.model.durable.paged[queue.queue_id].pop(seq, None)
+                self.ledger.bury(queue.name, key_of(message_of(kept)))
+                self.figures["lost"] += 1
+        if self.rotten and not self.uncertain:
+            raise ViolationError(f"lost and of no queue: {self.rotten}")
 
     def _threaten_start(self) -> None:
         if self.plan.faults and self.chance.random() < 0.15:
@@ -175,6 +211,8 @@ class CoreWorld:
 
     def _compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
+        if self.plan.rot:
+            self._bury(found)
         evicted, self.evicted = self.evicted or [], None
         held: dict[str, list[Message]] = {}
         for queue in self.gateway.queues.values():
@@ -283,6 +321,9 @@ class CoreWorld:
 
     def _unreadable(self, queue: str, count: int, why: str) -> None:
         self.log(f"      {count} of {queue} cannot be read: {why}")
+        if self.evicted is not None and self.plan.rot:
+            self.rotten[queue] = self.rotten.get(queue, 0) + count
+            return
         raise ViolationError(f"{count} of {queue} cannot be read: {why}")
 
     def delivered(self, taker: Taker, messages: list[Message]) -> None:
