@@ -150,8 +150,9 @@ class CoreWorld:
             if told != len(gone) and not self.uncertain:
                 raise ViolationError(f"{len(gone)} of {queue.name} are lost, {told} were told")
             for seq, kept in gone.items():
-                self.model.now.paged[queue.queue_id].pop(seq, None)
-                self.model.durable.paged[queue.queue_id].pop(seq, None)
+                if self.model.now.paged[queue.queue_id].pop(seq, None) is not None:
+                    # Nothing was recorded of it; else it is told again until that is durable.
+                    self.model.durable.paged[queue.queue_id].pop(seq, None)
                 self.ledger.bury(queue.name, key_of(message_of(kept)))
                 self.figures["lost"] += 1
         if self.rotten and not self.uncertain:
