@@ -193,9 +193,7 @@ class Gateway:
     def await_durable(self, listener: DurableListener) -> None:
         """See the Broker port."""
         self._listeners[id(listener)] = listener
-        # What it waits for may be settlements alone: no queue is touched by them, and without the
-        # end of a turn the store would not get its batch.
-        self.turn.need_end()
+        self.turn.need_end()  # which gives the store its batch
         if not self._all_known and not self.store.unsynced:
             # No batch is to come that would tell it: what it waits for was synced before it asked.
             self._all_known = True
@@ -272,6 +270,8 @@ class Gateway:
             self.turn.at_end(self._look_for_room)
 
     def _forget(self, queue: Queue, messages: list[Message]) -> None:
+        if not self.turn.begun:  # until the store has its batch, a kill brings back what is gone
+            self.turn.need_end()
         count = len(messages)
         first = messages[0].seq
         if count == 1:

@@ -6,11 +6,14 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from proton import Message
+from proton import Message, Timeout
+from proton.utils import BlockingConnection
 
 from gateway.cli.scratch import HOST, ScratchGateway
+from tests.interop.support import queue
 from tests.interop.transacting import take, transacting
 
 ROUNDS = 4
@@ -66,3 +69,20 @@ def test_a_commit_of_nothing_but_an_acknowledgement(gateway: ScratchGateway) -> 
             assert one.discharge(name) == ""
             took += time.monotonic() - begun
     assert took < SECONDS
+
+
+def test_what_was_settled_without_a_wish_for_an_answer_is_soon_on_disk(tmp_path: Path) -> None:
+    gateway = ScratchGateway(tmp_path)
+    with gateway:
+        connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=20)
+        sender = connection.create_sender("settled")
+        receiver = connection.create_receiver("settled", credit=1)
+        sender.send(Message(body="once", durable=True))
+        receiver.receive()
+        time.sleep(0.2)
+        receiver.accept()
+        with pytest.raises(Timeout):  # long enough for the accept, too short for any timer
+            connection.wait(lambda: False, timeout=0.3)
+        gateway.kill()
+        gateway.start()
+        assert queue(gateway, "settled")["messageCount"] == 0
