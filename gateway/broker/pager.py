@@ -108,6 +108,18 @@ class Pager:
             self._looking = True
             self._gateway.turn.at_end(self._look)
 
+    def settings_changed(self, address: Address) -> None:
+        """Other limits hold from now on: for who sends, and for how much is read."""
+        gateway, paging = self._gateway, address.paging
+        for queue in address.queues:
+            if queue.paged_count and _reads(queue):
+                gateway.touch(queue)
+        if paging is not None and not paging.live:
+            self.idle[paging.store_id] = address
+        self.room_made()
+        gateway.watch_block(address)
+        gateway.room_made()
+
     def _look(self) -> None:
         """End page mode where nothing is on pages any more, and there is room."""
         self._looking = False
@@ -221,6 +233,7 @@ class Pager:
                     due=route.due,
                     now_ms=gateway.now_ms(),
                     page_size=address.settings.page_size_bytes,
+                    origin=route.origin,
                 )
             return max(ticket, route.record_taps(bodies, flags, expires))
         finally:

@@ -97,6 +97,8 @@ class Backlog:
     __slots__ = (
         "_entries",
         "_firsts",
+        "_origin_firsts",
+        "_origins",
         "_source",
         "ahead",
         "count",
@@ -115,14 +117,22 @@ class Backlog:
         self.ahead: set[int] = set()
         self.flags: dict[int, int] = {}
         self.dues: dict[int, int] = {}
+        self._origin_firsts = array("Q")
+        self._origins: list[str] = []
         self._source = source
         self._entries: list[tuple[Page, Part]] = []
         self._firsts: list[int] = []
 
     # ---- in
 
-    def grow(self, page: Page, first: int, count: int, size: int) -> None:
-        """Take in a run that was appended to a page."""
+    def grow(self, page: Page, first: int, count: int, size: int, origin: str = "") -> None:
+        """Take in a run that was appended to a page; `origin`: where it comes from, if that counts.
+
+        It is of a connection of this life, so that no page has it.
+        """
+        if origin != (self._origins[-1] if self._origins else ""):
+            self._origin_firsts.append(first)
+            self._origins.append(origin)
         part = page.parts.get(self.queue.queue_id)
         if part is None:
             part = page.parts[self.queue.queue_id] = Part(first)
@@ -215,6 +225,10 @@ class Backlog:
                 )
             if message.flags & SCHEDULED:
                 message.due = self.dues.get(seq, run.due)
+            if self._origins:
+                place = bisect_right(self._origin_firsts, seq) - 1
+                if place >= 0 and self._origins[place]:
+                    message.origin = self._origins[place]
             messages.append(message)
         return messages, last
 

@@ -136,6 +136,7 @@ class Paging:
         due: int,
         now_ms: int,
         page_size: int,
+        origin: str = "",
     ) -> int:
         """Append what `room` has allowed, for all of `queues`; returns the ticket."""
         size = sum(map(len, bodies))
@@ -163,7 +164,8 @@ class Paging:
         page.charge += size + MESSAGE_BYTES * count
         self.live += count * len(queues)
         for queue, (_, first) in zip(queues, targets, strict=True):
-            self.backlog_of(queue).grow(page, first, count, size)
+            told = origin if queue.told_apart else ""
+            self.backlog_of(queue).grow(page, first, count, size, told)
         return block.ticket
 
     def _open_page(self) -> Page:

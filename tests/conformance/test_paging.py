@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.addresses.settings import FullPolicy, PageFullPolicy
 from gateway.broker import Limits
+from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.stomp_form import pack
-from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
+from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, entry, flags_of, stomp
 
 PAGE = FullPolicy.PAGE
 MANY = [b"%04d" % i for i in range(1000)]
@@ -595,3 +598,51 @@ def test_p42_of_a_long_backlog_only_what_is_wanted_comes_to_memory():
     assert taken == wanted
     core.check()
     assert drain(core) == unwanted
+
+
+def test_limits_of_pages_and_of_reading_count_from_the_moment_they_change():
+    core = paged(max_size_messages=1, page_limit_messages=3, max_read_page_messages=2)
+    address = core.gateway.directory.make_address("q", frozenset({ANYCAST}))
+    assert core.send("q", *MANY[:10]) == [True] * 4 + [False] * 6
+    core.sync()
+    _, owner = core.producer("q")
+    assert address.blocked is not None
+
+    def change(**values: object) -> None:
+        address.apply_settings(replace(address.settings, **values))
+        core.gateway.pager.settings_changed(address)
+        core.sync()
+
+    change(page_limit_messages=6)
+    assert address.blocked is None
+    assert owner.told == ["unblocked"]
+    assert core.send("q", *MANY[4:10]) == [True] * 3 + [False] * 3
+    change(page_limit_messages=-1, page_limit_bytes=-1)
+    assert core.send("q", *MANY[7:20]) == [True] * 13
+    change(page_limit_messages=5, page_full_policy=PageFullPolicy.DROP)
+    assert core.send("q", b"dropped") == [True]
+    taker = core.consume("q", room=100)
+    core.sync()
+    assert taker.bodies() == MANY[:2]
+    change(max_read_page_messages=8)
+    assert taker.bodies() == MANY[:8]
+    change(max_read_page_messages=-1)
+    assert taker.bodies() == MANY[:20]
+
+
+def test_whoever_is_not_to_get_its_own_messages_does_not_get_them_from_pages():
+    core = paged(max_size_messages=1)
+    taker = core.consume("q", room=0, no_local="mine")
+    routes = {
+        name: core.gateway.open_producer(parse_destination("q"), None, Owner(), origin=name)
+        for name in ("mine", "other")
+    }
+    for number in range(30):
+        name = "mine" if number % 3 else "other"
+        routes[name].send([stomp(b"%d %b" % (number, name.encode()))], flags_of())
+        core.turn()
+    core.sync()
+    assert core.gateway.addresses["q"].paging.live == 29
+    taker.take(100)
+    core.sync()
+    assert taker.bodies() == [b"%d other" % number for number in range(0, 30, 3)]
