@@ -325,6 +325,9 @@ class Core:
         self._make()
         directory = self.directory
         found = found_pages(self.store.batches, clean=clean)
+        exist = {(f.definition.store_id, page.number) for f in found for page in f.pages}
+        for place in [place for place in self.store.pages if place not in exist]:
+            del self.store.pages[place]  # as a start does with files that nothing names
         for definition in definitions.values():
             if isinstance(definition, AddressDefinition):
                 directory.restore_address(definition)

@@ -100,6 +100,10 @@ def found_pages(batches, *, clean: bool) -> list[FoundPages]:
                     gone.add((definition.store_id, definition.page))
                 case "undefine", definition if hasattr(definition, "marks"):
                     stores.pop(definition.store_id, None)
+                    # Its number may be given again.
+                    for place in [p for p in blocks if p[0] == definition.store_id]:
+                        del blocks[place]
+                    gone -= {place for place in gone if place[0] == definition.store_id}
                 case "block", place, block:
                     blocks[place].append(block)
                     for queue_id, first in block.targets:
