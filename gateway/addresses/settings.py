@@ -155,6 +155,8 @@ class AddressSettings:
         slow_consumer_threshold_measurement_unit: that unit.
         slow_consumer_policy: what happens to a slow one.
         slow_consumer_check_period: seconds between two looks.
+        send_to_dla_on_no_route: what no queue wants goes to the dead-letter address; not where
+            diverts or wildcard addresses branch off.
         enable_metrics: whether the address and its queues are among the metrics.
         management_browse_page_size: messages that a browse over HTTP shows unless it says how many.
         reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
@@ -224,6 +226,7 @@ class AddressSettings:
     slow_consumer_threshold_measurement_unit: RateUnit = RateUnit.SECOND
     slow_consumer_policy: SlowPolicy = SlowPolicy.NOTIFY
     slow_consumer_check_period: int = 5
+    send_to_dla_on_no_route: bool = False
     enable_metrics: bool = True
     management_browse_page_size: int = 200
     reject_as_modified: bool = False

@@ -92,7 +92,7 @@ class Gateway:
         self._listeners: dict[int, DurableListener] = {}
         self._all_known = False  # listeners will hear that everything is on disk
         self._blocked: dict[str, Address] = {}
-        self._mover = Mover(self)
+        self.mover = Mover(self)
         self.timetable = Timetable()
         self.chance: Callable[[], float] = _no_chance
         self.pager = Pager(self)
@@ -235,7 +235,7 @@ class Gateway:
             self.store.begin_atomic()  # gone here and stored there, or neither
             try:
                 self._let_go(queue, messages, size)
-                self._mover.move(queue, messages, why)
+                self.mover.move(queue, messages, why)
             finally:
                 self.store.end_atomic()
         else:
@@ -301,7 +301,7 @@ class Gateway:
 
     def given_up(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
-        self._mover.move(queue, messages, Gone.KILLED)
+        self.mover.move(queue, messages, Gone.KILLED)
 
     def postponed(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
@@ -471,7 +471,7 @@ class Gateway:
     def retry_messages(self, queue: Queue, messages: list[Message] | None = None) -> int:
         """Send what waits in a queue back to where it died or expired; returns how many went."""
         chosen = queue.browse(0, queue.ready_count) if messages is None else messages
-        return len(self._mover.retry(queue, chosen))
+        return len(self.mover.retry(queue, chosen))
 
     def internal_route(self, name: str, queue: str | None = None) -> Route:
         """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""

@@ -9,6 +9,7 @@ what cannot go back stays.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.addresses.settings import AddressSettings
@@ -65,6 +66,16 @@ def _without_origin(message: Message) -> bytes:
     return with_annotations(message.body, {}, drop=frozenset(map(Symbol, _AMQP_FACTS)))
 
 
+def _unrouted_copy(body: bytes, flags: int, address: str) -> bytes:
+    """Return a message that was in no queue, told where it was sent to."""
+    if flags & STOMP:
+        return stomp_form.with_headers(body, [("_AMQ_ORIG_ADDRESS", address)])
+    try:
+        return with_annotations(without_expiry(body), {"x-opt-ORIG-ADDRESS": address})
+    except DecodeError:
+        return body
+
+
 class Mover:
     """Moves what died or expired."""
 
@@ -95,6 +106,30 @@ class Mover:
                     gateway.figures.lost_dead_letters += 1
         finally:
             gateway.store.end_atomic()
+
+    def unrouted(self, address: str, bodies: Sequence[bytes], flags: int) -> int:
+        """Send copies of what no queue of an address wants to its dead-letter address."""
+        gateway = self._gateway
+        settings = gateway.settings.for_address(address)
+        target = settings.dead_letter_address
+        if not target or target == address:
+            gateway.figures.lost_dead_letters += len(bodies)
+            return 0
+        ticket = 0
+        gateway.store.begin_atomic()
+        try:
+            self._make_queue(address, target, settings, Gone.KILLED)
+            route = gateway.internal_route(target)
+            for body in bodies:
+                if not route.send_copy(_unrouted_copy(body, flags, address), flags & _KEPT):
+                    gateway.figures.lost_dead_letters += 1
+                elif flags & DURABLE:
+                    ticket = gateway.store.ticket  # an atomic part is one batch
+        except RefusedError:
+            gateway.figures.lost_dead_letters += len(bodies)
+        finally:
+            gateway.store.end_atomic()
+        return ticket
 
     def _make_queue(self, address: str, target: str, settings: AddressSettings, why: Gone) -> None:
         """Make the queue for what comes from one address, where settings say so.

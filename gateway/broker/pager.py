@@ -219,13 +219,16 @@ class Pager:
         route.sent += len(bodies)
         gateway.turn.need_end()  # no queue is touched, and the store waits for the end of a turn
         runs: list[tuple[list[Queue], Sequence[bytes]]] = []
+        unwanted: list[bytes] = []
         for first, end, able, copies in route.routed(bodies, flags, expires):
             runs += self._deal(address, able, copies, bodies[first:end])
+            if not (able or copies or address.taps):
+                unwanted += bodies[first:end]
         gateway.store.begin_atomic()
         try:
-            ticket = 0
+            ticket = route.give_up(unwanted, flags) if unwanted else 0
             for queues, run in runs:
-                ticket = paging.append(
+                last = paging.append(
                     queues,
                     run,
                     flags,
@@ -235,6 +238,7 @@ class Pager:
                     page_size=address.settings.page_size_bytes,
                     origin=route.origin,
                 )
+                ticket = max(ticket, last)
             return max(ticket, route.record_taps(bodies, flags, expires))
         finally:
             gateway.store.end_atomic()

@@ -16,10 +16,12 @@ from gateway.broker.ports import Store
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, Share
+from gateway.model.ports import ProducerOwner
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.forecast import Forecast
+    from gateway.broker.moves import Mover
 
 #: What a message costs beside its body: the object, its place in a deque, the bytes object's own
 #: head.
@@ -41,6 +43,7 @@ class Core(Protocol):
     forecast: Forecast
     pager: Pager
     holds: Holds
+    mover: Mover
 
     def touch(self, queue: Queue) -> None: ...
 
@@ -67,6 +70,7 @@ class Spread:
     _address: Address
     _core: Core
     _origin: str
+    _owner: ProducerOwner | None
     _store: Appends
     due: int
 
@@ -91,7 +95,7 @@ class Spread:
         queues = len(copies) + (1 if able else 0)
         if not queues and not address.taps:
             address.unrouted += count
-            return 0
+            return self.give_up(bodies, flags)
         address.routed += count
         if queues:
             self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
@@ -103,6 +107,12 @@ class Spread:
             more = self._store_copies(copies, bodies, flags, expires, shares=shares)
             ticket = max(ticket, more)
         return ticket
+
+    def give_up(self, bodies: Sequence[bytes], flags: int) -> int:
+        """A client sent what no queue wants: where settings say so, these are dead letters."""
+        if self._owner is None or not self._address.settings.send_to_dla_on_no_route:
+            return 0
+        return self._core.mover.unrouted(self._address.name, bodies, flags)
 
     def _deal(
         self,

@@ -297,6 +297,7 @@ ADDRESS_SETTINGS: Final = Table(
         "slow-consumer-threshold-measurement-unit": v.choice(RateUnit),
         "slow-consumer-policy": v.choice(SlowPolicy),
         "slow-consumer-check-period": v.seconds,
+        "send-to-dla-on-no-route": v.boolean,
         "enable-metrics": v.boolean,
         "management-browse-page-size": v.count,
         "reject-as-modified": v.boolean,
@@ -306,7 +307,7 @@ ADDRESS_SETTINGS: Final = Table(
     },
     later=_words(
         " default-consumer-window-size config-delete-queues config-delete-addresses"
-        " config-delete-diverts redistribution-delay send-to-dla-on-no-route"
+        " config-delete-diverts redistribution-delay"
         ""
         " enable-ingress-timestamp message-counter-history-day-limit"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
