@@ -40,7 +40,7 @@ class Grouped(Seated):
         mark_first: returns a stored message with a property that is true.
     """
 
-    __slots__ = ("_groups", "_marked", "delivering", "group_of", "mark_first")
+    __slots__ = ("_groups", "_marked", "_own_way", "delivering", "group_of", "mark_first")
 
     delivering: int
 
@@ -49,6 +49,7 @@ class Grouped(Seated):
         self.group_of: GroupOf = _no_group
         self.mark_first: Callable[[bytes, int, str], bytes] = _unmarked
         self._groups: Groups | None = None
+        self._own_way = False  # it may not hand out as plain queues do
         self._marked: dict[int, Message] = {}  # what is in delivery with a mark, by seq
 
     @property
@@ -81,19 +82,21 @@ class Grouped(Seated):
 
     # ---- out
 
-    def _uses_groups(self) -> bool:
+    def _has_own_way(self) -> bool:
         """Whether messages go out by their groups now; with the first one they begin to."""
         if self._groups is None:
             if not self.any_flags & GROUPED or not self.attributes.group_buckets:
                 return False
             group_of = in_buckets(self.group_of, self.attributes.group_buckets)
             self._groups = Groups(self._make_index(), group_of)
+            self._own_way = True
         return True
 
     def _end_groups(self) -> None:
         if self._groups is not None:
             self._groups.end()
             self._groups = None
+            self._own_way = False
             self.searching = False
 
     def _end_searches(self, searches: Searches, *, limited: bool) -> None:
@@ -107,7 +110,7 @@ class Grouped(Seated):
         if self._groups is None:
             super()._forget_index()
 
-    def _hand_out_groups(self, now_ms: int, limit: int) -> int:
+    def _hand_out(self, now_ms: int, limit: int) -> int:
         """Serve consumers from their lanes; returns how many messages went out."""
         groups = self._groups
         assert groups is not None, "no groups"

@@ -75,6 +75,7 @@ class NonDestructiveQueue(LastValueQueue):
 
     def _prepare(self) -> None:
         super()._prepare()
+        self._own_way = True
         self._held_by: dict[int, int] = {}  # seq -> by how many consumers it is held
         self._news = 0
         self._patient: list[Reader] = []
@@ -139,6 +140,9 @@ class NonDestructiveQueue(LastValueQueue):
         browsing = self._searches is not None and self._searches.unfinished
         self.searching = browsing or (bool(behind) and not self.paused)
         return total
+
+    def _has_own_way(self) -> bool:
+        return True
 
     def _hand_out(self, now_ms: int, limit: int) -> int:
         """Show consumers what they have not seen; each gets its share of `limit`."""

@@ -334,21 +334,17 @@ class Queue(Grouped):
                 self._effects.wake(self, self.next_time)
             if not opened:
                 return 0
-        total = self._hand_out(now_ms, limit)
+        if (self._own_way or self.any_flags & GROUPED) and self._has_own_way():
+            total = self._hand_out(now_ms, limit)
+        else:
+            total = 0
+            while self._ready and not self.paused and total < limit:
+                went = self._round(now_ms, limit - total)
+                if not went:
+                    break
+                total += went
         if searches is not None:
             self._end_searches(searches, limited=total >= limit)
-        return total
-
-    def _hand_out(self, now_ms: int, limit: int) -> int:
-        """Serve consumers round by round; returns how many messages went out."""
-        if (self._groups is not None or self.any_flags & GROUPED) and self._uses_groups():
-            return self._hand_out_groups(now_ms, limit)
-        total = 0
-        while self._ready and not self.paused and total < limit:
-            went = self._round(now_ms, limit - total)
-            if not went:
-                break
-            total += went
         return total
 
     def _round(self, now_ms: int, limit: int) -> int:
