@@ -142,9 +142,9 @@ CORE_MUTANTS = (
     ),
     _core(
         "one reads where the last one ended, not where it was finished",
-        "gateway.paging.backlog:Backlog.read",
-        "        self.next = following\n",
-        "        self.next = following + 1\n",
+        "gateway.paging.backlog:Backlog._pass",
+        "    self.next = following\n",
+        "    self.next = following + 1\n",
     ),
     _core(
         "a transaction's sends outside its batch",
