@@ -141,6 +141,7 @@ class GatewayService(MultiService):
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
         self._loop(core.store.journal.cover, COVER_SECONDS)
+        self._loop(core.store.journal.sync, self.config.sync_interval / 1000)
         for work, seconds in chores(core.broker, core.disk, self.config):
             self._loop(work, seconds)
         self.ready = True

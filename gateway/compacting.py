@@ -22,6 +22,7 @@ def compaction_rule(config: Config) -> CompactionRule:
 def set_up_journal(journal: Journal, config: Config) -> None:
     """Let the journal cancel or not, and tell when its compaction stops."""
     journal.cancels = serialized_types(config) != frozenset(RoutingType)
+    journal.task_limit = config.store_task_limit
     journal.compaction.on_failed = _stopped
 
 

@@ -23,6 +23,7 @@ from gateway.broker.ports import Tap
 from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.tree import Config
 from gateway.disk_watch import DiskWatch, ballast_for, make_room
+from gateway.lingering import Linger
 from gateway.model.definitions import Definition, StreamDefinition
 from gateway.model.turn import Turn
 from gateway.persistence import JournalStore, Restored, open_journal
@@ -233,8 +234,24 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
+    _set_up_store(reactor, core, config)
     shorten_waits(reactor, lambda: not journal.writing, chance.seconds)
     return core
+
+
+def _set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
+    """Say when senders wait for the disk, and what the disk may wait for."""
+    broker, journal = core.broker, core.store.journal
+    broker.busy.limit = config.store_task_limit
+    if config.store_linger:
+        journal.lingers = Linger(
+            config.store_linger / 1000,
+            awaited=lambda: broker.awaited,
+            delivered=lambda: broker.figures.delivered,
+            now=reactor.seconds,
+            later=reactor.callLater,
+            flush=journal.flush,
+        )
 
 
 def _start_journal(

@@ -269,6 +269,7 @@ def amqp_limits(
         transaction_seconds=config.transaction_timeout / 1000,
         container_id=config.name,
         version=__version__,
+        durability=config.durability.value,
     )
 
 
@@ -291,6 +292,7 @@ def stomp_limits(
         server_name=None if acceptor.disable_stomp_server_header else f"Sluicegate/{__version__}",
         anycast_prefixes=(anycast,) if anycast else (),
         multicast_prefixes=(multicast,) if multicast else (),
+        durability=config.durability.value,
     )
 
 

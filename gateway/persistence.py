@@ -100,6 +100,14 @@ class JournalStore:
     def congested(self) -> bool:
         return self.journal.congested
 
+    @property
+    def relieved(self) -> bool:
+        return self.journal.relieved
+
+    def relax(self, queue_id: int) -> None:
+        """See the Store port."""
+        self.journal.lax.add(queue_id)
+
     def append(
         self,
         targets: Sequence[tuple[int, int]],
@@ -199,6 +207,7 @@ class JournalStore:
         match definition:
             case QueueDefinition():
                 self.journal.forget(definition.queue_id)
+                self.journal.lax.discard(definition.queue_id)
             case StreamDefinition():
                 self.journal.forget(definition.stream_id)
             case IdsDefinition():

@@ -11,7 +11,7 @@ before all of them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from storage.pages import PageBlock
@@ -51,6 +51,7 @@ class Batch:
         "copies",
         "counts",
         "covers",
+        "firm",
         "first_seqs",
         "forgotten",
         "moves",
@@ -67,6 +68,7 @@ class Batch:
         "stored",
         "suspect",
         "synced",
+        "tasks",
     )
 
     def __init__(self, number: int) -> None:
@@ -96,6 +98,8 @@ class Batch:
         self.suspect = False
         self.clean = False
         self.covers = False  # written although it may be empty
+        self.firm = True  # synced before it is reported; else handed to the kernel
+        self.tasks = 0  # messages that it was given, cancelled ones too
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
@@ -116,6 +120,7 @@ class Batch:
         self.adds.append(run)
         self.sizes.append(size)
         count = len(run.bodies)
+        self.tasks += count
         # As `run_bound`, which would cost a call per run.
         self.bytes_bound += (
             size + _RUN_BYTES + _MESSAGE_BYTES * count + _RANGE_BYTES * len(run.targets)
@@ -202,6 +207,16 @@ class Batch:
         """Record that messages on pages are gone: no segment holds them, nothing is cancelled."""
         _extend(self.removes, queue_id, first, last)
         self.bytes_bound += _RANGE_BYTES + _RUN_BYTES
+
+    def concerns_only(self, queues: Collection[int]) -> bool:
+        """Whether it does nothing but add, remove and count messages of these queues."""
+        whole = self.notes or self.copies or self.pages or self.forgotten
+        if whole or self.clean or self.suspect or self.covers:
+            return False
+        settled = (*self.removes, *self.counts, *self.postponed, *self.cancelled)
+        return all(queue_id in queues for queue_id in settled) and all(
+            queue_id in queues for run in self.adds for queue_id, _ in run.targets
+        )
 
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
@@ -306,13 +321,11 @@ def _without(run: AddRun, first: int, gone: list[tuple[int, int]]) -> list[AddRu
         start, stop = max(0, low - first), min(len(bodies), high - first + 1)
         if stop > start:
             bodies[start:stop] = [None] * (stop - start)
-    kept = [at for at, body in enumerate(bodies) if body is not None]
-    if not kept:
+    if bodies.count(None) == len(bodies):
         return []
-    left = AddRun(run.targets, bodies, run.flags, run.expires, run.accepted_ms, run.due)
-    # A number that had no record from the start is used up all the same.
-    stop = len(bodies) if run.bodies[-1] is None else kept[-1] + 1
-    return [cut_run(left, kept[0], stop)]
+    if bodies.count(None) == run.bodies.count(None):
+        return [run]
+    return [AddRun(run.targets, bodies, run.flags, run.expires, run.accepted_ms, run.due)]
 
 
 def _stored(run: AddRun) -> int:

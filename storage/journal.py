@@ -8,6 +8,9 @@ the writer is free.
 
 Until a batch is fixed, a removal of what it adds cancels both; it then has its place in a segment.
 
+A batch that concerns only queues of `lax` is reported when the kernel has it; `sync`, called now
+and then, has what was so reported synced. Headers, segments and copies go by what is synced alone.
+
 A ticket is the number of the batch that a record is in. Everything here runs on one thread; the
 writer is a port.
 """
@@ -30,6 +33,8 @@ BATCH_BYTES_MAX: Final = 8 << 20
 BATCH_RECORDS_MAX: Final = 4096
 #: Unsynced bytes above which senders must wait: the disk is slower than what comes in.
 BACKLOG_BYTES_MAX: Final = 64 << 20
+#: Messages that may wait for the disk before senders must.
+TASKS_MAX: Final = 10_000
 DEFAULT_SEGMENT_BYTES: Final = 32 << 20
 
 
@@ -59,8 +64,15 @@ class Journal:
     """See the module text.
 
     Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages,
-    `bytes_written`, `bytes_cancelled` (never written, since what they hold was consumed before);
-    those of `compaction`.
+    `bytes_written`, `bytes_cancelled` (never written, since what they hold was consumed before),
+    `tasks` (messages that wait for the disk), `syncs`; those of `compaction`.
+
+    Attributes:
+        cancels: what is consumed before it is written need not be.
+        lax: queues whose records need not be synced before they are reported.
+        lingers: asked before the open batch is fixed although it is not full; at yes it stays open,
+            and whoever says so calls `flush` again.
+        task_limit: above so many messages that wait for the disk senders should wait.
     """
 
     __slots__ = (
@@ -79,6 +91,7 @@ class Journal:
         "_segment_room",
         "_segment_synced",
         "_stopping",
+        "_unsynced",
         "_writer",
         "batches",
         "bytes_cancelled",
@@ -87,11 +100,16 @@ class Journal:
         "cancels",
         "compaction",
         "index",
+        "lax",
+        "lingers",
         "on_durable",
         "on_failed",
         "snapshot",
         "stored",
         "synced",
+        "syncs",
+        "task_limit",
+        "tasks",
     )
 
     def __init__(
@@ -136,7 +154,12 @@ class Journal:
         )
         self.synced = next_ticket - 1
         self._looked = self.synced
-        self.cancels = True  # False: what is consumed before it is written is written all the same
+        self._unsynced: list[Batch] = []  # reported, and not synced
+        self.cancels = True
+        self.lax: set[int] = set()
+        self.lingers: Callable[[Batch], bool] = _never
+        self.task_limit = TASKS_MAX
+        self.tasks = self.syncs = 0
         self.batches = self.stored = self.cancelled = 0
         self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
@@ -165,9 +188,17 @@ class Journal:
 
     @property
     def congested(self) -> bool:
-        """Whether more than BACKLOG_BYTES_MAX wait for the disk: senders that can wait should."""
+        """Whether more waits for the disk than should: messages, or BACKLOG_BYTES_MAX."""
         batch = self._open
-        return self._backlog + batch.bytes_bound + batch.page_bytes > BACKLOG_BYTES_MAX
+        waiting = self._backlog + batch.bytes_bound + batch.page_bytes
+        return self.tasks >= self.task_limit or waiting > BACKLOG_BYTES_MAX
+
+    @property
+    def relieved(self) -> bool:
+        """Whether at most nine tenths of that wait."""
+        batch = self._open
+        waiting = self._backlog + batch.bytes_bound + batch.page_bytes
+        return self.tasks <= self.task_limit * 9 // 10 and waiting <= BACKLOG_BYTES_MAX * 9 // 10
 
     @property
     def writing(self) -> bool:
@@ -192,6 +223,7 @@ class Journal:
         ) and not batch.atomic:
             batch = self._close_open()
         batch.add(run, size)
+        self.tasks += len(run.bodies)
         return batch.number
 
     def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> int:
@@ -289,6 +321,7 @@ class Journal:
         Now and not when the writer is free: what a new segment begins with must be what holds at
         this ticket, not what later ones have made of it.
         """
+        lax = bool(self.lax) and batch.concerns_only(self.lax)
         self.cancelled += batch.settle_cancelled()
         self.bytes_cancelled += batch.saved_bytes
         used = batch.bytes_bound
@@ -299,6 +332,7 @@ class Journal:
             self.index.open_segment(self._segment)
         self._segment_room -= batch.bytes_bound
         batch.segment = self._segment
+        batch.firm = not lax or bool(batch.notes)
         self.index.use(self._segment, used)
         self.index.add_batch(batch)
 
@@ -321,7 +355,7 @@ class Journal:
         if self._busy is not None or self._writer is None or self._failure is not None:
             return
         if not self._pending:
-            if self._open.is_empty() or self._open.atomic:
+            if self._open.is_empty() or self._open.atomic or self.lingers(self._open):
                 return
             self._close_open()
         batch = self._pending.popleft()
@@ -338,24 +372,41 @@ class Journal:
         return max(self._segment_bytes, SEGMENT_HEADER_BYTES + batch.bytes_bound)
 
     def written(self, batch: Batch, size: int) -> None:
-        """The writer's answer: `batch` is on the device."""
+        """The writer's answer: `batch` is on the device, or, if it is not firm, with the kernel."""
         if self._failure is not None:
             return
         assert batch is self._busy, "the writer answered for another batch"
         self._busy = None
-        self.synced = batch.number
         self.batches += 1
         self.bytes_written += size
         self.stored += batch.stored
-        self.index.settle_batch(batch)
-        self._segment_synced = batch.segment
+        self.tasks -= batch.tasks
+        self._unsynced.append(batch)
+        if batch.firm:
+            self._settle(batch)
         self.flush()
         self.on_durable(batch.number)
         if self._closed is None:
-            self._reclaim(batch.segment)
-            self._compact()
+            if batch.firm:
+                self._reclaim(batch.segment)
+                self._compact()
         elif self._busy is None:
             self._finish()
+
+    def _settle(self, batch: Batch) -> None:
+        """All up to this batch is on the device."""
+        self.syncs += 1
+        self.synced = batch.number
+        self._segment_synced = batch.segment
+        for one in self._unsynced:
+            self.index.settle_batch(one)
+        self._unsynced.clear()
+
+    def sync(self) -> None:
+        """Have what was reported and is not synced synced, with what comes next or by itself."""
+        if self._unsynced and not self._stopping:
+            self._open.covers = True
+            self.flush()
 
     def _reclaim(self, synced_segment: int) -> None:
         # Only now, and only what is older than the last synced batch's segment: the removals that
@@ -384,7 +435,8 @@ class Journal:
         ready = self._failure is None and not self._stopping and not self._open.atomic
         if not ready or self._writer is None or compaction.ticket > self.synced:
             return
-        unsettled = [*([self._busy] if self._busy is not None else ()), *self._pending]
+        busy = [] if self._busy is None else [self._busy]
+        unsettled = [*self._unsynced, *busy, *self._pending]
         limit = min(COPY_BYTES, self._segment_bytes // 4)
         while compaction.waiting:
             compaction.fill(self._open, unsettled, limit)
@@ -438,6 +490,11 @@ class Journal:
                 done()
             else:
                 self._writer.stop(done)
+
+
+def _never(batch: Batch) -> bool:
+    """Stand for a reason to wait that is not there."""
+    return False
 
 
 def _ignore_ticket(ticket: int) -> None:

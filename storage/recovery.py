@@ -266,17 +266,21 @@ def _judge_tail(
 
 
 def _heads_after(segment: SegmentFile, offset: int, head: BatchHead | None) -> Iterator[BatchHead]:
-    """Yield whole headers behind a broken batch: where its length says, then by search."""
-    if head is not None:
-        following = segment.batch_head(offset + BATCH_HEADER_BYTES + head.length)
-        if following is not None:
-            yield following
+    """Yield whole headers behind a broken batch: where its length says, then by search.
+
+    All of them: what was only handed to the kernel does not say that what is before was synced.
+    """
+    at = offset
+    while head is not None:
+        at += BATCH_HEADER_BYTES + head.length
+        head = segment.batch_head(at)
+        if head is not None:
+            yield head
     at = segment.data.find(_MAGIC, offset + 1)
     while at >= 0:
         following = segment.batch_head(at)
         if following is not None:
             yield following
-            return
         at = segment.data.find(_MAGIC, at + 1)
 
 

@@ -60,6 +60,7 @@ class Segments:
         "_allocated",
         "_ballast",
         "_directory",
+        "_dirty",
         "_fd",
         "_fs",
         "_make_uuid",
@@ -82,6 +83,7 @@ class Segments:
         self._directory = directory
         self._make_uuid = make_uuid
         self._fd = -1
+        self._dirty = False  # something in the file is not synced
         self._number = -1
         self._uuid = b""
         self._offset = 0
@@ -95,10 +97,20 @@ class Segments:
         """How many segments are made ahead."""
         return len(self._spares)
 
-    def write(self, payload: bytes, *, number: int, synced: int, segment: int, size: int) -> int:
-        """Write one batch behind the others and sync; returns the bytes written.
+    def write(
+        self,
+        payload: bytes,
+        *,
+        number: int,
+        synced: int,
+        segment: int,
+        size: int,
+        firm: bool = True,
+    ) -> int:
+        """Write one batch behind the others and, if it is to be firm, sync all of them.
 
-        Opens `segment` (with at least `size` bytes) when it is not the current one.
+        Returns the bytes written. Opens `segment` (with at least `size` bytes) when it is not the
+        current one; what is in that is synced before.
         """
         if segment != self._number:
             self._open(
@@ -113,12 +125,20 @@ class Segments:
         if offset + len(data) > self._allocated:
             self._reserve(self._fd, offset + len(data))
         self._fs.pwrite(self._fd, data, offset)
-        self._fs.fdatasync(self._fd)
+        self._dirty = True
+        if firm:
+            self._sync()
         self._offset = offset + len(data)
         return len(data)
 
+    def _sync(self) -> None:
+        self._fs.fdatasync(self._fd)
+        self._dirty = False
+
     def _open(self, segment: int, size: int, first: int, needed: int) -> None:
         if self._fd >= 0:
+            if self._dirty:
+                self._sync()
             self._fs.close(self._fd)
             self._fd = -1
         path = posixpath.join(self._directory, segment_name(segment))

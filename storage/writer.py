@@ -65,6 +65,7 @@ class DiskWork:
                 synced=batch.synced,
                 segment=batch.segment,
                 size=size,
+                firm=batch.firm,
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the store has failed
             self._fail(error)

@@ -59,6 +59,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.disk_watch",
         "storage",
     ),
+    "gateway.lingering": ("storage",),
     "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
     "gateway.datadir": (
         "gateway.model",

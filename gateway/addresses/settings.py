@@ -79,6 +79,14 @@ class RateUnit(Enum):
         return {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86400}[self.name]
 
 
+class Durability(Enum):
+    """What is done with a durable message before its sender is confirmed."""
+
+    FSYNC = "fsync"  # it is on the device
+    WRITE = "write"  # the kernel has it; it is on the device sync-interval later
+    MEMORY = "memory"  # nothing: it is treated as one that is not durable
+
+
 class RingVictim(Enum):
     """Which message a full ring evicts for a new one."""
 
@@ -163,6 +171,7 @@ class AddressSettings:
             letter.
         id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
         retroactive_message_count: messages that a new queue begins with; 0 none.
+        durability: what is done with a durable message before it is confirmed.
         strict_dispatch: no durable message is delivered before it is on disk.
     """
 
@@ -232,6 +241,7 @@ class AddressSettings:
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
+    durability: Durability = Durability.FSYNC
     strict_dispatch: bool = False
 
     @property

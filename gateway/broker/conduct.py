@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from gateway.addresses.settings import (
     AddressSettings,
+    Durability,
     RingVictim,
     max_consumers_problem,
     ring_size_problem,
@@ -69,12 +70,15 @@ def wanted(settings: AddressSettings, attributes: Mapping[str, object]) -> Queue
 
 
 def begin(
-    settings: AddressSettings, queue: Queue, serialized: Collection[RoutingType] = ()
+    settings: AddressSettings,
+    queue: Queue,
+    serialized: Collection[RoutingType],
+    relax: Callable[[int], None],
 ) -> None:
     """Give a new queue the limits that it has when nobody says a word about them; see `follow`."""
     queue.ring_size = settings.default_ring_size
     queue.max_consumers = settings.default_max_consumers
-    follow(settings, queue, serialized)
+    follow(settings, queue, serialized, relax)
 
 
 def check_lasting(queue: Queue, attributes: Mapping[str, object]) -> None:
@@ -90,12 +94,18 @@ def check_lasting(queue: Queue, attributes: Mapping[str, object]) -> None:
 
 
 def follow(
-    settings: AddressSettings, queue: Queue, serialized: Collection[RoutingType] = ()
+    settings: AddressSettings,
+    queue: Queue,
+    serialized: Collection[RoutingType],
+    relax: Callable[[int], None],
 ) -> None:
     """Give a queue what it takes from its address' settings at each start.
 
-    `serialized`: routing types without concurrent store and dispatch.
+    `serialized`: routing types without concurrent store and dispatch. `relax` is told which queue's
+    records need not be synced before they are reported.
     """
     queue.max_attempts = settings.max_delivery_attempts
     queue.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
     queue.serialize(settings.strict_dispatch or queue.routing in serialized)
+    if settings.durability is Durability.WRITE:
+        relax(queue.queue_id)

@@ -325,7 +325,7 @@ class Directory:
             temporary=temporary,
             auto_created=auto_created,
         )
-        begin(settings, queue, self.serialized)
+        begin(settings, queue, self.serialized, self._store.relax)
         self._bind(queue)
         if queue.durable:
             self._store.define(self.definition_of(queue))
@@ -548,7 +548,8 @@ class Directory:
         )
         queue.ring_size = definition.ring_size
         queue.max_consumers = definition.max_consumers
-        follow(self._settings.for_address(definition.address), queue, self.serialized)
+        settings = self._settings.for_address(definition.address)
+        follow(settings, queue, self.serialized, self._store.relax)
         queue.paused = definition.paused
         if definition.filter:
             queue.filter = compile_selector(definition.filter, definition.address)

@@ -85,6 +85,10 @@ class DiskGate:
                     producer.block(held)
                 elif refusal is None:
                     producer.unblock()
+        self.tell_relays(refusal)
+
+    def tell_relays(self, refusal: Refusal | None) -> None:
+        """Tell senders without an address that they are held back, or (None) let go."""
         for relay in list(self._relays.values()):
             relay.tell(refusal)
 

@@ -30,6 +30,7 @@ from gateway.broker.redelivery import redelivery_delay
 from gateway.broker.retro import Retro
 from gateway.broker.shares import joined_ranges, without_copies
 from gateway.broker.slow import SlowConsumers
+from gateway.broker.store_gate import StoreGate
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.broker.visible import Visible
@@ -81,6 +82,7 @@ class Gateway:
         self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self.disk = DiskGate(self)
+        self.busy = StoreGate(self)
         self.holds = Holds(self)
         self.reaper = Reaper(self.directory, now_ms)
         self.visible = Visible(self)
@@ -94,13 +96,13 @@ class Gateway:
         self._blocked: dict[str, Address] = {}
         self.mover = Mover(self)
         self.timetable = Timetable()
-        self.chance: Callable[[], float] = _no_chance
+        self.chance: Callable[[], float] = lambda: 0.5  # until somebody brings a source of it
         self.pager = Pager(self)
         self._recovering = Recovering()
         self.failure: Refusal | None = None
         turn.begin = self._read_clock
         turn.dispatch = self.dispatch
-        turn.store = self._store_turn
+        turn.store = self.busy.flush
 
     # ---- what others read
 
@@ -113,7 +115,7 @@ class Gateway:
         return self.directory.addresses
 
     def now_ms(self) -> int:
-        """Return broker time; read from the clock once a turn, and never going back."""
+        """Return broker time; read once a turn, and never going back."""
         if not self.turn.begun:
             self._read_clock()
         return self._now_ms
@@ -181,8 +183,10 @@ class Gateway:
         if queue.searching:
             self.touch(queue)
 
-    def _store_turn(self) -> None:
-        self.store.flush()
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the disk."""
+        return bool(self._listeners) or self.holds.waiting or self.visible.waiting
 
     def end_of_turn(self, action: Callable[[], None]) -> None:
         """See the Broker port."""
@@ -195,7 +199,7 @@ class Gateway:
         self._listeners[id(listener)] = listener
         self.turn.need_end()  # which gives the store its batch
         if not self._all_known and not self.store.unsynced:
-            # No batch is to come that would tell it: what it waits for was synced before it asked.
+            # No batch is to come that would tell it: what it waits for was synced before.
             self._all_known = True
             self.turn.at_end(self._tell_all_is_durable)
 
@@ -209,6 +213,7 @@ class Gateway:
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.durable = ticket
         self.holds.durable_up_to(ticket)
+        self.busy.look()
         self.streams.durable_up_to(ticket)
         self.pager.durable_up_to(ticket)
         self.visible.durable_up_to(ticket)
@@ -592,8 +597,3 @@ class Gateway:
             if queue.scheduled_count:
                 self.wake(queue, queue.next_time)
         self.on_time()
-
-
-def _no_chance() -> float:
-    """Stand for a source of chance that is not there yet."""
-    return 0.5

@@ -63,6 +63,11 @@ class Holds:
         self._pending: dict[int, Queue] = {}  # of the transaction that is being committed
         self.held = 0
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something waits for the disk before it can be handed out."""
+        return bool(self._waiting)
+
     def store_for(self, queues: Sequence[Queue]) -> Appends:
         """Return the store, or what stands for it where one of these queues is serialized."""
         store = self._core.store

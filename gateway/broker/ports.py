@@ -24,6 +24,13 @@ class Store(PageStore, Protocol):
     def congested(self) -> bool:
         """Whether too much waits for the disk: senders that can wait should."""
 
+    @property
+    def relieved(self) -> bool:
+        """Whether it is well below that again."""
+
+    def relax(self, queue_id: int) -> None:
+        """What is recorded of a queue may be reported when the kernel has it."""
+
     def append(
         self,
         targets: Sequence[tuple[int, int]],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.addresses.settings import NO_LIMIT, FullPolicy
+from gateway.addresses.settings import NO_LIMIT, Durability, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
 from gateway.broker.choosing import Choosing
@@ -122,6 +122,11 @@ class Route(Choosing):
         if self._fan is not None:
             self._fan.close()
 
+    @property
+    def durability(self) -> str:
+        """See the Producer port."""
+        return self._address.settings.durability.value
+
     def block(self, refusal: Refusal) -> None:
         if self._owner is not None:
             self._owner.producer_blocked(refusal)
@@ -132,7 +137,7 @@ class Route(Choosing):
 
     def blocked(self) -> Refusal | None:
         disk = self._core.disk
-        blocked = self._address.blocked
+        blocked = self._address.blocked or self._core.busy.refusal
         if blocked is None and self._fan is not None:
             blocked = self._fan.blocked()
         if disk.refusal is None:
@@ -174,6 +179,7 @@ class Route(Choosing):
             or settings.expiry_delay != NO_LIMIT
             or settings.min_expiry_delay != NO_LIMIT
             or settings.max_expiry_delay != NO_LIMIT
+            or settings.durability is Durability.MEMORY
         )
         only = self._only
         if only is not None and only.deleted:
@@ -506,7 +512,10 @@ class Route(Choosing):
         """Return flags and expiry by the address' rules."""
         if not self._rules:
             return flags, expires
-        return apply_expiry_rules(self._address.settings, flags, expires, self._core.now_ms())
+        settings = self._address.settings
+        if settings.durability is Durability.MEMORY:
+            flags &= ~DURABLE
+        return apply_expiry_rules(settings, flags, expires, self._core.now_ms())
 
     def record_taps(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
         """Give a run to the taps alone; returns the ticket."""

@@ -78,7 +78,7 @@ class Retro:
     def _make_ring(self, home: Address, name: str, kind: RoutingType) -> Queue:
         gateway = self._gateway
         ring = Queue(name, home.name, gateway.directory.take_id(), gateway, routing=kind)
-        follow(home.settings, ring)
+        follow(home.settings, ring, (), gateway.store.relax)
         gateway.directory.queues[name] = ring
         home.bind(ring)
         return ring

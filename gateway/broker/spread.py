@@ -13,6 +13,7 @@ from gateway.broker.duplicates import Duplicates
 from gateway.broker.holds import Appends, Holds
 from gateway.broker.pager import Pager
 from gateway.broker.ports import Store
+from gateway.broker.store_gate import StoreGate
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, Share
@@ -44,6 +45,7 @@ class Core(Protocol):
     pager: Pager
     holds: Holds
     mover: Mover
+    busy: StoreGate
 
     def touch(self, queue: Queue) -> None: ...
 

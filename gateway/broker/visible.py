@@ -43,6 +43,11 @@ class Visible:
         self._core = core
         self._marks: dict[int, _Marks] = {}
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some browser may wait for the disk."""
+        return bool(self._marks)
+
     def below(self, queue: Queue) -> int:
         """Return the seq below which all is on disk; the queue is touched when there is more."""
         unsynced = self._core.store.unsynced if queue.durable else 0

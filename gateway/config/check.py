@@ -114,7 +114,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     sections: dict[str, Any] = {
         "acceptors": _acceptors(walk, tree.get("acceptors", {})),
         "address_settings": _address_settings(
-            walk, tree.get("address-settings", {}), top.get("literal_match_markers", "")
+            walk, tree.get("address-settings", {}), top.get("literal_match_markers", ""), top
         ),
         "addresses": _addresses(walk, tree.get("addresses", {})),
         "diverts": _diverts(walk, tree.get("diverts", {})),
@@ -198,8 +198,14 @@ def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
         walk.wrong((*path, "multicast-prefix"), "is the same as anycast-prefix; they must differ")
 
 
-def _address_settings(walk: _Walk, raw: object, markers: str) -> SettingsTable:
+def _address_settings(
+    walk: _Walk, raw: object, markers: str, top: Mapping[str, Any]
+) -> SettingsTable:
     entries = []
+    if "durability" in top:
+        origin = walk.layers.origin(("durability",))
+        values: dict[str, Any] = {"durability": top["durability"]}
+        entries.append(SettingsEntry(match="#", values=values, origins={"durability": origin}))
     for match, table in walk.tables(raw, ("address-settings",)):
         path: Path = ("address-settings", match)
         problem = match_problem(match) if literal(match, markers) is None else None

@@ -15,6 +15,7 @@ from gateway.addresses.match import markers_problem
 from gateway.addresses.settings import (
     ID_CACHE_MAX,
     DiskFullPolicy,
+    Durability,
     FullPolicy,
     PageFullPolicy,
     RateUnit,
@@ -164,6 +165,9 @@ TOP: Final = Table(
         "store-task-limit": v.at_least(1, v.count),
         "concurrent-store-and-dispatch-queues": v.boolean,
         "concurrent-store-and-dispatch-topics": v.boolean,
+        "store-linger": v.within(0, 1_000, v.duration_ms),
+        "durability": v.choice(Durability),
+        "sync-interval": v.within(1, 1_000, v.duration_ms),
         "max-disk-usage": v.within(-1, 100, v.count),
         "min-disk-free": v.limit(v.size_bytes),
         "disk-scan-period": v.at_least(1, v.duration_ms),
@@ -183,12 +187,12 @@ TOP: Final = Table(
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
-        " sync-interval on-corruption amqp-use-core-subscription-naming"
+        " on-corruption amqp-use-core-subscription-naming"
         " journal-datasync journal-min-files journal-pool-files journal-type"
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
-        " journal-max-io journal-max-atticjournal-files durability"
-        " store-linger security-settings persistence-enabled"
+        " journal-max-io journal-max-atticjournal-files"
+        " security-settings persistence-enabled"
         " connection-ttl-override max-redelivery-records"
     ),
 )
@@ -304,6 +308,7 @@ ADDRESS_SETTINGS: Final = Table(
         "id-cache-size": v.count,
         "retroactive-message-count": v.count,
         "strict-dispatch": v.boolean,
+        "durability": v.choice(Durability),
     },
     later=_words(
         " default-consumer-window-size config-delete-queues config-delete-addresses"
@@ -311,7 +316,6 @@ ADDRESS_SETTINGS: Final = Table(
         ""
         " enable-ingress-timestamp message-counter-history-day-limit"
         " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
-        " durability"
     ),
 )
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from gateway.addresses.match import SettingsTable
+from gateway.addresses.settings import Durability
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
 from gateway.model.attributes import NAMES
@@ -194,6 +195,9 @@ class Config:
         concurrent_store_and_dispatch_queues: anycast queues hand out what is not on disk yet, and
             what is consumed before it is written is not written.
         concurrent_store_and_dispatch_topics: so do durable subscriptions.
+        store_linger: ms that a batch which nobody waits for stays open; 0 not at all.
+        durability: what addresses have that say nothing else.
+        sync_interval: ms after which what was only written is synced.
         store_task_limit: messages that may wait for the journal before senders wait.
         max_disk_usage: percent of a file system that may be used, -1 no limit; None not written.
         min_disk_free: bytes that stay free, -1 no limit; None not written.
@@ -227,6 +231,9 @@ class Config:
     store_task_limit: int = 10_000
     concurrent_store_and_dispatch_queues: bool = True
     concurrent_store_and_dispatch_topics: bool = False
+    store_linger: int = 5
+    durability: Durability = Durability.FSYNC
+    sync_interval: int = 50
     max_disk_usage: int | None = None
     min_disk_free: int | None = None
     disk_scan_period: int = 5_000

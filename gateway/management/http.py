@@ -33,6 +33,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.ADDRESS_FULL: 503,
     Code.PAGE_FULL: 503,
     Code.MEMORY_FULL: 503,
+    Code.STORE_BUSY: 503,
     Code.DISK_FULL: 507,
     Code.NOT_FOUND: 404,
     Code.NOT_AUTHORIZED: 403,

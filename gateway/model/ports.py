@@ -60,6 +60,10 @@ class Producer(Protocol):
     def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
         """As `send`, for messages that are not delivered before `due` (ms of broker time)."""
 
+    @property
+    def durability(self) -> str:
+        """What is done before a durable message is confirmed: fsync, write or memory."""
+
     taken: int
     ticket: int
     refusal: Refusal | None

@@ -94,6 +94,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             offered_capabilities=tuple(
                 c for c in attach.desired_capabilities if c == DELAYED_DELIVERY
             ),
+            properties=_told(link),
         )
     )
     return link
@@ -153,6 +154,11 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
         )
     )
     return link
+
+
+def _told(link: IncomingLink) -> dict[str, str] | None:
+    """Return what a sender is told of its address."""
+    return None if link.producer is None else {"x-durability": link.producer.durability}
 
 
 def _checked(source: Source, name: str) -> Source:

@@ -37,6 +37,7 @@ class AmqpLimits:
         transaction_bytes_max: of messages sent in one transaction.
         transaction_seconds: a transaction with work in it, idle for longer, is rolled back.
         container_id: how the gateway calls itself.
+        durability: what the open says of it; a link says what its address has.
     """
 
     max_frame_size: int = 131072
@@ -63,3 +64,4 @@ class AmqpLimits:
     transaction_seconds: float = 300.0
     container_id: str = "sluicegate"
     version: str = ""
+    durability: str = "fsync"

@@ -61,7 +61,7 @@ def our_open(limits: AmqpLimits) -> Open:
         properties={
             "product": "sluicegate",
             "version": limits.version,
-            "x-durability": "fsync",
+            "x-durability": limits.durability,
         },
     )
 

@@ -32,12 +32,14 @@ class DiskStore(PageMemory):
     """Batches of records. A batch ends before each append that is not in an atomic part."""
 
     congested = False
+    relieved = True
 
     def __init__(self, batches=()) -> None:
         super().__init__()
         self.batches = [list(batch) for batch in batches]
         self.open = []
         self.atomic = 0
+        self.relaxed = set()
         self.synced = len(self.batches)
 
     @property
@@ -105,6 +107,9 @@ class DiskStore(PageMemory):
 
     def flush(self) -> None:
         """The test syncs."""
+
+    def relax(self, queue_id) -> None:
+        self.relaxed.add(queue_id)
 
     def sync(self) -> list[int]:
         """Make everything durable; returns the tickets, in order."""

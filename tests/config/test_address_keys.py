@@ -93,7 +93,7 @@ KEYS: dict[str, object] = {
     "ring-victim": "artemis",
     "reject-as-modified": True,
     "strict-dispatch": True,
-    "durability": "fsync",
+    "durability": "write",
 }
 #: Keys that mean something only together with another one.
 WITH = {

@@ -96,10 +96,10 @@ def test_parts_keep_their_flags_and_expiry() -> None:
     assert batch.settle_cancelled() == 2
     (left,) = decode_records(batch.encode())
     assert isinstance(left, AddRun)
-    assert list(left.targets) == [(7, 2)]
-    assert (list(left.flags), list(left.expires)) == ([2, 3, 4, 5], [5, 6, 7, 8])
+    assert list(left.targets) == [(7, 1)]
+    assert (list(left.flags), list(left.expires)) == ([1, 2, 3, 4, 5], [4, 5, 6, 7, 8])
     assert (left.accepted_ms, left.due) == (9, 77)
-    assert left.bodies == [b"b", None, None, b"e"]
+    assert left.bodies == [None, b"b", None, None, b"e"]
 
 
 def test_of_a_mixed_run_nothing_is_left_when_all_that_is_stored_is_gone() -> None:

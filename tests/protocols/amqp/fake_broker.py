@@ -22,6 +22,8 @@ FULL = Refusal(code=Code.ADDRESS_FULL, text='Address "q" is full.', transient=Tr
 class FakeProducer:
     """Takes everything, or as many as the test allows."""
 
+    durability = "fsync"
+
     def __init__(self, broker: FakeBroker, address: str, owner: ProducerOwner) -> None:
         self.broker = broker
         self.address = address

@@ -18,6 +18,8 @@ from protocols.stomp.session import StompSession
 class ScriptedProducer:
     """Takes everything, or what the test says."""
 
+    durability = "fsync"
+
     def __init__(self, broker: ScriptedBroker, address: str, owner: ProducerOwner) -> None:
         self.broker = broker
         self.address = address
