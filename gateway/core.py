@@ -35,6 +35,7 @@ from storage.arrow_log import StreamFiles
 from storage.ballast import Ballast
 from storage.files import RealFiles
 from storage.lock import DirectoryLock
+from storage.page_reads import ThreadPages
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.writer import ThreadWriter
@@ -205,6 +206,9 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
         make_room(segments, ballast, config.journal_file_size)
         set_up_journal(journal, config)
         store = JournalStore(journal, PageReader(files, config.paging_directory))
+        store.fetches = ThreadPages(
+            PageReader(files, config.paging_directory), reactor.callFromThread
+        )
         broker = Gateway(
             turn=turn,
             settings=config.address_settings,

@@ -8,7 +8,7 @@ block, and nobody else anything; its bytes are kept in `quarantine`.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -114,3 +114,12 @@ def _read(
             fs.fsync_dir(directory)
             durable_replace(fs, copy, read_file(fs, path))
     return scanned
+
+
+def ids_on_pages(stores: Sequence[FoundPages]) -> Iterator[int]:
+    """Yield 0, and a number that is above each queue's on pages."""
+    yield 0
+    for store in stores:
+        for page in store.pages:
+            for block in page.blocks:
+                yield max([queue_id + 1 for queue_id, _ in block.targets], default=0)

@@ -33,12 +33,13 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
-from gateway.model.pages import FoundPages, UnreadablePageError
-from gateway.paged_recovery import find_pages
+from gateway.model.pages import Fetched, FoundPages, UnreadablePageError
+from gateway.paged_recovery import find_pages, ids_on_pages
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
+from storage.page_reads import Answer, Fetches
 from storage.pages import PageBlock, PageReader
 from storage.record import AddRun
 from storage.recovery import Recovered, Stored, recover
@@ -73,6 +74,10 @@ class Restored:
     pages: list[FoundPages] = field(default_factory=list)
 
 
+def _fetched(answer: Answer) -> Fetched:
+    return answer if isinstance(answer, AddRun) else UnreadablePageError(str(answer))
+
+
 class JournalStore:
     """Implements the broker's Store port."""
 
@@ -80,6 +85,7 @@ class JournalStore:
         """`reader`: of the page files; without one nothing was ever paged."""
         self.journal = journal
         self._reader = reader
+        self.fetches: Fetches | None = None  # who reads pages beside the reactor
         self._blocks: dict[tuple[int, int, tuple[int, ...]], PageBlock] = {}
         self._blocks_ticket = 0
         self._atomic = 0
@@ -183,6 +189,19 @@ class JournalStore:
         except (OSError, StorageError) as error:
             raise UnreadablePageError(str(error)) from error
 
+    def fetch_page(
+        self, place: tuple[int, int], offset: int, length: int, done: Callable[[Fetched], None]
+    ) -> None:
+        """See the PageStore port; without `fetches` the answer comes inside this call."""
+        if self.fetches is not None:
+            self.fetches.fetch(place, offset, length, lambda answer: done(_fetched(answer)))
+            return
+        try:
+            run: Fetched = self.read_page(place, offset, length)
+        except UnreadablePageError as error:
+            run = error
+        done(run)
+
     def remove_paged(self, queue_id: int, first: int, last: int) -> int:
         """See the PageStore port."""
         return self.journal.remove_paged(queue_id, first, last)
@@ -191,12 +210,16 @@ class JournalStore:
         """See the PageStore port."""
         if self._reader is not None:
             self._reader.forget(store_id, pages)
+        if self.fetches is not None:
+            self.fetches.forget(store_id, pages)
         self.journal.drop_pages(store_id, pages)
 
     def close_pages(self) -> None:
         """Close the page files that are open for reading."""
         if self._reader is not None:
             self._reader.close()
+        if self.fetches is not None:
+            self.fetches.stop()
 
     def define(self, definition: Definition) -> int:
         """See the Store port."""
@@ -466,17 +489,8 @@ def open_journal(
     if paging is not None:
         restored.pages = find_pages(fs, paging, found, restored.page_stores, restored.pages_gone)
         # Pages also name queues that nothing else remembers: nobody else may have their numbers.
-        restored.next_id = max(restored.next_id, *_ids_on_pages(restored.pages))
+        restored.next_id = max(restored.next_id, *ids_on_pages(restored.pages))
     return journal, restored
-
-
-def _ids_on_pages(stores: Sequence[FoundPages]) -> Iterator[int]:
-    """Yield 0, and a number that is above each queue's on pages."""
-    yield 0
-    for store in stores:
-        for page in store.pages:
-            for block in page.blocks:
-                yield max([queue_id + 1 for queue_id, _ in block.targets], default=0)
 
 
 def _index(journal: Journal, queue_id: int, held: Mapping[int, Stored], *, clean: bool) -> None:

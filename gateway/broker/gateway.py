@@ -179,7 +179,8 @@ class Gateway:
         self._now_ms = max(self._now_ms, self._clock_ms())
         self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
         if queue.backlog is not None:
-            self.figures.delivered += self.pager.feed(queue, self._now_ms, DISPATCH_TURN)
+            went = self.pager.feed(queue, self._now_ms, DISPATCH_TURN, here=False)
+            self.figures.delivered += went
         if queue.searching:
             self.touch(queue)
 

@@ -80,6 +80,7 @@ class Pager:
             changed=lambda: self.changed(address),
             lost=self._lose,
             recorded=self._record,
+            fetched=gateway.touch,
         )
         address.set_paging(paging)
         self._paging[store_id] = self.idle[store_id] = address
@@ -265,10 +266,13 @@ class Pager:
 
     # ---- out
 
-    def feed(self, queue: Queue, now_ms: int, limit: int) -> int:
-        """Read back what consumers, or a ring, take; returns how many messages went out."""
+    def feed(self, queue: Queue, now_ms: int, limit: int, *, here: bool = True) -> int:
+        """Read back what consumers, or a ring, take; returns how many messages went out.
+
+        Not `here`: now, whatever the disk takes, since whoever asks must know that this was all.
+        """
         total = vain = 0
-        while total < limit and not queue.paused and self.read(queue):
+        while total < limit and not queue.paused and self.read(queue, here=here):
             went = queue.dispatch(now_ms, limit - total) if queue.consumer_count else 0
             total += went
             if queue.ring_size >= 0:
@@ -299,6 +303,8 @@ class Pager:
             room = self._searching_room(queue, backlog)
             if not room.messages or not room.size:
                 break  # whatever is settled makes room, and the queue is looked at again
+            if not backlog.fetch(group.page_next):
+                continue
             share = max(PLACES_MIN, _SEARCH_TURN // len(groups))
             wanted = sum([h.consumer.room() for h in members])
             room = Room(min(room.messages, wanted, limit - went), room.size)
@@ -323,11 +329,11 @@ class Pager:
             taken_bytes=queue.size_bytes * taken // held if held else 0,
         )
 
-    def read(self, queue: Queue) -> int:
+    def read(self, queue: Queue, *, here: bool = False) -> int:
         """Read one step of a queue's pages into it, for consumers or a ring."""
-        return self._read_step(queue) if _reads(queue) else 0
+        return self._read_step(queue, here=here) if _reads(queue) else 0
 
-    def _read_step(self, queue: Queue) -> int:
+    def _read_step(self, queue: Queue, *, here: bool = False) -> int:
         backlog = queue.backlog
         if not isinstance(backlog, Backlog) or not backlog.count:
             return 0
@@ -338,7 +344,7 @@ class Pager:
             held_bytes=queue.size_bytes,
             ring=queue.ring_size >= 0 or queue.replaces,
         )
-        count = backlog.read(room)
+        count = backlog.read(room, here=here)
         if queue.next_time < NEVER:
             self._gateway.wake(queue, queue.next_time)
         return count

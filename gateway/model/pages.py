@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,14 @@ class Run(Protocol):
     def due(self) -> int: ...
 
 
+class UnreadablePageError(Exception):
+    """A block cannot be read, or is not what was written; the text says which and why."""
+
+
+#: A block that was asked for, or why there is none.
+Fetched = Run | UnreadablePageError
+
+
 class PageStore(Protocol):
     """Page files, and the records about them."""
 
@@ -68,6 +76,11 @@ class PageStore(Protocol):
 
     def read_page(self, place: tuple[int, int], offset: int, length: int) -> Run:
         """Read one durable block of (store, page). Raises UnreadablePageError."""
+
+    def fetch_page(
+        self, place: tuple[int, int], offset: int, length: int, done: Callable[[Fetched], None]
+    ) -> None:
+        """As `read_page`, beside what goes on: `done` gets the answer, now or on a later turn."""
 
     def remove_paged(self, queue_id: int, first: int, last: int) -> int:
         """The messages of a queue between two seqs, which are on pages, are gone."""
@@ -141,7 +154,3 @@ class FoundPages:
     counted: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     postponed: Mapping[int, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     suspect: int = 0
-
-
-class UnreadablePageError(Exception):
-    """A block cannot be read, or is not what was written; the text says which and why."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from gateway.model.message import (
@@ -32,6 +32,8 @@ from gateway.queues.queue import Queue
 
 #: What a search looks at before it asks whether it has enough: about a block.
 _LOOK: Final = 256
+#: Blocks that are fetched together: the disk works while those before are handed out.
+_FETCHED: Final = 4
 
 
 class Page:
@@ -69,7 +71,16 @@ class Source(Protocol):
     """Who reads blocks and knows when a page is not needed any more."""
 
     def read(self, page: Page, block: int) -> Run:
-        """Return a durable block. Raises UnreadablePageError."""
+        """Return a durable block, from the disk if need be. Raises UnreadablePageError."""
+
+    def here(self, page: Page, block: int) -> bool:
+        """Whether a block is in memory."""
+
+    def fetch(self, queue: Queue, wanted: Sequence[tuple[Page, int]]) -> bool:
+        """Whether the first of these blocks is in memory.
+
+        If not it is fetched, and the queue is touched when it is there; so are the others.
+        """
 
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """So many messages of the queue cannot be read."""
@@ -174,9 +185,32 @@ class Backlog:
             if at <= high:
                 yield at, high
 
-    def look(self, start: int, room: Room) -> tuple[list[Message], int]:
+    def fetch(self, start: int) -> bool:
+        """Whether what is next from seq `start` on can be looked at without the disk.
+
+        If not it is on its way, with what follows it; the queue is touched when it is there.
+        """
+        start = max(start, self.next)
+        wanted: list[tuple[Page, int]] = []
+        for page, part in self._from(start):
+            for low, high in self._unread(part, start):
+                at = low
+                for block, last in part.blocks_from(low):
+                    if at > min(high, part.readable):
+                        break
+                    if (page, block) not in wanted:
+                        wanted.append((page, block))
+                    at = last + 1
+                    if len(wanted) >= _FETCHED:
+                        return self._source.fetch(self.queue, wanted)
+            if part.readable < part.last:
+                break
+        return not wanted or self._source.fetch(self.queue, wanted)
+
+    def look(self, start: int, room: Room, *, here: bool = False) -> tuple[list[Message], int]:
         """Return messages from seq `start` on, within `room`, and where to go on.
 
+        With `here` it ends where the disk would be needed.
         The one that crosses the limit of bytes is among them. Raises UnreadablePageError when the
         very first one cannot be read; behind others it ends the list.
         """
@@ -188,6 +222,8 @@ class Backlog:
                 while at <= min(high, part.readable):
                     left = room.messages - len(found)
                     if left <= 0 or size >= room.size:
+                        return found, at
+                    if here and not self._source.here(page, part.block_of(at)[0]):
                         return found, at
                     try:
                         messages, last = self._of_block(page, part, at, min(high, at + left - 1))
@@ -232,12 +268,17 @@ class Backlog:
             messages.append(message)
         return messages, last
 
-    def read(self, room: Room) -> int:
-        """Read what comes next into the queue; returns how many left the pages."""
+    def read(self, room: Room, *, here: bool = False) -> int:
+        """Read what comes next into the queue; returns how many left the pages.
+
+        With `here` only what is in memory; the queue is touched when more is.
+        """
         before = self.count
         while self.count and self.count == before and room.messages and room.size:
+            if here and not self.fetch(self.next):
+                break
             try:
-                messages, following = self.look(self.next, room)
+                messages, following = self.look(self.next, room, here=here)
             except UnreadablePageError as error:
                 self._lose(error)
                 continue
@@ -296,13 +337,14 @@ class Backlog:
     ) -> tuple[list[Message], int]:
         """Look at up to `count` messages from seq `start` on; returns those that match.
 
-        And where to go on. Blocks that cannot be read are passed over.
+        And where to go on: no further than what is in memory. Blocks that cannot be read are passed
+        over.
         """
         found: list[Message] = []
         size = 0
         start = max(start, self.next)
         while count > 0 and len(found) < room.messages and size < room.size:
-            looked, following, _ = self.peek(start, min(count, _LOOK))
+            looked, following = self._peek(start, min(count, _LOOK), here=True)
             if not looked:
                 return found, following
             count -= len(looked)
@@ -363,16 +405,16 @@ class Backlog:
 
     def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
         """See queues.Backlog."""
+        messages, start = self._peek(start, count)
+        return messages, start, any(part.readable < part.last for _, part in self._from(start))
+
+    def _peek(self, start: int, count: int, *, here: bool = False) -> tuple[list[Message], int]:
         start = max(start, self.next)
-        room = Room(count, 1 << 60)
         while True:
             try:
-                messages, start = self.look(start, room)
+                return self.look(start, Room(count, 1 << 60), here=here)
             except UnreadablePageError:
                 start = self._behind_block(start)  # it is given up when it is read back
-            else:
-                break
-        return messages, start, any(part.readable < part.last for _, part in self._from(start))
 
     # ---- done
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from gateway.addresses.settings import AddressSettings
 from gateway.model.definitions import PageGone, PageMark, PagesDefinition
 from gateway.model.errors import Refusal
-from gateway.model.pages import Block, PageStore, Run, UnreadablePageError
+from gateway.model.pages import Block, Fetched, PageStore, Run, UnreadablePageError
 from gateway.paging.backlog import Backlog, Page
 from gateway.paging.limits import pages_allowed, pages_full
 from gateway.queues.queue import Queue
@@ -28,6 +29,11 @@ from gateway.queues.queue import Queue
 MESSAGE_BYTES: Final = 96
 #: Blocks that are kept for the next reader: several queues read the same pages.
 _KEPT_BLOCKS: Final = 2
+#: What one that reads on has in front of it.
+_AHEAD: Final = 4
+#: Blocks that are on their way from the disk at most; as many that have arrived are safe from
+#: those that come after them.
+_ASKED_MAX: Final = 16
 
 
 class Paging:
@@ -47,10 +53,11 @@ class Paging:
         changed: Callable[[], None],
         lost: Callable[[Queue, int, str], None],
         recorded: Callable[[int], None],
+        fetched: Callable[[Queue], None],
     ) -> None:
         """`changed` is called when less is live than before, `lost` for what cannot be read.
 
-        `recorded` gets the ticket of each removal.
+        `recorded` gets the ticket of each removal, `fetched` a queue that waited for blocks.
         """
         self.store_id = store_id
         self.address = address
@@ -64,10 +71,13 @@ class Paging:
         self._changed = changed
         self._recorded = recorded
         self._lost = lost
+        self._fetched = fetched
         self._current: Page | None = None
         self._unsynced: deque[tuple[Block, Page, Sequence[tuple[int, int]]]] = deque()
         self._doomed: deque[tuple[int, int]] = deque()  # ticket, page
-        self._kept: dict[tuple[int, int], Run] = {}
+        self._kept: dict[tuple[int, int], Fetched] = {}
+        self._asked: set[tuple[int, int]] = set()  # blocks that are on their way
+        self._waiting: dict[int, Queue] = {}
 
     # ---- figures
 
@@ -216,10 +226,52 @@ class Paging:
             run = self._store.read_page(
                 (self.store_id, page.number), page.offsets[block], page.lengths[block]
             )
-            if len(self._kept) >= _KEPT_BLOCKS:
-                del self._kept[next(iter(self._kept))]
+        if isinstance(run, UnreadablePageError):
+            raise run
         self._kept[key] = run
+        if not self._asked:
+            self._keep(_KEPT_BLOCKS + _AHEAD)
         return run
+
+    def here(self, page: Page, block: int) -> bool:
+        """See Source."""
+        return (page.number, block) in self._kept
+
+    def fetch(self, queue: Queue, wanted: Sequence[tuple[Page, int]]) -> bool:
+        """See Source."""
+        first = wanted[0][0].number, wanted[0][1]
+        for page, block in wanted:
+            key = page.number, block
+            if key in self._kept or key in self._asked:
+                continue
+            if len(self._asked) >= _ASKED_MAX:
+                break  # whoever waits is touched by what arrives, and asks again
+            self._keep(2 * _ASKED_MAX - len(self._asked) - 1)
+            self._asked.add(key)
+            self._store.fetch_page(
+                (self.store_id, page.number),
+                page.offsets[block],
+                page.lengths[block],
+                partial(self._arrived, key),
+            )
+        if first in self._kept:
+            return True
+        self._waiting[queue.queue_id] = queue
+        return False
+
+    def _arrived(self, key: tuple[int, int], run: Fetched) -> None:
+        self._asked.discard(key)
+        if key[0] in self.pages:
+            self._kept[key] = run
+        waiting, self._waiting = self._waiting, {}
+        for queue in waiting.values():
+            if queue.backlog is not None:
+                self._fetched(queue)
+
+    def _keep(self, most: int) -> None:
+        """Let go of the blocks that nobody has wanted for the longest time."""
+        while len(self._kept) > most:
+            del self._kept[next(iter(self._kept))]
 
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """See Source."""

@@ -80,6 +80,13 @@ class PageMemory:
             due=block.due,
         )
 
+    def fetch_page(self, place, offset, length, done) -> None:
+        try:
+            run = self.read_page(place, offset, length)
+        except UnreadablePageError as error:
+            run = error
+        done(run)
+
     def remove_paged(self, queue_id, first, last) -> int:
         return self._record("paged-remove", queue_id, first, last)
 

@@ -61,7 +61,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a number of a queue on pages used again",
-        "gateway.persistence:_ids_on_pages",
+        "gateway.paged_recovery:ids_on_pages",
         "    for store in stores:\n",
         "    for store in ():\n",
     ),

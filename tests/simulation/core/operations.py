@@ -400,6 +400,14 @@ def answer(world: CoreWorld) -> None:
     world.writer.answer()
 
 
+def fetch(world: CoreWorld) -> None:
+    """A block of a page is read, or arrives."""
+    if world.chance.random() < 0.5:
+        world.fetches.step()
+    else:
+        world.fetches.answer()
+
+
 def spare(world: CoreWorld) -> None:
     """A segment is made ahead."""
     world.writer.make_spare()
@@ -440,6 +448,7 @@ OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {
         turn,
         step,
         answer,
+        fetch,
         spare,
         cover,
         settle,

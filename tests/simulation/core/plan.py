@@ -135,8 +135,10 @@ def _entries(chance: random.Random, plan: Plan) -> list[SettingsEntry]:
 
 def _weights(chance: random.Random, operations: list[str], *, backlog: bool) -> dict[str, float]:
     weights = dict.fromkeys(operations, 1.0)
-    weights.update(send=7.0, take=5.0, ack=6.0, turn=4.0, step=6.0, answer=6.0, settle=1.5)
-    weights.update(transact=3.0, purge=0.2, delete_queue=0.2, unsubscribe=0.3, pause=0.2)
+    weights.update(
+        send=7.0, take=5.0, ack=6.0, turn=4.0, step=6.0, answer=6.0, fetch=6.0, settle=1.5
+    )
+    weights.update(fetch=6.0, transact=3.0, purge=0.2, delete_queue=0.2, unsubscribe=0.3, pause=0.2)
     if backlog:
         weights.update(send=12.0, take=3.0)
     for name in operations:

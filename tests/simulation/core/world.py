@@ -35,6 +35,7 @@ from tests.simulation.core.operations import OPERATIONS
 from tests.simulation.core.plan import Plan, draw
 from tests.simulation.core.record import CoreModel, Recorder
 from tests.simulation.disk import Crash, SimDisk
+from tests.simulation.fetches import TurnFetches
 from tests.simulation.model import ViolationError
 from tests.simulation.writer import TurnWriter
 
@@ -174,6 +175,7 @@ class CoreWorld:
         self.takers, self.works, self.producers, self.waiting = [], [], {}, []
         self.reader = PageReader(self.disk, PAGING)
         self.store = Recorder(self.journal, self.reader, self.model)
+        self.store.fetches = self.fetches = TurnFetches(PageReader(self.disk, PAGING))
         self.gateway = gateway = Gateway(
             turn=Turn(self.later.append),
             settings=SettingsTable(tuple(self.plan.entries)),
@@ -403,7 +405,8 @@ class CoreWorld:
             self.turn()
             self.store.flush()
             self.note_handed()
-            if not (self.writer.step() or self.writer.answer() or self.later):
+            fetched = self.fetches.step() or self.fetches.answer()
+            if not (self.writer.step() or self.writer.answer() or fetched or self.later):
                 return
         raise ViolationError("the store never comes to rest")
 
@@ -596,6 +599,7 @@ class CoreWorld:
         names = [n for n in self.disk.listdir(PAGING) if n.endswith(".page")]
         if names:
             raise ViolationError(f"pages of nothing stay: {names}")
+        self.store.close_pages()
         if len(self.disk.fds) > 1 + len(
             self.writer.work._pages._open if self.writer.work._pages else ()
         ):
