@@ -40,7 +40,15 @@ class Grouped(Seated):
         mark_first: returns a stored message with a property that is true.
     """
 
-    __slots__ = ("_groups", "_marked", "_own_way", "delivering", "group_of", "mark_first")
+    __slots__ = (
+        "_groups",
+        "_marked",
+        "_own_way",
+        "_patient",
+        "delivering",
+        "group_of",
+        "mark_first",
+    )
 
     delivering: int
 
@@ -49,6 +57,7 @@ class Grouped(Seated):
         self.group_of: GroupOf = _no_group
         self.mark_first: Callable[[bytes, int, str], bytes] = _unmarked
         self._groups: Groups | None = None
+        self._patient: list[Held] = []  # who waits for the end of the scan (drain)
         self._own_way = False  # it may not hand out as plain queues do
         self._marked: dict[int, Message] = {}  # what is in delivery with a mark, by seq
 
@@ -98,6 +107,7 @@ class Grouped(Seated):
             self._groups = None
             self._own_way = False
             self.searching = False
+            self._tell_patient()
 
     def _end_searches(self, searches: Searches, *, limited: bool) -> None:
         super()._end_searches(searches, limited=limited)
@@ -127,7 +137,23 @@ class Grouped(Seated):
                 break
             total += went
         self.searching = groups.unfinished
+        if self._patient and not groups.unfinished:
+            self._tell_patient()
         return total
+
+    def _tell_patient(self) -> None:
+        waiting, self._patient = self._patient, []
+        for member in waiting:
+            if member.attached:
+                member.consumer.exhausted()
+
+    def wait_for_search(self, member: Held) -> bool:
+        """See Searched: what is for it may not have been scanned yet."""
+        if self._groups is None or not self._groups.unfinished:
+            return super().wait_for_search(member)
+        if member not in self._patient:
+            self._patient.append(member)
+        return True
 
     def _round_of_groups(self, groups: Groups, now_ms: int, limit: int) -> int:
         late: list[Message] = []

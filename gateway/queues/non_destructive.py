@@ -71,14 +71,14 @@ class Reader(Held):
 class NonDestructiveQueue(LastValueQueue):
     """See the module text."""
 
-    __slots__ = ("_held_by", "_news", "_patient", "_turn")
+    __slots__ = ("_held_by", "_news", "_readers_waiting", "_turn")
 
     def _prepare(self) -> None:
         super()._prepare()
         self._own_way = True
         self._held_by: dict[int, int] = {}  # seq -> by how many consumers it is held
         self._news = 0
-        self._patient: list[Reader] = []
+        self._readers_waiting: list[Reader] = []
         self._turn = 0  # who is served first
 
     @property
@@ -112,8 +112,8 @@ class NonDestructiveQueue(LastValueQueue):
     def wait_for_search(self, member: Held) -> bool:
         """See Searched."""
         assert isinstance(member, Reader), "a consumer of another queue"
-        if member.behind and member not in self._patient:
-            self._patient.append(member)
+        if member.behind and member not in self._readers_waiting:
+            self._readers_waiting.append(member)
         return member.behind
 
     # ---- in
@@ -164,14 +164,14 @@ class NonDestructiveQueue(LastValueQueue):
             total += self._show(reader, min(share, limit - total), now_ms)
         else:
             self._turn += 1
-        self._tell_patient()
+        self._tell_waiting()
         return total
 
-    def _tell_patient(self) -> None:
-        waiting, self._patient = self._patient, []
+    def _tell_waiting(self) -> None:
+        waiting, self._readers_waiting = self._readers_waiting, []
         for reader in waiting:
             if reader.attached and reader.behind and reader.consumer.room() > 0:
-                self._patient.append(reader)
+                self._readers_waiting.append(reader)
             elif reader.attached:
                 reader.consumer.exhausted()
 

@@ -355,3 +355,25 @@ def test_groups_can_be_turned_off_while_they_are_pinned():
     assert texts(one, other) == [["a1"], ["a2", "a3"]]
     assert core.queue("q").group_count == 0
     core.check()
+
+
+def test_who_drains_waits_until_all_is_scanned():
+    core = grouped()
+    busy = core.consume("q", room=1)
+    send(core, "a1")
+    free = core.consume("q", room=0)
+    send(core, *[f"a{n}" for n in range(2, 8)], "b1")
+    told = []
+    free.exhausted = lambda: told.append(texts(free)[0])
+    free.left = 5
+    queue = core.queue("q")
+    assert queue.dispatch(core.now, 2) == 0
+    assert queue.searching
+    assert free.hold.keeps_searching()
+    assert free.hold.keeps_searching()
+    core.gateway.touch(queue)
+    core.turn()
+    assert told == [["b1"]]
+    assert not free.hold.keeps_searching()
+    assert texts(busy, free) == [["a1"], ["b1"]]
+    core.check()
