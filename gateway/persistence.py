@@ -10,7 +10,6 @@ what it finds may have been seen.
 
 from __future__ import annotations
 
-import base64
 import json
 import posixpath
 import zlib
@@ -27,14 +26,13 @@ from gateway.model.definitions import (
     DivertRouting,
     IdsDefinition,
     PageGone,
-    PageMark,
     PagesDefinition,
     QueueDefinition,
     StreamDefinition,
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
 from gateway.model.pages import Fetched, FoundPages, UnreadablePageError
-from gateway.paged_recovery import find_pages, ids_on_pages
+from gateway.paged_recovery import find_pages, ids_on_pages, pages_fields, pages_of
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
@@ -322,7 +320,7 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
                 "epoch": definition.epoch,
             }
         case PagesDefinition():
-            fields = _pages_fields(definition)
+            fields = pages_fields(definition)
         case IdsDefinition():
             fields = {"kind": "ids", "id": definition.ids_id, "address": definition.address}
         case DivertDefinition():
@@ -332,22 +330,6 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
     if gone:
         fields["gone"] = True
     return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def _pages_fields(definition: PagesDefinition) -> dict[str, object]:
-    return {
-        "kind": "pages",
-        "id": definition.store_id,
-        "address": definition.address,
-        "pages": list(definition.pages.items()),
-        "marks": [
-            [m.queue_id, m.page, m.first, m.floor, _packed(m.marks)] for m in definition.marks
-        ],
-        "counts": definition.counts,
-        "suspect": definition.suspect,
-        "next": definition.next_page,
-        "dues": definition.dues,
-    }
 
 
 def _divert_fields(definition: DivertDefinition) -> dict[str, object]:
@@ -370,31 +352,6 @@ def _divert_of(fields: Mapping[str, Any]) -> DivertDefinition:
         exclusive=fields["exclusive"],
         filter=fields["filter"],
         routing=DivertRouting(fields["routing"]),
-    )
-
-
-def _packed(marks: bytes) -> str:
-    """Return marks as text: long runs of the same are the rule."""
-    return base64.b64encode(zlib.compress(marks, 1)).decode() if marks else ""
-
-
-def _unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text)) if text else b""
-
-
-def _pages_of(fields: Mapping[str, Any]) -> PagesDefinition:
-    return PagesDefinition(
-        store_id=fields["id"],
-        address=fields["address"],
-        pages=dict(fields["pages"]),
-        marks=tuple(
-            PageMark(queue_id=queue_id, page=page, first=first, floor=floor, marks=_unpacked(marks))
-            for queue_id, page, first, floor, marks in fields["marks"]
-        ),
-        counts=tuple((queue_id, seq, flags) for queue_id, seq, flags in fields["counts"]),
-        suspect=fields["suspect"],
-        next_page=fields.get("next", 1),
-        dues=tuple((queue_id, seq, due) for queue_id, seq, due in fields.get("dues", ())),
     )
 
 
@@ -434,7 +391,7 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                     epoch=fields["epoch"],
                 ), gone
             case "pages":
-                return _pages_of(fields), gone
+                return pages_of(fields), gone
             case "divert":
                 return _divert_of(fields), gone
             case "ids":
