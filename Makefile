@@ -13,6 +13,8 @@
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
+#   make bench-store  what concurrent store and dispatch is worth: beside the serialized mode, on the
+#                disk as it is and with syncs of 2 ms; what was not written; pages, recovery
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -28,7 +30,7 @@ CORE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate mutants bench bench-growth clean
+.PHONY: demo test check fmt simulate mutants bench bench-store bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -70,6 +72,9 @@ scenarios: $(STAMP)
 bench: $(STAMP)
 	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \
 		$(if $(AGAINST_STOMP),--against-stomp $(AGAINST_STOMP)) $(BENCH)
+
+bench-store: $(STAMP)
+	@$(BIN)/python -m gateway.cli.bench_store $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.cli.bench_growth

@@ -89,17 +89,17 @@ def measure(row: Row, target: Target, *, scale: float = 1.0, size: int = 256) ->
     taking = replace(job, role="receive", connections=1, early=row.kind == "both")
     pid = target.pids.get(row.protocol)
     if row.kind == "both":
-        return _timed(pid, [taking, job])
+        return timed(pid, [taking, job])
     if row.kind == "in":
-        found = _timed(pid, [job])
-        _timed(None, [taking])
+        found = timed(pid, [job])
+        timed(None, [taking])
         return found
     # What lies there was confirmed, whatever way the row itself sends.
-    _timed(None, [replace(job, window=2000, confirmed=row.durable, stamped=False)])
-    return _timed(pid, [taking])
+    timed(None, [replace(job, window=2000, confirmed=row.durable, stamped=False)])
+    return timed(pid, [taking])
 
 
-def _timed(pid: int | None, jobs: list[Job]) -> Measured:
+def timed(pid: int | None, jobs: list[Job]) -> Measured:
     """Run a driver process for each job at once, receivers first; returns the figures."""
     with _processes(jobs) as processes:
         for process in processes:
