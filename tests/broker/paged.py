@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 
 from gateway.model.pages import FoundPages, UnreadablePageError
@@ -123,7 +124,12 @@ def found_pages(batches, *, clean: bool) -> list[FoundPages]:
                             counted[queue_id][seq] = ticket, flags
     return [
         FoundPages(
-            definition=definition,
+            definition=replace(
+                definition,
+                next_page=max(
+                    [1, *(p + 1 for s, p in (*blocks, *gone) if s == store_id)],
+                ),
+            ),
             pages=[
                 SimpleNamespace(number=page, size=100, blocks=held, damage="")
                 for (store, page), held in sorted(blocks.items())
