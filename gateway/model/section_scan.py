@@ -437,21 +437,25 @@ def list_item(body: bytes, at: int, index: int) -> Value:
     return decode(body, pos, end)[0]
 
 
-def has_group(body: bytes, start: int) -> bool:
-    """Whether the properties have a group-id that is not null; `start` is the header's end.
+def expiry_and_group(body: bytes, start: int = 0) -> tuple[int, bool]:
+    """Return absolute-expiry-time in ms, 0 without one, and whether there is a group-id.
 
-    Raises DecodeError.
+    `start` may be the end of the header. Raises DecodeError.
     """
     if body[start : start + 3] in _BODY_HEADS:
-        return False
+        return 0, False
     pos, end = start, len(body)
     while pos < end:
         code, at, pos = section_at(body, pos)
         if code == PROPERTIES:
-            return list_item(body, at, 10) is not None
+            found = list_item(body, at, 8)
+            if found is not None and type(found) is not Timestamp:
+                raise DecodeError(at, "absolute-expiry-time is no timestamp")
+            grouped = list_head(body, at)[1] > 10 and list_item(body, at, 10) is not None
+            return int(found or 0), grouped
         if code > PROPERTIES:
             break
-    return False
+    return 0, False
 
 
 def delivery_time(body: bytes, start: int, now_ms: int) -> int:

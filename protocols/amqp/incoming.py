@@ -17,9 +17,8 @@ from gateway.model.identity import has_duplicate_id
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, IDENTIFIED
 from gateway.model.ports import Producer, Relay
 from gateway.model.sections import (
-    absolute_expiry,
     delivery_time,
-    has_group,
+    expiry_and_group,
     header_facts,
     scan,
     strip_delivery_annotations,
@@ -536,10 +535,10 @@ def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int
     due = 0
     try:
         body = strip_delivery_annotations(body, facts.end)
-        absolute = absolute_expiry(body, facts.end)
+        absolute, grouped = expiry_and_group(body, facts.end)
+        flags |= GROUPED if grouped else 0
         expires = absolute if absolute > 0 else expires
         due = delivery_time(body, facts.end, now_ms)
-        flags |= GROUPED if has_group(body, facts.end) else 0
     except DecodeError:
         pass  # opaque from here on: what the header said still holds
     if ids and has_duplicate_id(body):

@@ -32,7 +32,7 @@ from gateway.model.sections import (
     BodyKind,
     HeaderFacts,
     Sections,
-    absolute_expiry,
+    expiry_and_group,
     header_facts,
     header_fields,
     peek,
@@ -62,6 +62,10 @@ DESCRIPTORS = {
         b"\xb3" + len(NAMES[code]).to_bytes(4, "big") + NAMES[code].encode("ascii")
     ),
 }
+
+
+def absolute_expiry(body: bytes, start: int = 0) -> int:
+    return expiry_and_group(body, start)[0]
 
 
 def section(code: int, value, how: str = "smallulong") -> bytes:
@@ -560,3 +564,22 @@ def test_described_sections_are_not_confused_with_values():
     assert scan(raw).value() == Described(ULong(0x75), b"inner")
     assert MESSAGE_ANNOTATIONS not in scan(raw).spans
     assert PROPERTIES not in scan(raw).spans
+
+
+@pytest.mark.parametrize(
+    ("fields", "grouped"),
+    [
+        ([None] * 10 + ["g"], True),
+        ([None] * 10 + [""], True),
+        ([None] * 11 + [UInt(3)], False),
+        ([None] * 10, False),
+        (["id"], False),
+        ([None] * 9 + [Timestamp(5), "g", UInt(1), "r"], True),
+    ],
+)
+def test_whether_a_message_has_a_group(fields, grouped):
+    for before in (b"", section(0x70, [True])):
+        body = before + section(0x73, fields) + BODY
+        assert expiry_and_group(body, len(before)) == (0, grouped)
+        assert expiry_and_group(body) == (0, grouped)
+    assert expiry_and_group(BODY) == (0, False)
