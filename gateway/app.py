@@ -43,6 +43,7 @@ from gateway.model.turn import Turn
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
+from gateway.slow_store import StoreWatch
 from gateway.upkeep import chores, tidy
 from protocols.shell import Timers
 from storage.files import RealFiles
@@ -55,6 +56,8 @@ HTTP_DRAIN_SECONDS: Final = 1.0
 STREAM_TICK_SECONDS: Final = 0.1
 #: A journal that was quiet for so long is covered: rot of its last batch is told from a torn tail.
 COVER_SECONDS: Final = 1.0
+#: How often it is looked whether the disk hangs.
+WATCH_SECONDS: Final = 1.0
 
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
@@ -141,6 +144,12 @@ class GatewayService(MultiService):
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
         self._loop(core.store.journal.cover, COVER_SECONDS)
+        watch = StoreWatch(
+            core.store.journal,
+            self._reactor.seconds,
+            lambda text: core.store.journal.failed(OSError(text)),
+        )
+        self._loop(watch.look, WATCH_SECONDS)
         self._loop(core.store.journal.sync, self.config.sync_interval / 1000)
         for work, seconds in chores(core.broker, core.disk, self.config):
             self._loop(work, seconds)

@@ -105,6 +105,7 @@ class Journal:
         "on_durable",
         "on_failed",
         "snapshot",
+        "stalled",
         "stored",
         "synced",
         "syncs",
@@ -160,6 +161,7 @@ class Journal:
         self.lingers: Callable[[Batch], bool] = _never
         self.task_limit = TASKS_MAX
         self.tasks = self.syncs = 0
+        self.stalled = 0.0  # seconds that the writer has hung, as whoever watches it says
         self.batches = self.stored = self.cancelled = 0
         self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
@@ -204,6 +206,11 @@ class Journal:
     def writing(self) -> bool:
         """Whether the writer has a batch."""
         return self._busy is not None
+
+    @property
+    def busy_with(self) -> int:
+        """The number of the batch that the writer has, 0 for none."""
+        return 0 if self._busy is None else self._busy.number
 
     @property
     def failure(self) -> BaseException | None:

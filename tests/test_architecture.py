@@ -60,6 +60,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "storage",
     ),
     "gateway.lingering": ("storage",),
+    "gateway.slow_store": (),
     "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
     "gateway.datadir": (
         "gateway.model",

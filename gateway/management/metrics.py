@@ -126,6 +126,9 @@ _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
         lambda j: j.compaction.failure is not None,
     ),
     _gauge("journal_files", "Journal files in use", lambda j: len(j.index.live)),
+    _gauge("journal_stalled_seconds", "How long one batch hangs so far", lambda j: j.stalled),
+    _gauge("journal_waiting_messages", "Messages that wait for the disk", lambda j: j.tasks),
+    _counter("journal_syncs_total", "Syncs of the journal", lambda j: j.syncs),
     _gauge("journal_congested", "1 while senders wait for the disk", lambda j: j.congested),
 )
 

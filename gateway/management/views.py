@@ -64,6 +64,9 @@ class JournalFigures(Protocol):
     bytes_written: int
     bytes_cancelled: int
     synced: int
+    tasks: int
+    syncs: int
+    stalled: float
     compaction: CompactionFigures
     index: LiveSegments
 
@@ -320,6 +323,9 @@ def journal_view(journal: JournalFigures) -> dict[str, object]:
         "liveBytes": journal.index.live_bytes,
         "compaction": compaction_view(journal.compaction),
         "syncedTicket": journal.synced,
+        "waitingMessages": journal.tasks,
+        "syncs": journal.syncs,
+        "stalledSeconds": round(journal.stalled, 1),
         "congested": journal.congested,
         "failure": None if journal.failure is None else str(journal.failure),
     }

@@ -166,6 +166,9 @@ def test_the_store_shows_files_counters_and_why_it_failed():
             "failure": None,
         },
         "syncedTicket": 13,
+        "waitingMessages": 31,
+        "syncs": 37,
+        "stalledSeconds": 4.1,
         "congested": True,
         "failure": "no room",
     }
