@@ -3,8 +3,8 @@
     writing ──WARN_SECONDS on one batch──> told, once ──FAIL_SECONDS──> fail-stop
                                             told ──the batch is done──> told that it goes on
 
-Senders wait by themselves meanwhile. Nobody is confirmed what such a disk was given, so that another
-process, or another machine, may as well take over.
+Senders wait by themselves meanwhile. Nobody is confirmed what such a disk was given, so that
+another process, or another machine, may as well take over.
 """
 
 from __future__ import annotations
