@@ -71,7 +71,7 @@ CORE_MUTANTS = (
         "    if why is Gone.EXPIRED or why is Gone.KILLED:\n",
         "    if why is Gone.EXPIRED:\n"
         "        self._let_go(queue, messages, size)\n"
-        "        self._mover.move(queue, messages, why)\n"
+        "        self.mover.move(queue, messages, why)\n"
         "    elif why is Gone.KILLED:\n",
     ),
     _core(
@@ -188,12 +188,6 @@ CORE_MUTANTS = (
         "gateway.queues.selecting:Searched.end_page_search",
         "        self.searching = True\n",
         "        pass\n",
-    ),
-    _core(
-        "a bad block ends its page",
-        "storage.page_scan:_Scan.next_head",
-        "        if head is not None and number < head.number < self.count:\n",
-        "        if False:\n",
     ),
     _core(
         "what is lost is not recorded",
