@@ -12,7 +12,7 @@ from gateway.addresses.settings import (
     max_consumers_problem,
     ring_size_problem,
 )
-from gateway.model.address import RoutingType
+from gateway.model.address import RoutingType, check_name
 from gateway.model.attributes import LASTING, PLAIN, QueueAttributes, attribute_problem, changed
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
@@ -91,6 +91,23 @@ def check_lasting(queue: Queue, attributes: Mapping[str, object]) -> None:
                 f"{_key(name)} of queue {queue.name!r} is {there!r} and cannot be changed; delete "
                 "the queue and make it anew.",
             )
+
+
+def check_subscription(name: str, queue: Queue | None, address: str) -> None:
+    """Raise RefusedError (bad-name, already-exists) where a subscription cannot have this name.
+
+    One that has moved to another address is dropped, so that nothing else may pass for it.
+    """
+    check_name(name, "queue")
+    if queue is None or (
+        queue.routing is RoutingType.MULTICAST and (queue.auto_created or queue.address == address)
+    ):
+        return
+    raise RefusedError.of(
+        Code.ALREADY_EXISTS,
+        f"Queue {name!r} is on address {queue.address!r} and is no subscription ("
+        f"{queue.routing.value}); give the subscription to {address!r} another name.",
+    )
 
 
 def follow(

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
 from gateway.broker.address import Address
-from gateway.broker.conduct import begin, check, check_lasting, follow, wanted
+from gateway.broker.conduct import begin, check, check_lasting, check_subscription, follow, wanted
 from gateway.broker.kinds import build
 from gateway.broker.ports import Store, Tap
 from gateway.model.address import Destination, RoutingType, check_name
@@ -208,6 +208,7 @@ class Directory:
             self._begin(made, condition, no_local)
             return made
         queue = self.queues.get(durable_name)
+        check_subscription(durable_name, queue, name)
         if queue is not None and queue.address != name:
             if queue.consumer_count:
                 raise RefusedError.of(
