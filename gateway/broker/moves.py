@@ -112,11 +112,13 @@ class Mover:
         gateway = self._gateway
         settings = gateway.settings.for_address(address)
         target = settings.dead_letter_address
-        if not target or target == address:
+        # A dead letter that a divert takes where nobody wants it is none again, or there is no end.
+        if not target or target == address or self._moving:
             gateway.figures.lost_dead_letters += len(bodies)
             return 0
         ticket = 0
         gateway.store.begin_atomic()
+        self._moving = True
         try:
             self._make_queue(address, target, settings, Gone.KILLED)
             route = gateway.internal_route(target)
@@ -128,6 +130,7 @@ class Mover:
         except RefusedError:
             gateway.figures.lost_dead_letters += len(bodies)
         finally:
+            self._moving = False
             gateway.store.end_atomic()
         return ticket
 

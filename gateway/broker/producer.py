@@ -443,6 +443,7 @@ class Route(Choosing):
 
     def hand_over(self, queue: Queue, body: bytes, flags: int, expires: int) -> None:
         """Give one queue of the address what was sent before it was there."""
+        self.resolve()  # or a queue that waits for the disk never hears that it is there
         self._charge(1, len(body) + OVERHEAD_BYTES)
         self._store_one(queue, (body,), flags, expires, shares=())
 
