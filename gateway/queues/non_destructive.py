@@ -39,8 +39,8 @@ class Reader(Held):
     """A consumer, and how far it has looked.
 
     Attributes:
-        search: its cursor among what is in memory.
-        paged: before this seq it has seen what is on pages.
+        search: its cursor among what is in memory; `seen` is what it was shown from pages.
+        paged: from this seq on it looks on pages for what was not read into the queue.
         again: what it gave back, in delivery order.
         later: what it found on pages before its time, as a heap by time.
         attempts: failed deliveries to it, by seq.
@@ -210,7 +210,7 @@ class NonDestructiveQueue(LastValueQueue):
             for message in messages:
                 if message.flags & EXPIRES and message.expires <= now_ms:
                     late.append(message)
-                elif message.flags & PAGED and message.seq < reader.paged:
+                elif message.flags & PAGED and search.seen and message.seq in search.seen:
                     continue  # it was shown from its page before it was read back
                 elif message.seq >= search.until:
                     early.append(message)  # it has come due before it was on disk
@@ -223,7 +223,11 @@ class NonDestructiveQueue(LastValueQueue):
             self._index.remove(late)
             self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
-        if found:
+            # What has expired may have come back as another message, for which a ring lets go.
+            there = [m for m in found if self._is_there(m)]
+            reader.behind = reader.behind or len(there) < len(found)
+            found = there
+        if found or reader.behind:
             return found
         if search.unfinished:
             reader.behind = True
@@ -269,6 +273,8 @@ class NonDestructiveQueue(LastValueQueue):
                 break
             reader.search.allowance -= len(messages)
             for message in messages:
+                if reader.search.seen is not None:
+                    reader.search.seen.add(message.seq)
                 if message.flags & EXPIRES and message.expires <= now_ms:
                     continue  # whoever reads the pages lets it go
                 if not reader.wants(message):

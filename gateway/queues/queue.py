@@ -278,10 +278,13 @@ class Queue(Grouped):
             due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
         replaced = self._admit_due(due)
         # Those that go are told of last: an empty queue forgets which flags its messages have.
+        flags = self.any_flags, self.all_flags
         if late:
             self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
         if replaced:
+            self.any_flags |= flags[0]
+            self.all_flags &= flags[1]
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
         if self.next_time < NEVER:

@@ -1,0 +1,144 @@
+"""Features that meet: what was found by sending everything through everything, one test each."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.model.definitions import DivertDefinition
+from gateway.model.errors import RefusedError
+from gateway.queues.queue import Gone
+from tests.broker.core import ANYCAST, MULTICAST, Core, entry
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_a_durable_subscription_begins_with_waits_for_the_disk_and_comes(clean):
+    core = Core(entry("t", retroactive_message_count=3), serialized=(MULTICAST,))
+    core.send("t", b"1", b"2", routing=MULTICAST)
+    core.sync()
+    taker = core.consume("t", routing=MULTICAST, durable_name="s")
+    assert taker.bodies() == []
+    core.sync()
+    assert taker.bodies() == [b"1", b"2"]
+    taker.leave()
+    core.restart(clean=clean)
+    core.check()
+    assert core.waiting("s") == [b"1", b"2"]
+
+
+def test_a_dead_letter_that_a_divert_takes_to_where_no_queue_is_ends_there():
+    """`send-to-dla-on-no-route` everywhere, and dead letters that are diverted to nobody."""
+    core = Core(
+        entry("#", send_to_dla_on_no_route=True, dead_letter_address="DLQ"),
+        entry("nobody", auto_create_queues=False),
+    )
+    core.gateway.branches.create(
+        DivertDefinition(name="d", address="DLQ", forwarding=("nobody",), exclusive=True)
+    )
+    assert core.send("nobody", b"1") == [True]
+    assert core.gateway.figures.lost_dead_letters == 1
+    core.directory.create_queue("late", "nobody", ANYCAST)
+    core.send("nobody", b"2")
+    assert core.waiting("late") == [b"2"]
+    core.sync()
+    core.check()
+
+
+def test_a_divert_of_a_client_still_makes_dead_letters():
+    core = Core(
+        entry("#", send_to_dla_on_no_route=True, dead_letter_address="DLQ"),
+        entry("nobody", auto_create_queues=False),
+    )
+    core.gateway.branches.create(
+        DivertDefinition(name="d", address="a", forwarding=("nobody",), exclusive=True)
+    )
+    core.send("a", b"1", b"2")
+    assert core.waiting("DLQ") == [b"1", b"2"]
+
+
+def test_a_reader_sees_what_comes_due_after_it_has_seen_the_pages():
+    """Read back before its time, behind which a non-destructive queue's reader looked on."""
+    core = Core(entry("q", max_size_messages=1, page_size_bytes=1024, max_read_page_messages=1))
+    core.directory.create_queue("q", "q", ANYCAST, attributes={"non_destructive": True})
+    core.send("q", b"0")
+    core.send("q", b"later", delay=5)
+    core.send("q", b"1", b"2")
+    core.sync()
+    queue = core.queue("q")
+    queue.take_out({1}, Gone.REMOVED)
+    core.gateway.expire()
+    assert (queue.scheduled_count, queue.paged_count) == (1, 2)
+    taker = core.consume("q", room=10)
+    core.sync()
+    assert taker.bodies() == [b"1", b"2"]
+    core.pass_time(10)
+    core.sync()
+    core.check()
+    assert taker.bodies() == [b"1", b"2", b"later"]
+
+
+def test_a_ring_forgets_on_disk_what_comes_due_and_is_replaced_beside_what_has_expired():
+    """What has expired comes back by a divert, and a consumer empties the queue meanwhile."""
+    core = Core(entry("q", expiry_address="late"))
+    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+    core.gateway.branches.create(
+        DivertDefinition(name="d", address="late", forwarding=("q",), exclusive=True)
+    )
+    core.send("q", b"expires", delay=5, ttl=3)
+    core.send("q", b"replaced", b"last", delay=5)
+    core.sync()
+    taker = core.consume("q", room=10)
+    taker.on_deliver = lambda messages: taker.ack()
+    core.pass_time(10)
+    core.sync()
+    core.check()
+    assert core.figures("q") == (0, 0, 1)
+    core.restart()
+    assert core.waiting("q") == [], "what was replaced is back"
+
+
+def test_what_a_ring_lets_go_of_while_it_is_shown_is_in_delivery_to_nobody():
+    """What has expired beside it comes back twice, by two diverts."""
+    core = Core(entry("q", expiry_address="late"))
+    core.directory.create_queue(
+        "q", "q", ANYCAST, ring_size=2, attributes={"non_destructive": True}
+    )
+    for name in ("d", "e"):
+        core.gateway.branches.create(
+            DivertDefinition(name=name, address="late", forwarding=("q",), exclusive=True)
+        )
+    core.send("q", b"1")
+    core.send("q", b"2", ttl=3)
+    core.sync()
+    core.now += 5
+    taker = core.consume("q", room=10)
+    core.check()
+    core.sync()
+    core.check()
+    assert taker.bodies() == [b"2", b"2"]
+    assert core.figures("q") == (2, 2, 1)
+
+
+@pytest.mark.parametrize("address", ["orders", "other"])
+def test_a_subscription_cannot_take_the_name_of_a_queue(address):
+    """Its messages would be gone: a subscription that moves to another address begins anew."""
+    core = Core(entry("#"))
+    core.send("orders", b"1", b"2")
+    core.sync()
+    with pytest.raises(RefusedError, match="no subscription"):
+        core.consume(address, routing=MULTICAST, durable_name="orders")
+    core.directory.create_queue("mine", "news", MULTICAST)
+    core.send("news", b"3", routing=MULTICAST)
+    with pytest.raises(RefusedError, match="no subscription"):
+        core.consume("other", routing=MULTICAST, durable_name="mine")
+    assert core.waiting("orders") == [b"1", b"2"]
+    assert core.waiting("mine") == [b"3"]
+    assert core.consume("news", routing=MULTICAST, durable_name="mine").bodies() == [b"3"]
+
+
+def test_a_subscription_cannot_take_the_name_of_what_is_the_gateways_own():
+    core = Core(entry("t", retroactive_message_count=3))
+    core.send("t", b"1", routing=MULTICAST)
+    ring = "$.artemis.internal.t.queue.multicast.retro"
+    with pytest.raises(RefusedError, match="kept for the gateway"):
+        core.consume("other", routing=MULTICAST, durable_name=ring)
+    assert core.consume("t", routing=MULTICAST).bodies() == [b"1"]
