@@ -324,6 +324,8 @@ def summary(peer: Peer, frames: list[Frame]) -> dict[str, Any]:
     """Return all that can be known from outside of what an engine did."""
     outcomes: dict[tuple[int, int], str] = {}
     others: list[Any] = []
+    drained: set[int] = set()
+    windows: dict[int, int] = {}
     for one in frames:
         performative = one.performative
         match performative:
@@ -333,7 +335,14 @@ def summary(peer: Peer, frames: list[Frame]) -> dict[str, Any]:
                     key = one.channel, (first + i) & MASK
                     assert key not in outcomes, f"{key} was answered twice"
                     outcomes[key] = outcome(performative.state)
+            case Flow(drain=True):
+                # Told in the middle of a run, so where that begins is in its figures.
+                assert performative.delivery_count + performative.link_credit == CREDIT
+                drained.add(one.channel)
+                windows[one.channel] = performative.next_incoming_id + performative.incoming_window
+                others.append((one.channel, "drain", performative.handle))
             case Flow():
+                windows[one.channel] = performative.next_incoming_id + performative.incoming_window
                 others.append((one.channel, performative))
             case Detach() | End() | Close():
                 others.append((one.channel, one.name, performative.error))
@@ -342,6 +351,10 @@ def summary(peer: Peer, frames: list[Frame]) -> dict[str, Any]:
     engine = peer.engine
     # Neighbours in one run wait for the disk together: those that need not are answered sooner
     # without the run. A session that ends meanwhile tells nothing more, which is a cut like any.
+    for channel, told in windows.items():
+        session = engine.sessions.get(channel)
+        if session is not None and not session.ended:
+            assert (session.next_incoming_id + session.incoming_window - told) & MASK == 0
     alive = {c for c, session in engine.sessions.items() if not (session.ended or peer.gone)}
     return {
         "sent": peer.broker.sent,
@@ -355,7 +368,11 @@ def summary(peer: Peer, frames: list[Frame]) -> dict[str, Any]:
             for handle, link in session.links.items()
         },
         "sessions": {
-            channel: (session.next_incoming_id, session.next_delivery, session.incoming_window)
+            channel: (
+                session.next_incoming_id,
+                session.next_delivery,
+                None if channel in drained else session.incoming_window,
+            )
             for channel, session in engine.sessions.items()
         },
         "broker": [call for call in peer.broker.calls if call[0] == "close producer"],
@@ -377,6 +394,18 @@ def run(data: bytes, capacity: int | None, *, cuts: list[int], learns: bool = Tr
     came = peer.say(data, chunks=sizes)
     came += peer.sync()
     return summary(peer, came), peer
+
+
+def test_a_refusal_in_the_middle_of_a_run_asks_for_a_drain_once() -> None:
+    told = Told(0)
+    for count in (5, 9):
+        tell(told, ("burst", LINKS[0], USUAL, [b""], count, None))
+    raw = b"".join(told.frames)
+    whole, _ = run(raw, 4, cuts=[])
+    assert whole["others"] == [(0, "drain", 0)]
+    for cut in range(0, len(raw), 7):
+        assert run(raw, 4, cuts=[cut])[0] == whole
+    assert run(raw, 4, cuts=[], learns=False)[0] == whole
 
 
 @settings(max_examples=250, deadline=None)
