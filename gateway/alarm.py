@@ -1,7 +1,7 @@
 """One timer for all that happens at a time of the broker's clock.
 
-The broker's clock is the machine's and may be set; the reactor's is not. So no wait is longer than
-a minute before the broker looks again.
+The broker's clock follows the machine's, which may be set, and goes on while the process is
+stopped; the reactor's does neither. So no wait is longer than a second before the broker looks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-_WAIT_MAX_SECONDS: Final = 60.0
+_WAIT_MAX_SECONDS: Final = 1.0
 _WAIT_MIN_SECONDS: Final = 0.001
 
 

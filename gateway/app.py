@@ -28,6 +28,7 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
+from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import Config
@@ -87,6 +88,8 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._around = ReactorSurroundings(reactor)
         self.gate = _make_gate(config, self._around)
+        self.clock = BrokerClock(wall=time.time_ns, monotonic=_passed_ns)
+        self.clock.on_change = _tell_clock
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._timers = Timers(reactor)
         self._router = Router()
@@ -100,6 +103,7 @@ class GatewayService(MultiService):
             ),
         )
         self._loops: list[LoopingCall] = []
+        self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self.groups = [Connections(a.name, self._turn, self._timers) for a in config.acceptors]
@@ -118,7 +122,9 @@ class GatewayService(MultiService):
         """Recover, then open the listeners. Raises what `make_core` and `declare` raise."""
         super().startService()  # type: ignore[no-untyped-call]
         config = self.config
-        self.core = core = make_core(self._reactor, config, self._turn, self._fatal, _chance())
+        self.core = core = make_core(
+            self._reactor, config, self._turn, self._fatal, _chance(self.clock)
+        )
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
@@ -149,7 +155,7 @@ class GatewayService(MultiService):
             self._reactor.seconds,
             lambda text: core.store.journal.failed(OSError(text)),
         )
-        self._loop(watch.look, WATCH_SECONDS)
+        self._watching = self._loop(watch.look, WATCH_SECONDS)
         self._loop(core.store.journal.sync, self.config.sync_interval / 1000)
         for work, seconds in chores(core.broker, core.disk, self.config):
             self._loop(work, seconds)
@@ -167,11 +173,12 @@ class GatewayService(MultiService):
         # Management comes last: whoever sees it ready may use all others.
         return [*self.acceptors, *([self.management] if self.management else [])]
 
-    def _loop(self, function: Callable[[], object], seconds: float) -> None:
+    def _loop(self, function: Callable[[], object], seconds: float) -> LoopingCall:
         loop = LoopingCall(function)
         loop.clock = self._reactor
         self._loops.append(loop)
         loop.start(seconds, now=False).addErrback(self._loop_failed)
+        return loop
 
     def _loop_failed(self, failure: Failure) -> None:
         _log.error(
@@ -187,6 +194,7 @@ class GatewayService(MultiService):
             journal=cast("JournalFigures", core.store.journal),
             free_bytes=lambda: files.free_bytes(directory),
             disk=core.disk,
+            clock=self.clock,
             connections=self.connections,
             streams=core.registry,
         )
@@ -223,10 +231,13 @@ class GatewayService(MultiService):
             await listener.stop_listening()
         await drain(self._reactor, self.groups, DRAIN_SECONDS)
         for loop in self._loops:
-            loop.stop()
+            if loop is not self._watching:
+                loop.stop()
         await self._stop_management()
         self._around.stop()
         await core.close()
+        if self._watching is not None and self._watching.running:
+            self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
         _log.info("gateway.stopped", clean=core.store.journal.failure is None)
 
@@ -262,15 +273,30 @@ def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
     return PasswordGate(users, around, os.urandom(32))
 
 
-def _chance() -> Chance:
+def _chance(clock: BrokerClock) -> Chance:
     """Name the clocks and the chance of this process, the one time."""
     return Chance(
-        now_ms=lambda: time.time_ns() // 1_000_000,
+        now_ms=clock.now_ms,
         seconds=time.perf_counter,
         fraction=random.random,
         name=lambda: str(uuid.uuid4()),
         salt=lambda: os.urandom(16),
     )
+
+
+def _passed_ns() -> int:
+    """Count what really passes, also while the machine is suspended, where the system can say."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _tell_clock(change: ClockChange, seconds: float) -> None:
+    match change:
+        case ClockChange.DISTRUSTED:
+            _log.warning("clock.distrusted", ahead=round(seconds), trusted_in=TRUST_SECONDS)
+        case ClockChange.RETURNED:
+            _log.info("clock.returned", ahead=round(seconds, 3))
+        case ClockChange.FOLLOWED:
+            _log.warning("clock.followed", ahead=round(seconds))
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
@@ -30,6 +31,7 @@ from gateway.config.tree import Config, LogFormat
 from gateway.core import EX_IOERR, Reactor
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
+from gateway.steady import use_steady_time
 from storage.errors import LockedError, StorageError
 
 EX_CONFIG: Final = 64
@@ -39,6 +41,11 @@ EX_RUNNING: Final = 75
 GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 _log = structlog.get_logger()
+
+#: From a fault of the disk to the end: good-byes take up to 6 s of it.
+FATAL_SECONDS: Final = 15.0
+#: From a signal to the end: the disk may hang for 120 s before that is a fault, then as above.
+STOP_SECONDS: Final = 150.0
 
 Say = Callable[[str], None]
 #: code, text, exit status.
@@ -56,13 +63,14 @@ def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
     from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
 
     harden()
+    any_reactor: Reactor = reactor
+    use_steady_time(any_reactor, time.monotonic)
     writer = set_up_logging(config)
     bridge_twisted()
-    run = Run(reactor, complain)
+    run = Run(reactor, complain, end_within)
     try:
         hear_reload(reactor)
         if run.start(config, lambda service: _ready(service, say)):
-            any_reactor: Reactor = reactor
             any_reactor.run()
     finally:
         writer.close()
@@ -70,10 +78,17 @@ def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
 
 
 class Run:
-    """One life of the gateway in a reactor; `status` is its exit status."""
+    """One life of the gateway in a reactor; `status` is its exit status.
 
-    def __init__(self, reactor: Reactor, complain: Complain) -> None:
+    `within(seconds, status)` sees to it that the process has ended by then: a disk that hangs holds
+    whoever waits for it.
+    """
+
+    def __init__(
+        self, reactor: Reactor, complain: Complain, within: Callable[[float, int], None]
+    ) -> None:
         self.status = 0
+        self._within = within
         self._reactor = reactor
         self._complain = complain
 
@@ -98,6 +113,7 @@ class Run:
         """The gateway cannot go on: say why once, and stop."""
         if self.status == 0:
             self._fail("store-failed" if status == EX_IOERR else "cannot-run", text, status)
+            self._within(FATAL_SECONDS, status)
             self._reactor.callWhenRunning(self._stop_reactor)
 
     def _fail(self, code: str, text: str, status: int) -> None:
@@ -111,12 +127,19 @@ class Run:
             # A signal was quicker.
             return
 
-    @staticmethod
-    def _stop(service: GatewayService) -> Deferred[None]:
+    def _stop(self, service: GatewayService) -> Deferred[None]:
         # Whoever asks a second time does not want to wait for the drain.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
+        self._within(STOP_SECONDS, EX_IOERR)
         return service.stopService()
+
+
+def end_within(seconds: float, status: int) -> None:
+    """End the process with `status` after so long, whatever its other threads wait for then."""
+    last = threading.Timer(seconds, os._exit, (status,))
+    last.daemon = True
+    last.start()
 
 
 def _ready(service: GatewayService, say: Say) -> None:
@@ -273,11 +296,12 @@ class TwistService(Service):
         self._reactor: Reactor = reactor
         self._config = config
         self._writer = set_up_logging(config)
-        self._run = Run(reactor, self._complain)
+        self._run = Run(reactor, self._complain, end_within)
 
     def startService(self) -> None:
         """Start; raises SystemExit with our status when that cannot be."""
         super().startService()  # type: ignore[no-untyped-call]
+        use_steady_time(self._reactor, time.monotonic)
         if not self._run.start(self._config, lambda _: tune()):
             self._writer.close()
             raise SystemExit(self._run.status)

@@ -115,13 +115,13 @@ class Gateway:
         return self.directory.addresses
 
     def now_ms(self) -> int:
-        """Return broker time; read once a turn, and never going back."""
+        """Return broker time; read once a turn."""
         if not self.turn.begun:
             self._read_clock()
         return self._now_ms
 
     def _read_clock(self) -> None:
-        self._now_ms = max(self._now_ms, self._clock_ms())
+        self._now_ms = self._clock_ms()
 
     # ---- turn
 
@@ -168,7 +168,7 @@ class Gateway:
 
     def on_time(self) -> None:
         """Dispatch the queues whose time has come; the timetable's alarm calls it."""
-        self._now_ms = max(self._now_ms, self._clock_ms())
+        self._now_ms = self._clock_ms()
         for queue in self.timetable.take(self._now_ms):
             if self._now_ms < queue.next_time < NEVER:
                 self.wake(queue, queue.next_time)  # its plan was for what is gone
@@ -176,7 +176,7 @@ class Gateway:
 
     def dispatch_queue(self, queue: Queue) -> None:
         """Hand out at once what consumers have room for."""
-        self._now_ms = max(self._now_ms, self._clock_ms())
+        self._now_ms = self._clock_ms()
         self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
         if queue.backlog is not None:
             went = self.pager.feed(queue, self._now_ms, DISPATCH_TURN, here=False)
@@ -211,7 +211,7 @@ class Gateway:
 
     def durable_up_to(self, ticket: int) -> None:
         """Step 5 of the durable order: called by the store, from nowhere else."""
-        self._now_ms = max(self._now_ms, self._clock_ms())
+        self._now_ms = self._clock_ms()
         self.durable = ticket
         self.holds.durable_up_to(ticket)
         self.busy.look()
@@ -568,7 +568,7 @@ class Gateway:
 
     def expire(self) -> int:
         """Remove expired messages that wait in queues; called every message-expiry-scan-period."""
-        self._now_ms = max(self._now_ms, self._clock_ms())
+        self._now_ms = self._clock_ms()
         total = 0
         for queue in list(self.queues.values()):
             total += queue.expire(self._now_ms)

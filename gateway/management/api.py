@@ -5,6 +5,8 @@
                          full disk is named with it, and does not stop those that consume
     GET /metrics         Prometheus text (`metrics`)
     GET /api/v1/store    journal, disk, memory
+    GET /api/v1/clock    broker time, and whether the wall clock is followed
+    POST /api/v1/clock/trust    follow it now, although it has made a large step
 
 Queues, addresses and streams have modules of their own (`queues_api`, `addresses_api`,
 `streams_api`).
@@ -46,6 +48,8 @@ class StatusApi:
         router.add("GET", "/livez", self.alive)
         router.add("GET", "/readyz", self.ready)
         router.add("GET", "/api/v1/store", self.show_store)
+        router.add("GET", "/api/v1/clock", self.show_clock)
+        router.add("POST", "/api/v1/clock/trust", self.trust_clock)
 
     def alive(self, _: Request) -> Response:
         """200 as long as the reactor turns."""
@@ -66,3 +70,15 @@ class StatusApi:
         """Journal, disk and memory."""
         check_query(request, ())
         return json_response(200, views.store_view(self._sources))
+
+    def show_clock(self, request: Request) -> Response:
+        """Broker time, and whether the wall clock is followed."""
+        check_query(request, ())
+        return json_response(200, views.clock_view(self._sources))
+
+    def trust_clock(self, request: Request) -> Response:
+        """Take over a step of the wall clock now; nothing to do when it is followed."""
+        check_query(request, ())
+        if self._sources.clock is not None:
+            self._sources.clock.trust()
+        return json_response(200, views.clock_view(self._sources))

@@ -60,6 +60,11 @@ def _lag(tap: Tap) -> int:
 
 
 _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
+    _gauge(
+        "clock_distrusted",
+        "1 while a large step of the wall clock is not followed",
+        lambda s: s.clock is not None and s.clock.step_seconds != 0,
+    ),
     _gauge("ready", "1 when messages can be sent and received", lambda s: s.not_ready() is None),
     _gauge("store_failed", "1 when the disk refused", lambda s: s.gateway.failure is not None),
     _gauge("addresses", "Addresses that exist", lambda s: len(s.gateway.addresses)),

@@ -25,6 +25,7 @@ from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
+    from gateway.clock import BrokerClock
     from gateway.disk_watch import DiskWatch
     from gateway.streams.registry import StreamRegistry
 
@@ -94,6 +95,7 @@ class Sources:
         journal: None where nothing is stored.
         free_bytes: of the data directory's file system.
         disk: the disk monitor; None where nothing is stored.
+        clock: broker time; None where it is not judged.
         connections: protocol -> open connections.
         streams: None where there are none.
     """
@@ -103,6 +105,7 @@ class Sources:
     journal: JournalFigures | None = None
     free_bytes: Callable[[], int] | None = None
     disk: DiskWatch | None = None
+    clock: BrokerClock | None = None
     connections: Callable[[], Mapping[str, int]] = _no_connections
     streams: StreamRegistry | None = None
 
@@ -270,6 +273,17 @@ def store_view(sources: Sources) -> dict[str, object]:
             "limitBytes": sources.gateway.memory_max,
             "messageCount": sources.gateway.messages,
         },
+    }
+
+
+def clock_view(sources: Sources) -> dict[str, object]:
+    """Return broker time, and how far the wall clock is ahead while it is not followed."""
+    clock = sources.clock
+    return {
+        "brokerTimeMs": sources.gateway.now_ms(),
+        "distrusted": clock is not None and clock.step_seconds != 0,
+        "aheadSeconds": 0 if clock is None else round(clock.step_seconds),
+        "trustedInSeconds": 0 if clock is None else round(clock.trusted_in),
     }
 
 

@@ -9,8 +9,10 @@ import re
 import pytest
 from twisted.internet.task import Clock
 
+from gateway.clock import BrokerClock
 from gateway.management.api import add_routes
 from gateway.management.http import json_response
+from gateway.management.metrics import exposition
 from gateway.management.router import Router
 from gateway.management.wire import OPEN_PATHS, ApiSite, WireSettings
 from gateway.model.turn import Turn
@@ -67,6 +69,8 @@ def test_the_table_of_routes_is_what_was_promised():
         ("POST", "/api/v1/addresses/{name}/block"),
         ("POST", "/api/v1/addresses/{name}/unblock"),
         ("POST", "/api/v1/addresses/{name}/clearDuplicateIdCache"),
+        ("GET", "/api/v1/clock"),
+        ("POST", "/api/v1/clock/trust"),
         ("GET", "/api/v1/producers"),
         ("GET", "/api/v1/diverts"),
         ("POST", "/api/v1/diverts"),
@@ -222,3 +226,24 @@ def test_routes_of_others_fit_beside_ours():
     core.router.add("GET", "/api/v1/streams/{name}", lambda _, name: json_response(200, name))
     assert core.ask("GET", "/api/v1/streams/x") == (200, "x")
     assert core.ask("GET", "/api/v1/queues") == (200, {"items": []})
+
+
+def test_the_clock_is_shown_and_trusted():
+    passed, ahead = [10**9], [10**18]
+    clock = BrokerClock(wall=lambda: passed[0] + ahead[0], monotonic=lambda: passed[0])
+    core = Core(clock=clock)
+    assert core.ask("GET", "/api/v1/clock")[1]["distrusted"] is False
+    assert "sluicegate_clock_distrusted 0" in exposition(core.sources)
+    ahead[0] += 7200 * 10**9
+    clock.now_ms()
+    shown = core.ask("GET", "/api/v1/clock")[1]
+    assert (shown["distrusted"], shown["aheadSeconds"], shown["trustedInSeconds"]) == (
+        True,
+        7200,
+        600,
+    )
+    assert "sluicegate_clock_distrusted 1" in exposition(core.sources)
+    assert core.ask("POST", "/api/v1/clock/trust")[1]["distrusted"] is False
+    assert core.ask("POST", "/api/v1/clock/trust")[0] == 200
+    assert core.ask("GET", "/api/v1/clock?x=1")[0] == 422
+    assert Core().ask("POST", "/api/v1/clock/trust")[1]["distrusted"] is False

@@ -1,0 +1,59 @@
+"""A gateway process with a fault of its surroundings: code that runs in it before it starts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.cli.scratch import ScratchGateway
+
+#: `ahead()` is what a file says, in seconds; the wall clock of the process shows that much more.
+WALL = """
+import time, pathlib
+_time, _time_ns, _file = time.time, time.time_ns, pathlib.Path({file!r})
+def ahead():
+    try:
+        return int(_file.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+time.time = lambda: _time() + ahead()
+time.time_ns = lambda: _time_ns() + ahead() * 1_000_000_000
+"""
+
+#: While the file is there a sync takes until it is gone.
+HANG = """
+import os, time
+from storage.files import RealFiles
+def fdatasync(self, fd):
+    while os.path.exists({file!r}):
+        time.sleep(0.05)
+    os.fdatasync(fd)
+RealFiles.fdatasync = fdatasync
+"""
+
+#: A disk that hangs is given up after 2 s, and what waits for it then after 4 s.
+IMPATIENT = """
+import gateway.slow_store, gateway.service
+gateway.slow_store.FAIL_SECONDS = 2.0
+gateway.service.FATAL_SECONDS = 4.0
+"""
+
+_MAIN = "from gateway.cli.main import main\nmain()\n"
+
+
+class FaultyGateway(ScratchGateway):
+    """See the module text; `switch` is a file that turns the fault on."""
+
+    def __init__(self, folder: Path, *faults: str, settings: Sequence[str] = ()) -> None:
+        super().__init__(folder, settings=settings)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.switch = folder / "fault"
+        self._code = "".join(fault.format(file=str(self.switch)) for fault in faults) + _MAIN
+
+    def command(self) -> list[str]:
+        given = super().command()
+        return [sys.executable, "-c", self._code, *given[given.index("run") :]]
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace")
