@@ -233,7 +233,7 @@ def test_the_clock_is_shown_and_trusted():
     clock = BrokerClock(wall=lambda: passed[0] + ahead[0], monotonic=lambda: passed[0])
     core = Core(clock=clock)
     assert core.ask("GET", "/api/v1/clock")[1]["distrusted"] is False
-    assert "sluicegate_clock_distrusted 0" in exposition(core.sources)
+    assert "sluicegate_clock_distrusted 0" in b"".join(exposition(core.sources)).decode()
     ahead[0] += 7200 * 10**9
     clock.now_ms()
     shown = core.ask("GET", "/api/v1/clock")[1]
@@ -242,7 +242,7 @@ def test_the_clock_is_shown_and_trusted():
         7200,
         600,
     )
-    assert "sluicegate_clock_distrusted 1" in exposition(core.sources)
+    assert "sluicegate_clock_distrusted 1" in b"".join(exposition(core.sources)).decode()
     assert core.ask("POST", "/api/v1/clock/trust")[1]["distrusted"] is False
     assert core.ask("POST", "/api/v1/clock/trust")[0] == 200
     assert core.ask("GET", "/api/v1/clock?x=1")[0] == 422
