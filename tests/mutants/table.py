@@ -6,7 +6,7 @@ from tests.mutants.plant import Mutant
 
 MUTANTS = (
     Mutant(
-        "no fdatasync", "storage.segments:Segments.write", "    self._fs.fdatasync(self._fd)\n", ""
+        "no fdatasync", "storage.segments:Segments._sync", "    self._fs.fdatasync(self._fd)\n", ""
     ),
     Mutant(
         "reported when handed over",
