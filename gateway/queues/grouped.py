@@ -32,6 +32,10 @@ def _unmarked(body: bytes, flags: int, key: str) -> bytes:
     return body
 
 
+def _room_of(held: Held) -> int:
+    return held.consumer.room() if held.attached else 0
+
+
 class Grouped(Seated):
     """See the module text.
 
@@ -166,16 +170,31 @@ class Grouped(Seated):
 
         rooms = groups.assign(self._in_turn(), limit, keep)
         self._next += groups.chosen
+        index = self._make_index()  # whoever gets something may have the queue purged
+        index.remove([m for m in late if index.has(m)])
         total = 0
+        flags = self.any_flags, self.all_flags
         for held, room in rooms.items():
             if room <= 0 or not held.attached:
                 continue
             taken = groups.take(held, min(room, limit - total))
             for _, like in groupby(taken, key=attrgetter("priority")):
-                total += self._deliver_run(groups, held, [m for m in like if keep(m)])
+                self._remember(flags)
+                run = [m for m in like if keep(m)]
+                most = _room_of(held)
+                total += self._deliver_run(groups, held, run[:most])
+                for message in run[most:]:  # the run before was larger than it had thought
+                    self._ready.put_back(message)
         if late:
-            self._lose_late(late)
+            self._remember(flags)
+            self.expired += len(late)
+            self._leave(late, Gone.EXPIRED)
         return total
+
+    def _remember(self, flags: tuple[int, int]) -> None:
+        """Whoever settles at once may have emptied the queue, which then forgets its flags."""
+        self.any_flags |= flags[0]
+        self.all_flags &= flags[1]
 
     def _deliver_run(self, groups: Groups, held: Held, messages: list[Message]) -> int:
         count = len(messages)
@@ -203,12 +222,6 @@ class Grouped(Seated):
             rank = self._consumers[first:after]
             found += rank[start:] + rank[:start]
         return found
-
-    def _lose_late(self, late: list[Message]) -> None:
-        index = self._make_index()
-        index.remove([m for m in late if index.has(m)])
-        self.expired += len(late)
-        self._leave(late, Gone.EXPIRED)
 
     # ---- marks
 
