@@ -321,7 +321,7 @@ class Gateway:
 
     def overflow(self, queue: Queue, added: int) -> None:
         """A ring has too much after an add: what consumers take at once is not evicted."""
-        if queue.consumer_count and not queue.paused:
+        if queue.consumer_count and not (queue.paused or queue.dispatching):
             self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_RUN)
         queue.trim_ring(added)
 

@@ -66,6 +66,7 @@ class Queue(Grouped):
         "address",
         "auto_created",
         "deleted",
+        "dispatching",
         "name",
         "queue_id",
         "routing",
@@ -95,7 +96,7 @@ class Queue(Grouped):
         self.auto_created = auto_created
         self.account: Account | None = None
         self.deleted = False
-        self.touched = False
+        self.touched = self.dispatching = False
         self.delivering = 0
         self._effects = effects
         self._scheduled = Scheduled()
@@ -278,13 +279,10 @@ class Queue(Grouped):
             due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
         replaced = self._admit_due(due)
         # Those that go are told of last: an empty queue forgets which flags its messages have.
-        flags = self.any_flags, self.all_flags
         if late:
             self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
         if replaced:
-            self.any_flags |= flags[0]
-            self.all_flags &= flags[1]
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
         if self.next_time < NEVER:
@@ -328,6 +326,13 @@ class Queue(Grouped):
 
     def dispatch(self, now_ms: int, limit: int) -> int:
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
+        self.dispatching = True
+        try:
+            return self._dispatch(now_ms, limit)
+        finally:
+            self.dispatching = False
+
+    def _dispatch(self, now_ms: int, limit: int) -> int:
         if self._scheduled.next_due <= now_ms:
             self._come_due(now_ms)
         searches = self._begin_searches(now_ms, self.any_flags)

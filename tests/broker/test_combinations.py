@@ -6,8 +6,11 @@ import pytest
 
 from gateway.model.definitions import DivertDefinition
 from gateway.model.errors import RefusedError
+from gateway.model.message import EXPIRES, GROUPED
+from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
-from tests.broker.core import ANYCAST, MULTICAST, Core, entry
+from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
+from tests.conformance.clients import Stomp
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -77,7 +80,7 @@ def test_a_reader_sees_what_comes_due_after_it_has_seen_the_pages():
 
 
 def test_a_ring_forgets_on_disk_what_comes_due_and_is_replaced_beside_what_has_expired():
-    """What has expired comes back by a divert, and a consumer empties the queue meanwhile."""
+    """What has expired comes back by a divert, and nothing is handed out while that happens."""
     core = Core(entry("q", expiry_address="late"))
     core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
     core.gateway.branches.create(
@@ -91,7 +94,7 @@ def test_a_ring_forgets_on_disk_what_comes_due_and_is_replaced_beside_what_has_e
     core.pass_time(10)
     core.sync()
     core.check()
-    assert core.figures("q") == (0, 0, 1)
+    assert core.figures("q") == (0, 0, 2)
     core.restart()
     assert core.waiting("q") == [], "what was replaced is back"
 
@@ -142,3 +145,84 @@ def test_a_subscription_cannot_take_the_name_of_what_is_the_gateways_own():
     with pytest.raises(RefusedError, match="kept for the gateway"):
         core.consume("other", routing=MULTICAST, durable_name=ring)
     assert core.consume("t", routing=MULTICAST).bodies() == [b"1"]
+
+
+def grouped(core: Core, *messages: tuple[int, bytes], ttl: int = 0) -> None:
+    """Send messages of one group, with these priorities."""
+    route, _ = core.producer("q")
+    for priority, body in messages:
+        stored = pack("q", body, persistent=True, headers=[("JMSXGroupID", "g")])
+        expires = core.now + ttl if ttl else 0
+        route.send([stored], flags_of(priority) | GROUPED | (EXPIRES if ttl else 0), expires)
+    route.close()
+    core.turn()
+
+
+def test_a_group_of_several_priorities_that_is_settled_at_once_is_gone_for_good():
+    core = Core(entry("q"))
+    grouped(core, (7, b"1"), (4, b"2"), (2, b"3"))
+    core.sync()
+    taker = core.consume("q", room=0)
+    got = []
+
+    def settle(messages) -> None:
+        got.extend(taker.bodies())
+        taker.ack()
+
+    taker.on_deliver = settle
+    taker.take(10)
+    core.sync()
+    core.check()
+    assert got == [b"1", b"2", b"3"]
+    core.restart()
+    assert core.waiting("q") == [], "what was settled is back"
+
+
+def test_a_group_of_several_priorities_fits_a_stomp_window():
+    """The first run is larger than the subscription had thought, and there is another behind it."""
+    core = Core(entry("q"))
+    grouped(core, *[(priority, b"%d" % priority * 6000) for priority in (7, 7, 7, 7, 4, 4, 4)])
+    core.sync()
+    client = Stomp(core)
+    heard = client.say("SUBSCRIBE\nid:1\ndestination:/queue/q\nack:client-individual\n\n\0")
+    got = []
+    while heard:
+        got += [body[:1] for _, _, body in heard]
+        acks = [f"ACK\nid:{headers['ack']}\n\n\0" for _, headers, _ in heard]
+        heard = [frame for ack in acks for frame in client.say(ack)]
+    assert got == [b"7"] * 4 + [b"4"] * 3
+    assert core.figures("q") == (0, 0, 0)
+
+
+def test_what_expired_of_a_group_is_counted_once_where_its_queue_goes_meanwhile():
+    """A temporary subscription's only consumer leaves when it gets something."""
+    core = Core(entry("q", max_delivery_attempts=1, expiry_address="", dead_letter_address=""))
+    taker = core.consume("q", room=0, routing=MULTICAST)
+    grouped(core, (4, b"late"), ttl=3)
+    grouped(core, (4, b"1"), (4, b"2"))
+    core.now += 5
+    taker.on_deliver = lambda messages: taker.leave()
+    taker.take(1)
+    core.turn()
+    core.check()
+    assert core.gateway.memory == core.gateway.messages == 0
+
+
+def test_a_consumer_gets_no_more_than_it_has_room_for_when_what_expired_comes_back():
+    """By three diverts, into the full ring that is handing out."""
+    core = Core(entry("q", expiry_address="late"))
+    core.directory.create_queue("q", "q", ANYCAST, ring_size=2)
+    for name in ("d", "e", "f"):
+        core.gateway.branches.create(
+            DivertDefinition(name=name, address="late", forwarding=("q",), exclusive=True)
+        )
+    core.send("q", b"1", b"2", ttl=3)
+    core.sync()
+    core.now += 5
+    takers = [core.consume("q", room=0) for _ in range(2)]
+    for taker in takers:
+        taker.left = 1
+    takers[0].take(0)
+    core.turn()
+    core.check()
+    assert [len(taker.got) for taker in takers] == [1, 1]
