@@ -8,7 +8,7 @@
     POST   /addresses/{name}/block, /unblock     200 with the state
     POST   /addresses/{name}/clearDuplicateIdCache   200 with the state: no id is known any more
 
-Addresses of the gateway's own are listed with `internal=true` only.
+Addresses of the gateway's own are listed with `internal=true` only, and cannot be changed: 409.
 
 What changes something answers only once that is durable; a block lasts until the gateway stops.
 """
@@ -24,6 +24,7 @@ from gateway.management.answers import (
     Nothing,
     answer_gone,
     answer_later,
+    check_own,
     list_response,
     name_pattern,
     read_routing_type,
@@ -134,6 +135,7 @@ class AddressesApi:
         read_fields(request, Nothing)
         check_store(self._gateway)
         force = query_flag(request, "force")
+        check_own(name)
         address = self._directory.find_address(name)
         if address.sender_count:
             message = (
@@ -165,5 +167,6 @@ class AddressesApi:
     def _set_blocked(self, request: Request, name: str, *, blocked: bool) -> Response:
         check_query(request, ())
         read_fields(request, Nothing)
+        check_own(name)
         self._gateway.block_address(name, blocked)
         return self._show_address(self._directory.find_address(name))

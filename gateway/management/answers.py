@@ -12,7 +12,7 @@ from gateway.addresses.match import match_problem, matches
 from gateway.broker import Gateway
 from gateway.management.durable import when_durable
 from gateway.management.http import JSON, Response, json_response, shorten
-from gateway.model.address import RoutingType
+from gateway.model.address import RoutingType, is_internal
 from gateway.model.errors import Code, RefusedError
 
 #: Lists longer than this leave in pieces of as many, each in a turn of its own.
@@ -39,6 +39,16 @@ def answer_gone(gateway: Gateway, ticket: int) -> Deferred[Response]:
     """Answer 204 once `ticket` is durable."""
     done = when_durable(gateway, ticket)
     return done.addCallback(lambda _: Response(status=204))
+
+
+def check_own(name: str) -> None:
+    """Raise RefusedError (in-use) for an address or a queue that is the gateway's own."""
+    if is_internal(name):
+        message = (
+            f"{shorten(name)} is the gateway's own and changes with the settings of its address "
+            "(retroactive-message-count)."
+        )
+        raise RefusedError.of(Code.IN_USE, message)
 
 
 def read_routing_type(text: str | None) -> RoutingType | None:

@@ -10,7 +10,7 @@
 
 What concerns the messages of a queue is in `messages_api`.
 
-Queues of the gateway's own are listed with `internal=true` only.
+Queues of the gateway's own are listed with `internal=true` only, and cannot be changed: 409.
 
 What changes something answers only once that is durable. Each call checks all it was given before
 it changes anything. A pattern is a match as in address-settings: `orders.*`, `orders.#`.
@@ -28,6 +28,7 @@ from gateway.management.answers import (
     Nothing,
     answer_gone,
     answer_later,
+    check_own,
     list_response,
     name_pattern,
     read_routing_type,
@@ -187,6 +188,7 @@ class QueuesApi:
         """Change what can change while messages flow."""
         check_query(request, ())
         queue = self._directory.find_queue(name)
+        check_own(name)
         fields = read_fields(request, QueueChange)
         check_store(self._gateway)
         _check_fixed(fields)
@@ -214,6 +216,7 @@ class QueuesApi:
         check_query(request, ("removeConsumers",))
         read_fields(request, Nothing)
         check_store(self._gateway)
+        check_own(name)
         remove_consumers = query_flag(request, "removeConsumers")
         ticket = self._directory.delete_queue(name, remove_consumers=remove_consumers)
         return answer_gone(self._gateway, ticket)
@@ -230,6 +233,7 @@ class QueuesApi:
         check_query(request, ())
         read_fields(request, Nothing)
         check_store(self._gateway)
+        check_own(name)
         queue, ticket = self._directory.update_queue(name, paused=paused)
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 
@@ -245,6 +249,7 @@ class QueuesApi:
         check_query(request, ())
         read_fields(request, Nothing)
         check_store(self._gateway)
+        check_own(name)
         queue, ticket = self._directory.update_queue(name, attributes={"enabled": enabled})
         return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
 

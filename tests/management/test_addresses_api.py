@@ -277,3 +277,32 @@ def test_duplicate_ids_are_counted_and_cleared():
     assert core.address("a")["messageCount"] == 2
     assert core.ask("POST", ADDRESSES + "/b/clearDuplicateIdCache")[0] == 404
     assert core.ask("POST", ADDRESSES + "/a/clearDuplicateIdCache", {"x": 1})[0] == 422
+
+
+def test_what_is_the_gateways_own_cannot_be_changed():
+    """A ring that is gone or has no end would keep nothing, or all, until the next start."""
+    core = Core(SettingsEntry(match="t", values={"retroactive_message_count": 3}))
+    core.gateway.open_producer(Destination("t"), RoutingType.MULTICAST, Owner())
+    own = {
+        kind: [
+            one["name"]
+            for one in core.ask("GET", f"/api/v1/{kind}?internal=true")[1]["items"]
+            if one["internal"]
+        ]
+        for kind in ("queues", "addresses")
+    }
+    assert len(own["queues"]) == 2
+    assert len(own["addresses"]) == 1
+    ring, home = own["queues"][0], own["addresses"][0]
+    calls = [
+        ("PATCH", f"/api/v1/queues/{ring}", {"ringSize": -1}),
+        ("DELETE", f"/api/v1/queues/{ring}?removeConsumers=true", None),
+        *(("POST", f"/api/v1/queues/{ring}/{verb}", None) for verb in ("pause", "disable")),
+        ("DELETE", f"/api/v1/addresses/{home}?force=true", None),
+        ("POST", f"/api/v1/addresses/{home}/block", None),
+    ]
+    before = core.ask("GET", f"/api/v1/queues/{ring}")
+    for method, path, body in calls:
+        status, answer = core.ask(method, path, body)
+        assert (status, answer["code"]) == (409, "in-use"), path
+    assert core.ask("GET", f"/api/v1/queues/{ring}") == before
