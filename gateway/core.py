@@ -24,8 +24,9 @@ from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.tree import Config
 from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.lingering import Linger
-from gateway.model.definitions import Definition, StreamDefinition
+from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.turn import Turn
+from gateway.orphans import adopt
 from gateway.persistence import JournalStore, Restored, open_journal
 from gateway.restart import restore_pages, restore_routing, stream_runs
 from gateway.streams.registry import StreamRegistry, StreamSettings
@@ -40,8 +41,6 @@ from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.writer import ThreadWriter
 
-#: Queues are numbered from here on, streams below: the journal knows both by number alone.
-FIRST_QUEUE_ID: Final = 1 << 32
 #: Reading streams takes turns on these; more would take cores from the messages.
 BLOCKING_THREADS: Final = 2
 
@@ -292,6 +291,9 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
     except BaseException:
         threads.stop()
         raise
+    for orphan in adopt(restored):
+        count = len(restored.messages[orphan.queue_id])
+        _log.error("queue.adopted", queue=orphan.name, messages=count)
     for address in restored.addresses:
         directory.restore_address(address)
     for definition in restored.queues:

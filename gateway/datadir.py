@@ -21,6 +21,7 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
+from gateway.orphans import adopted_name, orphaned
 from gateway.paged_recovery import known_blocks
 from gateway.persistence import JournalStore, decode_definition, open_journal, restore
 from storage.compaction import CompactionRule
@@ -54,12 +55,27 @@ class Salvaged:
     copies: list[str]
 
 
-def journal_of(data: str) -> str:
-    """Return the journal below a data directory. Raises MissingJournalError."""
-    directory = posixpath.join(data, "journal")
-    if not os.path.isdir(directory):  # noqa: PTH112 - the file port takes texts
-        raise MissingJournalError(f"There is no journal in {data}: {directory} is no directory.")
-    return directory
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The directories of one gateway: `data` has its lock."""
+
+    data: str
+    journal: str
+    paging: str
+
+
+def places_below(data: str) -> Places:
+    """Return where everything is unless the configuration says otherwise."""
+    journal, paging = (posixpath.join(data, name) for name in ("journal", "paging"))
+    return Places(data=data, journal=journal, paging=paging)
+
+
+def journal_of(places: Places) -> str:
+    """Return where the journal is. Raises MissingJournalError."""
+    if not os.path.isdir(places.journal):  # noqa: PTH112 - the file port takes texts
+        text = f"There is no journal in {places.data}: {places.journal} is no directory."
+        raise MissingJournalError(text)
+    return places.journal
 
 
 def owner_of(data: str) -> str | None:
@@ -118,6 +134,8 @@ def names_of(seen: Survey) -> dict[int, str]:
             names.pop(number, None)
         else:
             names[number] = name
+    held = [number for number, messages in seen.found.queues.items() if messages]
+    names |= {number: adopted_name(number) for number in orphaned(held, restore(seen.found))}
     return names
 
 
@@ -162,13 +180,17 @@ def repair(data: str, directory: str, make_uuid: Callable[[], bytes]) -> Salvage
         lock.release()
 
 
-def compact(data: str, segment_bytes: int, make_uuid: Callable[[], bytes]) -> tuple[Survey, Survey]:
+def compact(
+    places: Places, segment_bytes: int, make_uuid: Callable[[], bytes]
+) -> tuple[Survey, Survey]:
     """Carry forward what lives, so that old files go; returns what was there before and after.
 
     Raises LockedError naming the owner, DamageError, StorageError, OSError.
     """
-    directory = journal_of(data)
-    lock = DirectoryLock(data, f"process {os.getpid()} (sluicegate {__version__}, compaction)")
+    directory = journal_of(places)
+    lock = DirectoryLock(
+        places.data, f"process {os.getpid()} (sluicegate {__version__}, compaction)"
+    )
     try:
         before = look(directory)
         if before.found.pages or restore(before.found).page_stores:
@@ -220,15 +242,15 @@ class PageFacts:
     damage: str
 
 
-def look_at_pages(data: str, seen: Survey) -> list[PageFacts]:
-    """Read all pages below a data directory that the journal knows. Raises OSError.
+def look_at_pages(places: Places, seen: Survey) -> list[PageFacts]:
+    """Read all pages that the journal knows. Raises OSError.
 
     `messages` counts each once, whether its queues are done with it or not. A running gateway may
     take pages away meanwhile: what is not there is told only where nobody has the directory.
     """
-    fs, directory = RealFiles(), posixpath.join(data, "paging")
+    fs, directory = RealFiles(), places.paging
     restored = restore(seen.found)
-    busy = owner_of(data) is not None
+    busy = owner_of(places.data) is not None
     facts = []
     for definition in restored.page_stores:
         store = definition.store_id

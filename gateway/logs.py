@@ -62,6 +62,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "login.refused": "a user and password were not let in; `reason` says why",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",
+    "queue.adopted": "messages whose queue's definition was lost have a queue of their own",
     "store.compaction_stopped": "a journal file could not be read; it and all behind it stay",
     "store.failed": "the disk refused; nothing unconfirmed will be confirmed",
     "store.goes_on": "a batch that the disk was slow with is written",

@@ -497,6 +497,8 @@ def restore(found: Recovered) -> Restored:
     restored = Restored(
         clean=found.clean, torn_bytes=found.torn_bytes, records=found.records, highest=found.highest
     )
+    # Also those that nothing defines any more: their messages may still be there.
+    restored.next_id = max(found.highest, default=0) + 1
     known: dict[tuple[str, object], Definition] = {}
     for note in found.notes:
         definition, gone = decode_definition(note)

@@ -64,10 +64,14 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
     "gateway.datadir": (
         "gateway.model",
+        "gateway.orphans",
         "gateway.paged_recovery",
         "gateway.persistence",
         "storage",
     ),
+    "gateway.orphans": ("gateway.model", "gateway.persistence"),
+    "gateway.clock": (),
+    "gateway.steady": (),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (
         "gateway.model",

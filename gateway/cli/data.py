@@ -14,11 +14,13 @@ from typing import Any
 import click
 
 from gateway.cli.errors import EX_FAILED, EX_IOERR, EX_RUNNING, CliError
+from gateway.cli.settings import read_config
 from gateway.config.tree import MIB
 from gateway.datadir import (
     IDS_OF,
     MissingJournalError,
     PageFacts,
+    Places,
     compact,
     counts_by_name,
     describe,
@@ -28,6 +30,7 @@ from gateway.datadir import (
     lost_by_name,
     names_of,
     owner_of,
+    places_below,
     records_of,
 )
 from storage.errors import LockedError, StorageError
@@ -54,21 +57,47 @@ def told(command: Command) -> Command:
     return run
 
 
+def places_options(command: Command) -> Command:
+    """Turn DIR into its `Places`: below it, or where `-c FILE` and `--set` have them."""
+
+    @wraps(command)
+    def run(directory: str, *, file: str | None, sets: tuple[str, ...], **kwargs: object) -> object:
+        if file is None and not sets:
+            return command(places_below(directory), **kwargs)
+        config = read_config(file, sets, directory)
+        places = Places(
+            data=config.data_directory,
+            journal=config.journal_directory,
+            paging=config.paging_directory,
+        )
+        return command(places, **kwargs)
+
+    told_file = "The gateway's configuration file: says where journal and pages are."
+    told_set = "One setting, as the gateway was given it: journal-directory, paging-directory."
+    for option in (
+        click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help=told_set),
+        click.option("-c", "--config", "file", metavar="FILE", help=told_file),
+        click.argument("directory", metavar="DIR"),
+    ):
+        run = option(run)
+    return run
+
+
 @click.group()
 def data() -> None:
     """Look at a data directory, or make it smaller."""
 
 
 @data.command()
-@click.argument("directory", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@places_options
 @told
-def verify(directory: str, *, as_json: bool) -> int:
+def verify(places: Places, *, as_json: bool) -> int:
     """Read journal and pages in DIR: what they hold, and what is damaged (exit status 1)."""
-    journal = journal_of(directory)
-    owner = owner_of(directory)
+    journal = journal_of(places)
+    owner = owner_of(places.data)
     seen = look(journal)
-    facts = report(seen) | {"inUseBy": owner, "pages": pages_of(look_at_pages(directory, seen))}
+    facts = report(seen) | {"inUseBy": owner, "pages": pages_of(look_at_pages(places, seen))}
     if as_json:
         click.echo(json.dumps(facts))
     else:
@@ -170,15 +199,15 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
 
 
 @data.command("print")
-@click.argument("directory", metavar="DIR")
 @click.option("--queue", "wanted", metavar="NAME", help="Only records that concern this queue.")
+@places_options
 @told
-def print_(directory: str, *, wanted: str | None) -> int:
+def print_(places: Places, *, wanted: str | None) -> int:
     """Print the journal's records, one a line: file, offset, batch, what; bodies by their size."""
-    seen = look(journal_of(directory))
+    seen = look(journal_of(places))
     numbers = {name: number for number, name in names_of(seen).items()}
     if wanted is not None and wanted not in numbers:
-        raise CliError("not-found", f"there is no queue {wanted} in {directory}")
+        raise CliError("not-found", f"there is no queue {wanted} in {places.data}")
     only = None if wanted is None else numbers[wanted]
     for file, offset, batch, record in records_of(seen):
         if only is None or only in _concerned(record):
@@ -195,14 +224,14 @@ def _concerned(record: object) -> set[int]:
 
 
 @data.command("compact")
-@click.argument("directory", metavar="DIR")
 @click.option("--file-size", default=32 * MIB, show_default=True, help="Bytes of a journal file.")
+@places_options
 @told
-def compact_(directory: str, *, file_size: int) -> None:
+def compact_(places: Places, *, file_size: int) -> None:
     """Carry what lives forward, so that the files behind it go. No gateway may run on DIR."""
     from gateway.service import make_uuid  # noqa: PLC0415 - what only looks needs no reactor
 
-    before, after = compact(directory, file_size, make_uuid)
+    before, after = compact(places, file_size, make_uuid)
     click.echo(
         f"{len(before.segments)} files with {sum(s.used for s in before.segments)} B"
         f" before, {len(after.segments)} with {sum(s.used for s in after.segments)} B after;"

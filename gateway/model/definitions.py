@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, QueueAttributes
+
+#: Queues are numbered from here on, streams below: the journal knows both by number alone.
+FIRST_QUEUE_ID: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,86 @@ def test_salvage_keeps_what_is_whole_and_tells_what_is_lost(gateway_process: Sta
         assert kept.read_bytes() == damaged
         assert take(salvaging, "orders") == [f"order {n} " * 20 for n in range(10) if n != 4]
         assert take(salvaging, "others") == ["other"]
-    assert cli("verify", str(gateway.data)).returncode == 0
+    whole = cli("verify", str(gateway.data), "--json")
+    assert whole.returncode == 0
+    after = json.loads(whole.stdout)
+    assert (after["damage"], after["lost"]) == ([], {})
+    # All that was taken is gone, and the next start finds nothing that is wrong.
+    assert {name: one["messages"] for name, one in after["queues"].items()} == {
+        "orders": 0,
+        "others": 0,
+    }
+    with ScratchGateway(gateway.data.parent) as second:
+        started = [json.loads(line) for line in second.log.read_text().splitlines() if "{" in line]
+        found = [one for one in started if one.get("event") == "store.recovered"][-1]
+        assert (found["clean"], found["torn_bytes"], found["messages"]) == (True, 0, 0)
+
+
+def test_salvage_counts_are_exact_by_queue(gateway_process: Start) -> None:
+    """What verify says before, what salvage says, and what is missing afterwards are one figure."""
+    gateway = gateway_process()
+    names = {"orders": 12, "others": 9, "third": 5}
+    for name, count in names.items():
+        send(gateway, name, [f"{name} {n:02d} " * 20 for n in range(count)])
+    gateway.kill()
+    (path,) = journal_files(gateway)
+    # The first message of a queue shares its batch with the queue's definition.
+    for text in (b"orders 03 orders", b"orders 07 orders", b"others 00 others"):
+        change(path, text)
+    before = json.loads(cli("verify", str(gateway.data), "--json").stdout)
+    (nameless,) = before["lost"].keys() - {"orders"}
+    assert nameless.startswith("salvaged.")
+    assert before["lost"] == {"orders": 2, nameless: 1}
+    held = {name: one["messages"] for name, one in before["queues"].items()}
+    assert held == {"orders": 10, nameless: 8, "third": 5}
+    salvaging = ScratchGateway(gateway.data.parent)
+    command = [*salvaging.command(), "--salvage"]
+    salvaging.command = lambda: command  # type: ignore[method-assign]
+    with salvaging:
+        log = salvaging.log.read_text()
+        assert "lost: at most 2 messages of orders" in log
+        assert f"lost: at most 1 messages of {nameless}" in log
+        assert log.count("queue.adopted") == 1
+        send(salvaging, "fourth", ["takes no number that is in use"])
+    after = json.loads(cli("verify", str(gateway.data), "--json").stdout)
+    counts = {name: one["messages"] for name, one in after["queues"].items()}
+    assert counts == held | {"fourth": 1}
+    assert after["damage"] == []
+    lost = {"orders": {3, 7}, nameless: {0}, "third": set()}
+    names[nameless] = names.pop("others")
+    with ScratchGateway(gateway.data.parent) as second:
+        assert second.log.read_text().count("queue.adopted") == 1
+        for name, count in names.items():
+            text = "others" if name == nameless else name
+            wanted = [f"{text} {n:02d} " * 20 for n in range(count) if n not in lost[name]]
+            assert take(second, name) == wanted
+        assert take(second, "fourth") == ["takes no number that is in use"]
+
+
+def test_verify_looks_where_the_configuration_has_journal_and_pages(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    places = (f'journal-directory="{elsewhere}/j"', f'paging-directory="{elsewhere}/p"')
+    small = ('address-settings."#".max-size-messages=2',)
+    gateway = gateway_process(settings=(*places, *small))
+    send(gateway, "orders", [f"order {n} " * 20 for n in range(10)])
+    assert gateway.stop() == 0
+    data = str(gateway.data)
+    assert cli("verify", data).returncode == 66  # there is no journal below it
+    told = [part for one in places for part in ("--set", one)]
+    done = cli("verify", data, *told)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"page {elsewhere}/p/" in done.stdout
+    file = tmp_path / "gateway.toml"
+    file.write_text("\n".join(places) + "\n")
+    (page,) = (elsewhere / "p").glob("*.page")
+    change(page, b"order 5 order 5")
+    bad = cli("verify", data, "-c", str(file))
+    assert bad.returncode == 1
+    assert f"page {page} of orders" in bad.stdout
+    assert "1 of 8 blocks are lost" in bad.stdout
+    assert cli("print", data, "-c", str(file), "--queue", "orders").returncode == 0
 
 
 def test_a_directory_without_a_journal_is_66(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.cli.data import lines_of, pages_of, report
-from gateway.datadir import look, look_at_pages
+from gateway.datadir import look, look_at_pages, places_below
 from storage.page_scan import scan_page
 from storage.pages import page_files
 from tests.paging.node import Node, node
@@ -89,11 +89,14 @@ def test_data_verify_reads_pages_and_names_what_is_damaged(life):
     life.kill()
     data = life.directory
     seen = look(f"{data}/journal")
-    facts = report(seen) | {"inUseBy": None, "pages": pages_of(look_at_pages(data, seen))}
+    facts = report(seen) | {
+        "inUseBy": None,
+        "pages": pages_of(look_at_pages(places_below(data), seen)),
+    }
     assert sum(page["messages"] for page in facts["pages"]) == 2 * 58
     assert lines_of(facts)[-1] == "whole"
     spoil(life, page_of(life, "q"), 200)
-    facts["pages"] = pages_of(look_at_pages(data, seen))
+    facts["pages"] = pages_of(look_at_pages(places_below(data), seen))
     (bad,) = [page for page in facts["pages"] if page["damage"]]
     assert bad["address"] == "q"
     assert "1 of " in bad["damage"]
