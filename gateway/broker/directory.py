@@ -7,7 +7,6 @@ may where its protocol allows it. Whatever is durable is defined in the store be
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Protocol
 
 from gateway.addresses.match import SettingsTable
@@ -20,7 +19,7 @@ from gateway.model.attributes import changed
 from gateway.model.definitions import AddressDefinition, QueueDefinition
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.queues.indexed import Condition
-from gateway.queues.queue import Effects, Gone, Queue
+from gateway.queues.queue import Effects, Queue
 from gateway.selectors import compile_selector
 
 
@@ -50,6 +49,7 @@ class Directory:
         self.next_id = 1
         self.serialized: frozenset[RoutingType] = frozenset()
         self.taps_on: Callable[[str], Sequence[Tap]] = _no_taps
+        self.refilter: Callable[[Queue, Condition], None]  # has a queue keep nothing else
 
     def take_id(self) -> int:
         """Return a number for a queue or stream that none ever had."""
@@ -235,9 +235,7 @@ class Directory:
                 )
             self._set_filter(queue, condition, no_local)
             if condition is not None:
-                waiting = chain(queue.holdings(), queue.storing())
-                unwanted = {m.seq for m in waiting if not condition.matches(m)}
-                queue.take_out(unwanted, Gone.REMOVED)
+                self.refilter(queue, condition)
             if queue.durable:
                 self._store.define(self.definition_of(queue))
         return queue

@@ -31,6 +31,7 @@ from gateway.model.message import (
     TEXT,
     Message,
 )
+from gateway.queues.indexed import Condition
 from gateway.queues.queue import Gone, Queue
 
 if TYPE_CHECKING:
@@ -209,6 +210,16 @@ def removing(queue: Queue, why: Gone) -> Act:
         return len(queue.take_out({m.seq for m in messages}, why)), None
 
     return act
+
+
+def refilter(gateway: Gateway, queue: Queue, condition: Condition) -> None:
+    """Remove what a queue's new filter does not want: from memory now, from its pages in steps."""
+    matches = condition.matches
+    waiting = chain(queue.holdings(), queue.storing())
+    queue.take_out({m.seq for m in waiting if not matches(m)}, Gone.REMOVED)
+    if queue.paged_count:
+        act = removing(queue, Gone.REMOVED)
+        Errand(gateway, queue, act, selects=lambda m: not matches(m), among=[]).start(_nothing)
 
 
 def passing(queue: Queue, do: Callable[[list[Message]], int]) -> Act:

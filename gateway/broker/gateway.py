@@ -17,6 +17,7 @@ from gateway.broker.copies import Recovering
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
 from gateway.broker.duplicates import Duplicates
+from gateway.broker.errand import refilter
 from gateway.broker.figures import Figures, Limits, NoStreams
 from gateway.broker.forecast import Forecast
 from gateway.broker.holds import Holds
@@ -71,12 +72,11 @@ class Gateway:
         self.retro = Retro(self)
         self.forecast = Forecast(self)
         self.directory = Directory(self, settings, store)
+        self.directory.refilter = lambda *which: refilter(self, *which)
         self.streams: Streams = NoStreams()  # type: ignore[assignment]
-        self.memory = 0
+        self.memory = self.messages = self.received = 0
         self.memory_max = limits.global_max_size if limits.global_max_size >= 0 else 1 << 62
-        self.messages = 0
         self.messages_max = limits.global_max_messages
-        self.received = 0
         self.durable = 0  # the highest ticket on disk
         self.duplicates = Duplicates(self, self.directory.take_id)
         self.recorded = 0  # the ticket of the last record about a queue's messages
@@ -100,8 +100,7 @@ class Gateway:
         self.pager = Pager(self)
         self._recovering = Recovering()
         self.failure: Refusal | None = None
-        turn.begin = self._read_clock
-        turn.dispatch = self.dispatch
+        turn.begin, turn.dispatch = self._read_clock, self.dispatch
         turn.store = self.busy.flush
 
     # ---- what others read
@@ -513,7 +512,7 @@ class Gateway:
                 condition=condition,
                 no_local=no_local,
             )
-            browse, condition, no_local = False, None, ""  # it is what the queue itself takes
+            browse, no_local, condition = False, "", condition if queue.paged_count else None
         else:
             queue = self.directory.for_consuming(destination, routing)
         if not browse:

@@ -226,3 +226,22 @@ def test_a_consumer_gets_no_more_than_it_has_room_for_when_what_expired_comes_ba
     core.turn()
     core.check()
     assert [len(taker.got) for taker in takers] == [1, 1]
+
+
+def test_a_subscription_with_another_selector_keeps_nothing_else_on_its_pages():
+    core = Core(entry("t", max_size_messages=2, page_size_bytes=1024))
+    core.consume("t", routing=MULTICAST, durable_name="s").leave()
+    for number in range(6):
+        core.send("t", b"%d" % number, routing=MULTICAST, priority=4 + number % 2)
+    core.sync()
+    assert core.queue("s").paged_count == 4
+    selector = "JMSPriority > 4"
+    taker = core.consume("t", routing=MULTICAST, durable_name="s", selector=selector)
+    assert set(taker.bodies()) <= {b"1", b"3", b"5"}
+    core.sync()
+    core.check()
+    assert taker.bodies() == [b"1", b"3", b"5"]
+    assert core.figures("s")[0] == 3
+    taker.leave()
+    core.restart()
+    assert core.waiting("s") == [b"1", b"3", b"5"]
