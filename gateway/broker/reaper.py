@@ -3,24 +3,42 @@
     in use ──first sweep without use──> marked ──second──> gone
        ^───────consumer, message, binding───┘
 
-A queue is out of use when it has no consumer, no more messages than its address' settings allow,
-and was used before (unless they skip that check), and the delay since its last consumer is over. An
-address is when it has no queue, no tap and no producer. What the configuration names is never
-taken, nor are subscriptions, which their clients end themselves.
+A queue is out of use when it has no consumer, no more messages than it may keep, and was used
+before (unless its address' settings skip that check), and the delay since its last consumer is
+over. Whether it goes, after which delay and with how many messages its own attributes say, and the
+settings where they say nothing: then what the configuration names is never taken, nor are
+subscriptions, which their clients end themselves. An address is out of use when it has no queue, no
+tap and no producer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.addresses.settings import AddressSettings
+from gateway.addresses.settings import DEFAULTS, AddressSettings
 from gateway.broker.address import Address
 from gateway.model.address import RoutingType
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.directory import Directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """When a queue goes by itself.
+
+    Attributes:
+        applies: it goes at all.
+        delay: ms after its last consumer left.
+        message_count: messages that it may still hold then; -1 any.
+    """
+
+    applies: bool
+    delay: int
+    message_count: int
 
 
 class _Use:
@@ -57,9 +75,8 @@ class Reaper:
         """Take away what was made on demand and held nothing when the gateway stopped."""
         gone = []
         for queue in list(self._directory.queues.values()):
-            settings = self._settings(queue.address)
             idle = not queue.message_count and not queue.consumer_count
-            if idle and queue.auto_created and settings.auto_delete_queues and self._may_go(queue):
+            if idle and queue.auto_created and self._may_go(queue):
                 self._directory.drop_queue(queue)
                 gone.append(f"queue {queue.name}")
         return gone
@@ -82,30 +99,37 @@ class Reaper:
         self._queues = {number: u for number, u in self._queues.items() if number in alive}
         return gone
 
+    def rule(self, queue: Queue) -> Rule:
+        """Return when a queue goes: what is said of it, else what the settings say."""
+        settings, said = self._settings(queue.address), queue.attributes
+        delay, most = said.auto_delete_delay, said.auto_delete_message_count
+        return Rule(
+            applies=self._may_go(queue),
+            delay=settings.auto_delete_queues_delay if delay is None else delay,
+            message_count=settings.auto_delete_queues_message_count if most is None else most,
+        )
+
     def _may_go(self, queue: Queue) -> bool:
+        said = queue.attributes.auto_delete
+        if queue.temporary or said is not None:
+            return bool(said) and not queue.temporary
         settings = self._settings(queue.address)
         wanted = (
             settings.auto_delete_queues
             if queue.auto_created
             else settings.auto_delete_created_queues
         )
-        return (
-            wanted
-            and not queue.temporary
-            and queue.routing is RoutingType.ANYCAST
-            and queue.name not in self.kept
-        )
+        return wanted and queue.routing is RoutingType.ANYCAST and queue.name not in self.kept
 
     def _queue_is_idle(self, queue: Queue, use: _Use, now_ms: int) -> bool:
         if not self._may_go(queue) or queue.consumer_count:
             return False
-        settings = self._settings(queue.address)
-        most = settings.auto_delete_queues_message_count
-        if 0 <= most < queue.message_count:
+        rule = self.rule(queue)
+        if 0 <= rule.message_count < queue.message_count:
             return False
         removed = queue.acknowledged + queue.expired + queue.killed + queue.replaced
-        used = use.used or removed or settings.auto_delete_queues_skip_usage_check
-        return bool(used) and now_ms - use.idle_since >= settings.auto_delete_queues_delay
+        skips = self._settings(queue.address).auto_delete_queues_skip_usage_check
+        return bool(use.used or removed or skips) and now_ms - use.idle_since >= rule.delay
 
     def _sweep_addresses(self, now_ms: int) -> list[str]:
         gone = []
@@ -141,4 +165,5 @@ class Reaper:
         )
 
     def _settings(self, address: str) -> AddressSettings:
-        return self._directory.addresses[address].settings
+        found = self._directory.addresses.get(address)
+        return DEFAULTS if found is None else found.settings

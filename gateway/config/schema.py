@@ -340,9 +340,12 @@ QUEUE: Final = Table(
         "group-rebalance-pause-dispatch": v.boolean,
         "group-first-key": _property_name,
         "consumer-priority": v.count,
+        "auto-delete": v.boolean,
+        "auto-delete-delay": _attribute("auto_delete_delay", v.duration_ms),
+        "auto-delete-message-count": _attribute("auto_delete_message_count", v.count),
     },
     required=frozenset({"name"}),
-    later=_words("auto-delete auto-delete-delay auto-delete-message-count user"),
+    later=_words("user"),
 )
 
 ADDRESS: Final = Table(

@@ -124,6 +124,9 @@ class QueueConfig:
     group_rebalance_pause_dispatch: bool | None = None
     group_first_key: str | None = None
     consumer_priority: int | None = None
+    auto_delete: bool | None = None
+    auto_delete_delay: int | None = None
+    auto_delete_message_count: int | None = None
 
     @property
     def attributes(self) -> dict[str, object]:

@@ -18,7 +18,6 @@ it changes anything. A pattern is a match as in address-settings: `orders.*`, `o
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET, UnsetType
 from twisted.internet.defer import Deferred
 
@@ -43,15 +42,15 @@ from gateway.management.http import (
 )
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
-from gateway.management.views import FIXED, Sources
+from gateway.management.views import Sources
 from gateway.model.address import RoutingType, check_name, is_internal
-from gateway.model.attributes import NAMES
+from gateway.model.attributes import NAMES, to_note
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
 
 
 class _Attributes(Fields, kw_only=True):
-    """What a queue can be given; those of `FIXED` are taken with their only value.
+    """What a queue can be given.
 
     `filterString` is another name of `filter`, as Artemis has it. null or "" is no filter.
     """
@@ -73,7 +72,9 @@ class _Attributes(Fields, kw_only=True):
     group_rebalance_pause_dispatch: bool | UnsetType = UNSET
     group_first_key: str | UnsetType | None = UNSET
     consumer_priority: int | UnsetType = UNSET
-    auto_delete: object = UNSET
+    auto_delete: bool | UnsetType | None = UNSET
+    auto_delete_delay: int | UnsetType | None = UNSET
+    auto_delete_message_count: int | UnsetType | None = UNSET
 
 
 class NewQueue(_Attributes, kw_only=True):
@@ -115,6 +116,9 @@ class QueuesApi:
         router.add("POST", queue + "/enable", self.enable)
         router.add("POST", queue + "/disable", self.disable)
 
+    def _view(self, queue: Queue) -> dict[str, object]:
+        return views.queue_view(queue, self._gateway.reaper.rule(queue))
+
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""
         query = check_query(request, ("address", "pattern", "internal"))
@@ -126,19 +130,18 @@ class QueuesApi:
             for name, queue in sorted(self._gateway.queues.items())
             if fits(name) and address in (None, queue.address) and (hidden or not is_internal(name))
         ]
-        return list_response(map(views.queue_view, found), len(found))
+        return list_response(map(self._view, found), len(found))
 
     def show_queue(self, request: Request, name: str) -> Response:
         """One queue; 404."""
         check_query(request, ())
-        return json_response(200, views.queue_view(self._directory.find_queue(name)))
+        return json_response(200, self._view(self._directory.find_queue(name)))
 
     def create_queue(self, request: Request) -> Deferred[Response]:
         """Make a queue and its address."""
         check_query(request, ())
         fields = read_fields(request, NewQueue)
         check_store(self._gateway)
-        _check_fixed(fields)
         address = fields.name if fields.address is None else fields.address
         check_name(fields.name, "queue")
         check_name(address, "address")
@@ -150,7 +153,7 @@ class QueuesApi:
             self._check_same(known, fields, address, routing)
             # Once more, to learn its ticket: the first definition may still be on its way.
             queue, ticket = self._directory.update_queue(fields.name)
-            return answer_later(self._gateway, ticket, 201, lambda: views.queue_view(queue))
+            return answer_later(self._gateway, ticket, 201, lambda: self._view(queue))
         makes_address = address not in self._gateway.addresses
         queue, ticket = self._directory.create_queue(
             fields.name,
@@ -164,10 +167,11 @@ class QueuesApi:
         )
         if makes_address:
             ticket = self._gateway.store.ticket
-        return answer_later(self._gateway, ticket, 201, lambda: views.queue_view(queue))
+        return answer_later(self._gateway, ticket, 201, lambda: self._view(queue))
 
-    @staticmethod
-    def _check_same(queue: Queue, fields: NewQueue, address: str, routing: RoutingType) -> None:
+    def _check_same(
+        self, queue: Queue, fields: NewQueue, address: str, routing: RoutingType
+    ) -> None:
         """Raise RefusedError (already-exists) unless the queue is what is asked for."""
         wanted: dict[str, tuple[object, object]] = {
             "address": (address, queue.address),
@@ -177,11 +181,18 @@ class QueuesApi:
             "maxConsumers": (fields.max_consumers, queue.max_consumers),
             "filter": (_selector(fields), queue.filter_text),
         }
+        rule = self._gateway.reaper.rule(queue)
+        there = {
+            **to_note(queue.attributes),
+            "auto_delete": rule.applies,
+            "auto_delete_delay": rule.delay,
+            "auto_delete_message_count": rule.message_count,
+        }
         for name, value in _attributes(fields).items():
-            wanted[name] = (value, getattr(queue.attributes, name))
-        for key, (asked, there) in wanted.items():
-            if asked is not UNSET and asked is not None and asked != there:
-                message = f"Queue {queue.name!r} exists already, with {key} {there!r}."
+            wanted[name] = (value, there.get(name, getattr(queue.attributes, name)))
+        for key, (asked, has) in wanted.items():
+            if asked is not UNSET and asked is not None and asked != has:
+                message = f"Queue {queue.name!r} exists already, with {key} {has!r}."
                 raise RefusedError.of(Code.ALREADY_EXISTS, message)
 
     def change_queue(self, request: Request, name: str) -> Deferred[Response]:
@@ -191,7 +202,6 @@ class QueuesApi:
         check_own(name)
         fields = read_fields(request, QueueChange)
         check_store(self._gateway)
-        _check_fixed(fields)
         unchangeable = {
             "name": (fields.name, queue.name),
             "address": (fields.address, queue.address),
@@ -209,7 +219,7 @@ class QueuesApi:
             selector=_selector(fields),
             attributes=_attributes(fields),
         )
-        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
+        return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
     def delete_queue(self, request: Request, name: str) -> Deferred[Response]:
         """Delete a queue and what it holds."""
@@ -235,7 +245,7 @@ class QueuesApi:
         check_store(self._gateway)
         check_own(name)
         queue, ticket = self._directory.update_queue(name, paused=paused)
-        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
+        return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
     def enable(self, request: Request, name: str) -> Deferred[Response]:
         """Take messages in again."""
@@ -251,7 +261,7 @@ class QueuesApi:
         check_store(self._gateway)
         check_own(name)
         queue, ticket = self._directory.update_queue(name, attributes={"enabled": enabled})
-        return answer_later(self._gateway, ticket, 200, lambda: views.queue_view(queue))
+        return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
 
 def _attributes(fields: _Attributes) -> dict[str, object]:
@@ -271,17 +281,3 @@ def _selector(fields: _Attributes) -> str | None:
         message = "filter and filterString are one attribute with two names; give one of them."
         raise RefusedError.of(Code.BAD_VALUE, message)
     return given.pop() if given else None
-
-
-def _check_fixed(fields: _Attributes) -> None:
-    """Raise RefusedError for an attribute whose feature this version does not have."""
-    for field in msgspec.structs.fields(fields):
-        key = field.encode_name
-        value = getattr(fields, field.name)
-        if key not in FIXED or value is UNSET:
-            continue
-        only = FIXED[key]
-        if type(value) is not type(only) or value != only:
-            shown = str(msgspec.json.encode(only), "ascii")
-            message = f"{key} can only be {shown} in this version."
-            raise RefusedError.of(Code.NOT_IMPLEMENTED, message)

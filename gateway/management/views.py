@@ -19,6 +19,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.address import Address
+from gateway.broker.reaper import Rule
 from gateway.model.address import is_internal
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.queues.queue import Queue
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
 
 #: Of each body that a browse shows; whoever needs all of it consumes or reads the stream.
 BODY_SHOWN_MAX: Final = 65536
-
-#: Attributes that no queue of this version can change; shown, and refused when asked for otherwise.
-FIXED: Final[Mapping[str, object]] = {
-    "autoDelete": False,
-}
 
 
 class LiveSegments(Protocol):
@@ -115,8 +111,8 @@ def persistent_bytes(queue: Queue) -> int:
     return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
 
 
-def queue_view(queue: Queue) -> dict[str, object]:
-    """Return a queue as the API shows it."""
+def queue_view(queue: Queue, reaping: Rule) -> dict[str, object]:
+    """Return a queue as the API shows it; `reaping` says when it goes by itself."""
     return {
         "name": queue.name,
         "address": queue.address,
@@ -139,7 +135,9 @@ def queue_view(queue: Queue) -> dict[str, object]:
         "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
         "filter": queue.filter_text or None,
-        **FIXED,
+        "autoDelete": reaping.applies,
+        "autoDeleteDelay": reaping.delay,
+        "autoDeleteMessageCount": reaping.message_count,
         "enabled": queue.attributes.enabled,
         "exclusive": queue.attributes.exclusive,
         "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,

@@ -30,6 +30,10 @@ class QueueAttributes:
         group_rebalance_pause_dispatch: not before all that is in delivery is settled.
         group_first_key: the property that the first message of a group gets; "" none.
         consumer_priority: of consumers that do not say theirs.
+        auto_delete: it goes when it is not used any more; None, as for the next two: as the
+            settings of its address say at that time.
+        auto_delete_delay: ms after its last consumer left.
+        auto_delete_message_count: messages that it may still hold then; -1 any.
     """
 
     exclusive: bool = False
@@ -45,6 +49,9 @@ class QueueAttributes:
     group_rebalance_pause_dispatch: bool = False
     group_first_key: str = ""
     consumer_priority: int = 0
+    auto_delete: bool | None = None
+    auto_delete_delay: int | None = None
+    auto_delete_message_count: int | None = None
 
 
 #: What a queue is from its making on: what it holds is kept accordingly.
@@ -53,6 +60,16 @@ PLAIN: Final = QueueAttributes()
 NAMES: Final = tuple(field.name for field in fields(QueueAttributes))
 
 
+#: Types of those that are None unless they are said.
+_UNSAID: Final = {
+    "auto_delete": bool, "auto_delete_delay": int, "auto_delete_message_count": int,
+}  # fmt: skip
+#: The least value of a number, where that is not what a plain queue has.
+_LEAST: Final = {
+    "consumer_priority": -_COUNT_MAX - 1,
+    "auto_delete_delay": 0,
+    "auto_delete_message_count": -1,
+}
 _WORDS: Final = {bool: "true or false", int: "a whole number", str: "a text"}
 
 
@@ -65,14 +82,14 @@ def text_problem(value: str) -> str | None:
 
 def attribute_problem(name: str, value: object) -> str | None:
     """Say why an attribute cannot have this value, or None."""
-    kind = type(getattr(PLAIN, name))
+    kind = _UNSAID.get(name) or type(getattr(PLAIN, name))
     if type(value) is not kind:
         return f"needs {_WORDS[kind]}"
     if isinstance(value, str):
         return text_problem(value)
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    least = -_COUNT_MAX - 1 if name == "consumer_priority" else getattr(PLAIN, name)
+    least = _LEAST[name] if name in _LEAST else getattr(PLAIN, name)
     if not least <= value <= _COUNT_MAX:
         return f"{value} is out of range; it lies between {least} and {_COUNT_MAX}"
     return None

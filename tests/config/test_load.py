@@ -290,8 +290,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ),
         ("[addresses.a]\nqueues=[{name='q',max-consumers=-2}]", "max-consumers: -2 is below -1"),
         (
-            "[addresses.a]\nqueues=[{name='q',auto-delete=true}]",
-            "auto-delete: known, not supported yet",
+            "[addresses.a]\nqueues=[{name='q',user='u'}]",
+            "user: known, not supported yet",
         ),
         ("[addresses.a]\nqueues=[{name='q'},{name='q'}]", "queue q is in addresses.a too"),
         (

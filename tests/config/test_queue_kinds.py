@@ -60,3 +60,23 @@ def test_the_file_says_how_groups_are_shared_out(tmp_path: Path) -> None:
     }
     (problem,) = problems(tmp_path, GROUPS.replace("= 16", "= -2"))
     assert "default-group-buckets" in problem
+
+
+def test_the_file_says_which_queues_go_by_themselves(tmp_path: Path) -> None:
+    text = """[addresses.a]
+[[addresses.a.queues]]
+name = "q"
+auto-delete = true
+auto-delete-delay = "2s"
+auto-delete-message-count = -1
+"""
+    config = read(tmp_path, text)
+    assert config.addresses[0].queues[0].attributes == {
+        "auto_delete": True,
+        "auto_delete_delay": 2000,
+        "auto_delete_message_count": -1,
+    }
+    (problem,) = problems(tmp_path, text.replace("count = -1", "count = -2"))
+    assert "auto-delete-message-count: -2 is out of range" in problem
+    (problem,) = problems(tmp_path, text.replace('"2s"', "-1"))
+    assert "auto-delete-delay: -1 is out of range" in problem

@@ -147,3 +147,76 @@ def test_at_the_start_what_is_empty_goes_at_once():
     assert sorted(core.gateway.queues) == ["full", "made"]
     core.restart(clean=True)
     assert sorted(core.gateway.queues) == ["full", "made"]
+
+
+def made(core: Core, name: str = "q", routing=ANYCAST, **attributes) -> None:
+    said = {f"auto_delete{key}": value for key, value in attributes.items()}
+    core.directory.create_queue(name, name, routing, attributes=said)
+    core.consume(name).leave() if routing is ANYCAST else None
+
+
+def test_a_queue_that_somebody_made_goes_when_it_asks_for_it():
+    core = Core()
+    made(core, "plain")
+    made(core, "asks", **{"": True})
+    made(core, "never", **{"": False})
+    assert [sweep(core) for _ in range(3)] == [[], ["queue asks"], []]
+    assert sorted(core.gateway.queues) == ["never", "plain"]
+
+
+def test_what_a_queue_says_counts_before_the_settings():
+    settings = {"auto_delete_created_queues": True, "auto_delete_queues_delay": 100_000}
+    core = Core(entry(**settings, auto_delete_queues_message_count=1))
+    made(core, "never", **{"": False})
+    made(core, "soon", _delay=0)
+    made(core, "full", _delay=0, _message_count=0)
+    made(core, "late")
+    core.send("full", b"x")
+    assert [sweep(core) for _ in range(4)] == [[], ["queue soon"], [], []]
+    assert sweep(core) == ["queue late"]
+    core.directory.update_queue("full", attributes={"auto_delete_message_count": -1})
+    assert [sweep(core), sweep(core), sweep(core)] == [[], ["queue full"], []]
+    assert list(core.gateway.queues) == ["never"]
+    assert core.gateway.messages == 0
+
+
+def test_a_queue_of_the_configuration_goes_only_when_it_says_so_itself():
+    core = Core(entry(auto_delete_created_queues=True))
+    made(core, "written")
+    made(core, "asks", **{"": True})
+    core.gateway.reaper.kept = frozenset({"written", "asks"})
+    assert [sweep(core), sweep(core), sweep(core)] == [[], ["queue asks"], []]
+
+
+def test_a_multicast_queue_goes_when_it_asks_for_it():
+    core = Core(entry(auto_delete_created_queues=True, auto_delete_queues_skip_usage_check=True))
+    made(core, "plain", MULTICAST)
+    made(core, "asks", MULTICAST, **{"": True})
+    assert [sweep(core), sweep(core), sweep(core)] == [[], ["queue asks"], []]
+
+
+def test_one_that_was_made_on_demand_is_kept_when_it_says_so():
+    core = Core(entry(**ON))
+    used(core)
+    core.directory.update_queue("q", attributes={"auto_delete": False})
+    assert [sweep(core) for _ in range(3)] == [[]] * 3
+    core.restart(clean=True)
+    assert core.gateway.reaper.start() == []
+    assert list(core.gateway.queues) == ["q"]
+
+
+def test_what_a_queue_says_is_there_after_a_power_cut():
+    core = Core()
+    made(core, **{"": True, "_delay": 40_000, "_message_count": 2})
+    core.restart(clean=False)
+    said = core.queue("q").attributes
+    assert (said.auto_delete, said.auto_delete_delay, said.auto_delete_message_count) == (
+        True,
+        40_000,
+        2,
+    )
+    assert core.gateway.reaper.start() == []
+    core.consume("q").leave()
+    assert [sweep(core) for _ in range(3)] == [[], [], ["queue q"]]
+    core.restart(clean=False)
+    assert core.gateway.queues == {}

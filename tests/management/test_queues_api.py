@@ -9,7 +9,7 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.management.messages_api import BROWSE_MAX, OFFSET_MAX
-from gateway.management.views import BODY_SHOWN_MAX, FIXED
+from gateway.management.views import BODY_SHOWN_MAX
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP
@@ -24,7 +24,7 @@ FIELDS = (
     "messagesExpired messagesKilled messagesReplaced persistentSize ringSize exclusive lastValue "
     "lastValueKey nonDestructive purgeOnNoConsumers consumersBeforeDispatch delayBeforeDispatch "
     "groupBuckets groupRebalance groupRebalancePauseDispatch groupFirstKey groupCount "
-    "consumerPriority autoDelete firstMessageAge"
+    "consumerPriority autoDelete autoDeleteDelay autoDeleteMessageCount firstMessageAge"
 )
 
 
@@ -203,19 +203,30 @@ def test_what_cannot_be_is_refused_and_nothing_is_made(body, status, text):
     assert state(core) == ([], [], [])
 
 
-@pytest.mark.parametrize("key", FIXED)
-def test_attributes_to_come_are_taken_as_they_are_and_refused_otherwise(key):
-    core = Core()
-    other = {None: "x", True: False, False: True}.get(FIXED[key], 7)
-    for wrong in (other, [FIXED[key]]):
-        status, error = core.ask("POST", QUEUES, {"name": "q", key: wrong})
-        assert (status, error["code"]) == (501, "not-implemented")
-        assert key in error["message"]
-    assert core.gateway.queues == {}
-    assert core.ask("POST", QUEUES, {"name": "q", key: FIXED[key]})[0] == 201
-    assert core.queue("q")[key] == FIXED[key]
-    assert core.ask("PATCH", QUEUES + "/q", {key: other})[0] == 501
-    assert core.ask("PATCH", QUEUES + "/q", {key: FIXED[key]})[0] == 200
+def reaping(core: Core, name: str = "q") -> tuple:
+    shown = core.queue(name)
+    return tuple(shown["autoDelete" + key] for key in ("", "Delay", "MessageCount"))
+
+
+def test_when_a_queue_goes_by_itself_is_said_with_it_or_by_its_address():
+    settings = {"auto_delete_created_queues": True, "auto_delete_queues_delay": 50}
+    core = Core(SettingsEntry(match="s.#", values=settings))
+    body = {"name": "q", "autoDelete": True, "autoDeleteDelay": 7, "autoDeleteMessageCount": -1}
+    for _ in range(2):
+        status, shown = core.ask("POST", QUEUES, body)
+        assert status == 201, shown
+        assert {**shown, **body} == shown
+    status, error = core.ask("POST", QUEUES, {**body, "autoDeleteDelay": 8})
+    assert (status, "auto_delete_delay 7" in error["message"]) == (409, True)
+    assert core.ask("PATCH", QUEUES + "/q", {"autoDelete": False})[0] == 200
+    assert reaping(core) == (False, 7, -1)
+    for name, expected in (("p", (False, 0, 0)), ("s.p", (True, 50, 0))):
+        assert core.ask("POST", QUEUES, {"name": name, "autoDelete": None})[0] == 201
+        assert reaping(core, name) == expected
+        assert core.ask("POST", QUEUES, {"name": name, "autoDelete": expected[0]})[0] == 201
+        assert core.ask("POST", QUEUES, {"name": name, "autoDelete": not expected[0]})[0] == 409
+    core.gateway.reaper.kept = frozenset({"s.p"})
+    assert reaping(core, "s.p") == (False, 50, 0)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +392,9 @@ def test_what_cannot_change_may_be_repeated():
         ({"ringSize": 1, "nonDestructive": True}, 422),
         ({"ringSize": 1, "lastValue": True}, 422),
         ({"ringSize": 1, "groupBuckets": -2}, 422),
-        ({"ringSize": 1, "autoDelete": True}, 501),
+        ({"ringSize": 1, "autoDelete": 1}, 422),
+        ({"ringSize": 1, "autoDeleteDelay": -1}, 422),
+        ({"ringSize": 1, "autoDeleteMessageCount": -2}, 422),
         ({"ringSize": 1, "exclusive": 1}, 422),
         ({"ringSize": 1, "consumersBeforeDispatch": -1}, 422),
         ({"ringSize": "1"}, 422),
