@@ -146,7 +146,7 @@ class Gateway:
                 went = queue.dispatch(self._now_ms, DISPATCH_RUN)
                 if queue.backlog is not None:
                     went += self.pager.feed(queue, self._now_ms, DISPATCH_RUN - went)
-                budget -= went
+                budget -= max(went, 1)  # what expires here may expire there, and back again
                 self.figures.delivered += went
                 if went >= DISPATCH_RUN or queue.searching:
                     again.append(queue)

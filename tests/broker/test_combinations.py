@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.model.address import parse_destination
 from gateway.model.definitions import DivertDefinition
 from gateway.model.errors import RefusedError
 from gateway.model.message import EXPIRES, GROUPED
 from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
-from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
+from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, entry, flags_of
 from tests.conformance.clients import Stomp
 
 
@@ -245,3 +246,18 @@ def test_a_subscription_with_another_selector_keeps_nothing_else_on_its_pages():
     taker.leave()
     core.restart()
     assert core.waiting("s") == [b"1", b"3", b"5"]
+
+
+def test_what_expires_in_a_circle_leaves_others_their_turn(monkeypatch):
+    monkeypatch.setattr("gateway.broker.gateway.DISPATCH_TURN", 100)
+    core = Core(
+        entry("a", expiry_delay=0, expiry_address="b"),
+        entry("b", expiry_delay=0, expiry_address="a"),
+    )
+    core.directory.create_queue("b", "b", ANYCAST)
+    core.send("a", b"1")
+    for name in ("a", "b"):
+        core.gateway.subscribe(parse_destination(name), None, Taker(1))
+    core.gateway.dispatch()  # it came back from this
+    core.check()
+    assert core.queue("a").message_count + core.queue("b").message_count == 1
