@@ -208,7 +208,8 @@ def test_one_that_was_made_on_demand_is_kept_when_it_says_so():
 def test_what_a_queue_says_is_there_after_a_power_cut():
     core = Core()
     made(core, **{"": True, "_delay": 40_000, "_message_count": 2})
-    core.restart(clean=False)
+    core.sync()
+    core.restart()
     said = core.queue("q").attributes
     assert (said.auto_delete, said.auto_delete_delay, said.auto_delete_message_count) == (
         True,
@@ -218,5 +219,6 @@ def test_what_a_queue_says_is_there_after_a_power_cut():
     assert core.gateway.reaper.start() == []
     core.consume("q").leave()
     assert [sweep(core) for _ in range(3)] == [[], [], ["queue q"]]
-    core.restart(clean=False)
+    core.sync()
+    core.restart()
     assert core.gateway.queues == {}
