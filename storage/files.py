@@ -158,10 +158,13 @@ class RealFiles:
 
 
 def read_file(fs: FileSystem, path: str) -> bytes:
-    """Return the whole content of `path`."""
+    """Return the whole content of `path`; an OSError names it."""
     fd = fs.open(path, write=False)
     try:
         return fs.pread(fd, fs.size(fd), 0)
+    except OSError as error:
+        # Of a descriptor the system says only what, not where.
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         fs.close(fd)
 

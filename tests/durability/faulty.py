@@ -32,6 +32,18 @@ def fdatasync(self, fd):
 RealFiles.fdatasync = fdatasync
 """
 
+#: While the file is there, what is read of files whose path has its text in it is an EIO.
+UNREADABLE = """
+import errno, os, pathlib
+from storage.files import RealFiles
+_pread, _fault = RealFiles.pread, pathlib.Path({file!r})
+def pread(self, fd, count, offset):
+    if _fault.exists() and _fault.read_text() in os.readlink(f"/proc/self/fd/{{fd}}"):
+        raise OSError(errno.EIO, "Input/output error")
+    return _pread(self, fd, count, offset)
+RealFiles.pread = pread
+"""
+
 #: A disk that hangs is given up after 2 s, and what waits for it then after 4 s.
 IMPATIENT = """
 import gateway.slow_store, gateway.service

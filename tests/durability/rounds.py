@@ -145,6 +145,7 @@ class Tally:
     confirmed: int = 0
     received: int = 0
     drained: int = 0
+    cancelled: int = 0
     again: int = 0
     lost: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
@@ -176,6 +177,7 @@ def run_rounds(
     try:
         for number in range(rounds):
             threads = _load(gateway, f"{number}", chance)
+            tally.cancelled += _cancelled(gateway)
             gateway.kill()
             for thread in threads:
                 thread.join(20)
@@ -192,6 +194,14 @@ def run_rounds(
         if gateway.running():
             gateway.stop()
     return tally
+
+
+def _cancelled(gateway: ScratchGateway) -> int:
+    """Return how many messages were consumed before they were written."""
+    status, store = gateway.request("GET", "/api/v1/store")
+    assert status == 200
+    assert isinstance(store, dict)
+    return int(store["journal"]["cancelledMessages"])
 
 
 Threads = tuple[AmqpSender, StompSender, AmqpReceiver]

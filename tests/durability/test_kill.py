@@ -68,3 +68,5 @@ def test_rounds_with_a_receiver(concurrent: str, tmp_path: Path) -> None:
     assert tally.rounds == CHEAP_ROUNDS
     assert tally.confirmed > CHEAP_ROUNDS
     assert tally.received > 0
+    if concurrent == "false":
+        assert tally.cancelled == 0
