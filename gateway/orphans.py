@@ -1,5 +1,7 @@
 """Messages of a queue whose definition was lost: they get a queue of their own. Pure.
 
+Those of a queue that was deleted do not: they are in the journal until their segment goes.
+
 A queue is defined in the batch of its first message, and again at the begin of each segment. When
 that batch rots before the next segment begins, a salvage keeps the other messages but nobody knows
 what their queue was called.
@@ -24,8 +26,8 @@ def adopted_name(queue_id: int) -> str:
 
 
 def orphaned(numbers: Iterable[int], restored: Restored) -> list[int]:
-    """Return which of `numbers`, that have messages, are queues that nothing defines."""
-    known = {definition.queue_id for definition in restored.queues}
+    """Return which of `numbers`, that have messages, are queues that nothing defines or deletes."""
+    known = restored.deleted | {definition.queue_id for definition in restored.queues}
     known.update(definition.ids_id for definition in restored.ids)
     return sorted(n for n in numbers if n >= FIRST_QUEUE_ID and n not in known)
 

@@ -53,6 +53,7 @@ class Restored:
     """What a start found: definitions that hold, and what lives.
 
     `messages` is per queue or stream id, in ascending seq. `accepted` has the same shape, in ms.
+    `deleted` are the numbers of what was deleted, whose messages may still be in the journal.
     """
 
     queues: list[QueueDefinition] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Restored:
     page_stores: list[PagesDefinition] = field(default_factory=list)
     pages_gone: set[tuple[int, int]] = field(default_factory=set)
     pages: list[FoundPages] = field(default_factory=list)
+    deleted: set[int] = field(default_factory=set)
 
 
 def _fetched(answer: Answer) -> Fetched:
@@ -505,6 +507,7 @@ def restore(found: Recovered) -> Restored:
         key = _key(definition)
         if isinstance(key[1], int):
             restored.next_id = max(restored.next_id, key[1] + 1)
+            (restored.deleted.add if gone else restored.deleted.discard)(key[1])
         if gone:
             known.pop(key, None)
         else:

@@ -273,3 +273,19 @@ def test_a_directory_without_a_journal_is_66(tmp_path: Path) -> None:
         done = cli(verb, str(tmp_path))
         assert done.returncode == 66
         assert str(tmp_path) in done.stderr
+
+
+def test_what_was_deleted_does_not_come_back_as_salvaged(gateway_process: Start) -> None:
+    """The journal has its messages until their file goes, after a kill and after a clean stop."""
+    gateway = gateway_process()
+    send(gateway, "gone", ["1", "2"])
+    send(gateway, "kept", ["3"])
+    assert gateway.request("DELETE", "/api/v1/queues/gone")[0] == 204
+    gateway.kill()
+    held = json.loads(cli("verify", str(gateway.data), "--json").stdout)["queues"]
+    assert {name: one["messages"] for name, one in held.items()} == {"kept": 1}
+    for _ in range(2):
+        with ScratchGateway(gateway.data.parent) as again:
+            assert "queue.adopted" not in again.log.read_text()
+            _, shown = again.request("GET", "/api/v1/queues")
+            assert [one["name"] for one in shown["items"]] == ["kept"]
