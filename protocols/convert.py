@@ -17,6 +17,7 @@ What maps both ways:
       user-id                                 JMSXUserID (to STOMP only: nobody claims one there)
     application-properties                    headers of the same names, values as text
     x-opt-ORIG-*, x-opt-ACTUAL-EXPIRY         _AMQ_ORIG_*, _AMQ_ACTUAL_EXPIRY
+    x-opt-ingress-time                        ingress-timestamp
     other message-annotations                 JMS_AMQP_MA_<name>
     data sections joined; value string, binary  the same bytes
     other values, sequences                   JSON (content-type application/json unless one is set)
@@ -86,7 +87,10 @@ _AMQP_ACTUAL_EXPIRY: Final = "x-opt-ACTUAL-EXPIRY"
 _INTERNAL: Final = "_AMQ_"
 _JMS: Final = "x-opt-jms-"
 _ANNOTATION: Final = "JMS_AMQP_MA_"
-_SCHEDULED: Final = {"AMQ_SCHEDULED_TIME": "x-opt-delivery-time"}
+_AMQP_INGRESS: Final = "x-opt-ingress-time"
+_INGRESS: Final = "ingress-timestamp"
+#: STOMP headers that are annotations when they are times.
+_TIMES: Final = {"AMQ_SCHEDULED_TIME": "x-opt-delivery-time", _INGRESS: _AMQP_INGRESS}
 
 #: Never an application property: the frame's, the broker's, and what only the gateway may say.
 _NO_PROPERTY: Final = (
@@ -244,6 +248,8 @@ def _annotation_header(key: Value) -> str | None:
         return _ORIGIN + key.removeprefix(_AMQP_ORIGIN).replace("-", "_")
     if key == _AMQP_ACTUAL_EXPIRY:
         return _ACTUAL_EXPIRY
+    if key == _AMQP_INGRESS:
+        return _INGRESS
     return _ANNOTATION + key
 
 
@@ -404,8 +410,8 @@ def _sort_header(
         key = name.removeprefix(_ANNOTATION)
         if key and not key.startswith((_JMS, _AMQP_ORIGIN, _AMQP_ACTUAL_EXPIRY)):
             annotations.setdefault(key, value)
-    elif (time := _number(value, _TIME_MAX)) is not None and name in _SCHEDULED:
-        annotations[_SCHEDULED[name]] = time
+    elif (time := _number(value, _TIME_MAX)) is not None and name in _TIMES:
+        annotations[_TIMES[name]] = time
     elif not name.startswith(_INTERNAL):
         others[name] = value
 

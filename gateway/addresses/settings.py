@@ -167,6 +167,9 @@ class AddressSettings:
             diverts or wildcard addresses branch off.
         enable_metrics: whether the address and its queues are among the metrics.
         management_browse_page_size: messages that a browse over HTTP shows unless it says how many.
+        management_message_attribute_size_limit: characters of each property that a browse over HTTP
+            shows; -1 all.
+        enable_ingress_timestamp: messages tell when they came in.
         reject_as_modified: a receiver's `rejected` counts as a failed delivery instead of a dead
             letter.
         id_cache_size: duplicate ids that are remembered; 0 none, None as many as the gateway says.
@@ -238,6 +241,8 @@ class AddressSettings:
     send_to_dla_on_no_route: bool = False
     enable_metrics: bool = True
     management_browse_page_size: int = 200
+    management_message_attribute_size_limit: int = 256
+    enable_ingress_timestamp: bool = False
     reject_as_modified: bool = False
     id_cache_size: int | None = None
     retroactive_message_count: int = 0
@@ -403,6 +408,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "default_group_buckets": partial(attribute_problem, "group_buckets"),
     "auto_delete_queues_message_count": _below_no_limit,
     "management_browse_page_size": _browse_problem,
+    "management_message_attribute_size_limit": _below_no_limit,
     "slow_consumer_threshold": _threshold_problem,
     "slow_consumer_check_period": _period_problem,
     "expiry_delay": _below_no_limit,

@@ -245,7 +245,8 @@ class Fan:
             if leg is None:
                 parts.append(Part(None, copies, divert))
             else:
-                self._plan(leg, copies, kind, passed | {divert.name}, parts, by=divert)
+                run = leg.stamped(copies, kind[0])
+                self._plan(leg, run, kind, passed | {divert.name}, parts, by=divert)
 
     # ---- sends
 

@@ -31,6 +31,7 @@ from gateway.broker.redelivery import redelivery_delay
 from gateway.broker.retro import Retro
 from gateway.broker.shares import joined_ranges, without_copies
 from gateway.broker.slow import SlowConsumers
+from gateway.broker.stamped import route_kind
 from gateway.broker.store_gate import StoreGate
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
@@ -449,14 +450,8 @@ class Gateway:
     ) -> Route:
         """See the Broker port."""
         address, only = self.directory.for_sending(destination, routing)
-        route = Route(
-            self,
-            address,
-            self.directory.sending_type(address, routing),
-            owner,
-            only=only,
-            origin=origin,
-        )
+        kind = self.directory.sending_type(address, routing)
+        route = route_kind(address)(self, address, kind, owner, only=only, origin=origin)
         if address.branched:
             route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:

@@ -14,6 +14,7 @@ from gateway.broker.admission import Admission, admit_always, headroom, judge, p
 from gateway.broker.choosing import Choosing
 from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.fan import Fan
+from gateway.broker.ingress import stamp_all
 from gateway.broker.pager import uses_pages
 from gateway.broker.picking import is_picky
 from gateway.broker.spread import OVERHEAD_BYTES, Core
@@ -404,6 +405,12 @@ class Route(Choosing):
             return self._send_admitted(bodies, flags | (SCHEDULED if self.due else 0), expires)
         finally:
             self.due = 0
+
+    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+        """See the Producer port."""
+        if not self._address.settings.enable_ingress_timestamp:
+            return bodies
+        return stamp_all(bodies, flags, self._core.now_ms())
 
     def hold(self) -> None:
         """Have what is sent from here wait until its transaction knows its ticket."""

@@ -304,6 +304,8 @@ ADDRESS_SETTINGS: Final = Table(
         "send-to-dla-on-no-route": v.boolean,
         "enable-metrics": v.boolean,
         "management-browse-page-size": v.count,
+        "management-message-attribute-size-limit": v.count,
+        "enable-ingress-timestamp": v.boolean,
         "reject-as-modified": v.boolean,
         "id-cache-size": v.count,
         "retroactive-message-count": v.count,
@@ -314,8 +316,7 @@ ADDRESS_SETTINGS: Final = Table(
         " default-consumer-window-size config-delete-queues config-delete-addresses"
         " config-delete-diverts redistribution-delay"
         ""
-        " enable-ingress-timestamp message-counter-history-day-limit"
-        " management-message-attribute-size-limit initial-queue-buffer-size queue-prefetch"
+        " message-counter-history-day-limit initial-queue-buffer-size queue-prefetch"
     ),
 )
 

@@ -14,7 +14,8 @@ A filter is a selector. What waits for its time counts as waiting; a browse show
 rest, with its `state`, and nothing that has expired or still has to get to the disk. Calls on many
 messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
 What came after the call is left alone, what is in delivery stays with its consumers. What is on
-page files waits as well, and is looked at block by block.
+page files waits as well, and is looked at block by block. A browse shows of properties as many
+characters as the address' settings say, one message all of them.
 """
 
 from __future__ import annotations
@@ -111,12 +112,14 @@ class MessagesApi:
         query = check_query(request, ("offset", "limit", "filter"))
         queue = self._directory.find_queue(name)
         offset = query_int(request, "offset", 0, high=OFFSET_MAX)
-        page = self._gateway.settings.for_address(queue.address).management_browse_page_size
+        settings = self._gateway.settings.for_address(queue.address)
+        page = settings.management_browse_page_size
+        most = settings.management_message_attribute_size_limit
         limit = query_int(request, "limit", page, low=1, high=BROWSE_MAX)
         selector = _selector(query.get("filter"), queue)
         now_ms = self._gateway.now_ms()
         if selector is None:
-            return self._answer(browsing.window(queue, offset, limit, now_ms))
+            return self._answer(browsing.window(queue, offset, limit, now_ms), most)
         found: list[Message] = []
         state = browsing.states(queue)
         errand = Errand(
@@ -129,14 +132,16 @@ class MessagesApi:
         )
         done: Deferred[None] = Deferred()
         errand.start(lambda *_: done.callback(None))
-        return done.addCallback(lambda _: self._answer([(m, state(m)) for m in found[offset:]]))
+        return done.addCallback(
+            lambda _: self._answer([(m, state(m)) for m in found[offset:]], most)
+        )
 
-    def _answer(self, found: list[browsing.Shown]) -> Response | Deferred[Response]:
+    def _answer(self, found: list[browsing.Shown], most: int) -> Response | Deferred[Response]:
         """Answer with messages, once they are on disk."""
         ticket = browsing.unsynced(found, self._gateway.store.unsynced)
         if not ticket:
-            return _shown(found)
-        return when_durable(self._gateway, ticket).addCallback(lambda _: _shown(found))
+            return _shown(found, most)
+        return when_durable(self._gateway, ticket).addCallback(lambda _: _shown(found, most))
 
     def show(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
         """One waiting message, once it is on disk."""
@@ -286,9 +291,9 @@ def _when_done(errand: Errand, answer: Callable[[int], Response]) -> Deferred[Re
     return waiting
 
 
-def _shown(found: list[browsing.Shown]) -> Response:
+def _shown(found: list[browsing.Shown], most: int) -> Response:
     block_reader = BlockReader()
-    shown = (views.message_view(block_reader, message, state) for message, state in found)
+    shown = (views.message_view(block_reader, m, state, most=most) for m, state in found)
     # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
     return list_response(shown, len(found), piece=1)
 

@@ -209,8 +209,14 @@ def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str,
     return {"address": name, "exists": exists, "items": items}
 
 
-def message_view(reader: BlockReader, message: Message, state: str = "ready") -> dict[str, object]:
-    """Return a waiting message: what is known of it, its headers, and the start of its body."""
+def message_view(
+    reader: BlockReader, message: Message, state: str = "ready", *, most: int = -1
+) -> dict[str, object]:
+    """Return a waiting message: what is known of it, its headers, and the start of its body.
+
+    Of each text that its sender wrote `most` characters are shown, and how many more there are; -1
+    shows all.
+    """
     flags = message.flags
     read = reader.read(message.body, (0, len(message.body)), (flags,))
     head, body = read.heads[read.indices[0]], read.bodies[0]
@@ -225,16 +231,23 @@ def message_view(reader: BlockReader, message: Message, state: str = "ready") ->
         "redelivered": bool(message.delivery_count or flags & MAYBE_SEEN),
         "expires": message.expires if flags & EXPIRES else None,
         "size": len(message.body),
-        "messageId": head.message_id,
-        "subject": head.subject,
-        "contentType": head.content_type,
-        "correlationId": head.correlation_id,
-        "replyTo": head.reply_to,
+        "messageId": _cut(head.message_id, most),
+        "subject": _cut(head.subject, most),
+        "contentType": _cut(head.content_type, most),
+        "correlationId": _cut(head.correlation_id, most),
+        "replyTo": _cut(head.reply_to, most),
         "created": head.created_ms,
-        "headers": dict(reversed(headers_map(head.headers))),
-        "annotations": dict(headers_map(head.annotations)),
+        "headers": {n: _cut(v, most) for n, v in reversed(headers_map(head.headers))},
+        "annotations": {n: _cut(v, most) for n, v in headers_map(head.annotations)},
         **_body_view(body),
     }
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    """Return a text of at most so many characters, with a mark where there were more."""
+    if text is None or not 0 <= most < len(text):
+        return text
+    return f"{text[:most]}, + {len(text) - most} more"
 
 
 def _body_view(body: bytes | None) -> dict[str, object]:

@@ -60,6 +60,9 @@ class Producer(Protocol):
     def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
         """As `send`, for messages that are not delivered before `due` (ms of broker time)."""
 
+    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+        """Return messages as a transaction keeps them: with the time, where the address asks."""
+
     @property
     def durability(self) -> str:
         """What is done before a durable message is confirmed: fsync, write or memory."""

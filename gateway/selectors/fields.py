@@ -54,13 +54,15 @@ _ANNOTATION_HEADER: Final = "JMS_AMQP_MA_"
 _PREFIXES: Final = ("/queue/", "/topic/")
 _DIGITS_MAX: Final = 19
 
-#: Facts of a dead letter: header of a STOMP message -> (annotation of an AMQP one, is a number).
+#: Facts that the gateway writes: header of a STOMP message -> (annotation of an AMQP one, is a
+#: number).
 _ORIGIN: Final = {
     "_AMQ_ORIG_ADDRESS": ("x-opt-ORIG-ADDRESS", False),
     "_AMQ_ORIG_QUEUE": ("x-opt-ORIG-QUEUE", False),
     "_AMQ_ORIG_MESSAGE_ID": ("x-opt-ORIG-MESSAGE-ID", True),
     "_AMQ_ORIG_ROUTING_TYPE": ("x-opt-ORIG-ROUTING-TYPE", True),
     "_AMQ_ACTUAL_EXPIRY": ("x-opt-ACTUAL-EXPIRY", True),
+    "ingress-timestamp": ("x-opt-ingress-time", True),
 }
 _ORIGIN_HEADERS: Final = {annotation: name for name, (annotation, _) in _ORIGIN.items()}
 

@@ -7,11 +7,13 @@ import json
 import pytest
 from twisted.python.failure import Failure
 
+from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import errand
 from gateway.management.http import error_response
 from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, STOMP
+from gateway.model.sections import with_annotations
 from gateway.model.stomp_form import pack
 from tests.management.core import Core, Owner, limited
 
@@ -72,6 +74,29 @@ def long_ask(core: Core, path: str, body: object, method: str = "POST"):
 
 
 # ---- looking
+
+
+@pytest.mark.parametrize(("most", "shown"), [(None, 256), (0, 0), (3, 3), (-1, None), (300, None)])
+def test_a_browse_shows_so_much_of_a_property_and_one_message_all(most, shown):
+    settings = {} if most is None else {"management_message_attribute_size_limit": most}
+    core = Core(SettingsEntry(match="q", values=settings))
+    made(core, "q")
+    text = "\N{RABBIT}" * 300
+    route = core.gateway.open_producer(Destination("q"), None, Owner())
+    form = pack("q", b"b" * 400, headers=[("long", text), ("correlation-id", text), ("short", "")])
+    route.send([form], STOMP | 4)
+    noted = with_annotations(b"\x00\x53\x75\xa0\x01b", {"x-a": text})
+    route.send([noted], 4)
+    core.sync()
+    cut = text if shown is None else f"{text[:shown]}, + {300 - shown} more"
+    for query in ("", "?filter=JMSPriority = 4"):
+        first, second = core.ask("GET", f"{Q}/messages{query}")[1]["items"]
+        assert first["headers"] == {"long": cut, "short": ""}
+        assert (first["correlationId"], first["body"]) == (cut, "b" * 400)
+        assert second["annotations"] == {"x-a": cut}
+        assert (second["subject"], second["messageId"]) == (None, None)
+    whole = core.ask("GET", f"{Q}/messages/{first['sequence']}")[1]
+    assert (whole["headers"]["long"], whole["correlationId"]) == (text, text)
 
 
 def test_a_browse_with_a_filter_shows_what_fits_in_order():

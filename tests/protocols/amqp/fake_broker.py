@@ -39,6 +39,9 @@ class FakeProducer:
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         return self._take(bodies, [flags] * len(bodies), [expires] * len(bodies))
 
+    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+        return bodies
+
     def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
         self.broker.dues += [due] * len(bodies)
         return self.send(bodies, flags, expires)

@@ -44,6 +44,9 @@ class ScriptedProducer:
         self.broker.note("send", self.address, list(bodies), flags, expires)
         return ticket
 
+    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+        return bodies
+
     def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
         self.broker.note("due", due)
         return self.send(bodies, flags, expires)
