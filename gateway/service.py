@@ -31,7 +31,7 @@ from gateway.config.tree import Config, LogFormat
 from gateway.core import EX_IOERR, Reactor
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
-from gateway.steady import use_steady_time
+from gateway.steady import tell_gaps, use_steady_time
 from storage.errors import LockedError, StorageError
 
 EX_CONFIG: Final = 64
@@ -96,7 +96,7 @@ class Run:
         """Build and start the gateway, to stop with the reactor; False when it cannot start."""
         try:
             service = build(self._reactor, config, self.fatal)
-            service.on_ready = lambda: on_ready(service)
+            service.on_ready = lambda: self._ready(service, on_ready)
             self._reactor.addSystemEventTrigger("before", "shutdown", self._stop, service)
             service.startService()
         except (ConfigError, ListenError) as error:
@@ -108,6 +108,10 @@ class Run:
         except OSError as error:
             self._fail("bad-data-directory", describe_os_error(error, config), EX_IOERR)
         return self.status == 0
+
+    def _ready(self, service: GatewayService, on_ready: Callable[[GatewayService], None]) -> None:
+        tell_gaps(self._reactor)
+        on_ready(service)
 
     def fatal(self, status: int, text: str) -> None:
         """The gateway cannot go on: say why once, and stop."""

@@ -25,7 +25,8 @@ class ActiveSeconds:
     """Counts seconds, but not those of a gap; called on one thread only.
 
     Attributes:
-        on_gap: told the seconds of each gap.
+        on_gap: told the seconds of each gap; nobody is until there are peers, since recovery may
+            take long.
     """
 
     __slots__ = ("_clock", "_last", "_lost", "on_gap")
@@ -34,7 +35,7 @@ class ActiveSeconds:
         self._clock = clock
         self._last = clock()
         self._lost = 0.0
-        self.on_gap: Callable[[float], None] = _tell
+        self.on_gap: Callable[[float], None] = _nothing
 
     def __call__(self) -> float:
         now = self._clock()
@@ -58,6 +59,18 @@ def use_steady_time(reactor: IReactorTime, clock: Callable[[], float]) -> Active
         call.seconds = steady  # type: ignore[attr-defined]
         call.time = steady() + rest  # type: ignore[attr-defined]
     return steady
+
+
+def tell_gaps(reactor: IReactorTime) -> None:
+    """Have gaps logged from now on."""
+    steady = reactor.seconds
+    if isinstance(steady, ActiveSeconds):
+        steady()
+        steady.on_gap = _tell
+
+
+def _nothing(gap: float) -> None:
+    """Stand for whoever does not want to know."""
 
 
 def _tell(gap: float) -> None:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from twisted.internet.base import ReactorBase
 
 from gateway.slow_store import FAIL_SECONDS, StoreWatch
-from gateway.steady import GAP_SECONDS, ActiveSeconds, use_steady_time
+from gateway.steady import GAP_SECONDS, ActiveSeconds, tell_gaps, use_steady_time
 
 
 class World:
@@ -28,13 +28,20 @@ def test_ordinary_waits_count() -> None:
     assert world.active() - begun == pytest.approx(10 * GAP_SECONDS)
 
 
-def test_a_gap_does_not_count_and_is_told() -> None:
+def test_a_gap_does_not_count_and_is_told_once_there_are_peers() -> None:
     world = World()
     begun = world.active()
     with capture_logs() as told:
-        world.pass_(300)
-        world.pass_(1)
-    assert world.active() - begun == pytest.approx(1)
+        world.pass_(30)  # recovery
+        reactor = Reactor()
+        use_steady_time(reactor, lambda: world.passed)
+        world.passed += 40
+        tell_gaps(reactor)
+        world.passed += 300
+        before = reactor.seconds()
+        world.passed += 1
+        assert reactor.seconds() - before == pytest.approx(1)
+    assert world.active() - begun == pytest.approx(0)
     assert [(one["event"], one["seconds"]) for one in told] == [("gateway.stood_still", 300.0)]
 
 
