@@ -44,6 +44,24 @@ def pread(self, fd, count, offset):
 RealFiles.pread = pread
 """
 
+#: While the file is there, what it says is refused: an error, a call, and part of the path.
+REFUSING = """
+import errno, os, pathlib
+from storage.files import RealFiles
+_refused = pathlib.Path({file!r})
+def refuse(name):
+    real = getattr(RealFiles, name)
+    def call(self, fd, *rest):
+        if _refused.exists():
+            error, called, part = _refused.read_text().split()
+            if called == name and part in os.readlink(f"/proc/self/fd/{{fd}}"):
+                raise OSError(getattr(errno, error), os.strerror(getattr(errno, error)))
+        return real(self, fd, *rest)
+    setattr(RealFiles, name, call)
+for name in ("pwrite", "fsync", "fdatasync"):
+    refuse(name)
+"""
+
 #: A disk that hangs is given up after 2 s, and what waits for it then after 4 s.
 IMPATIENT = """
 import gateway.slow_store, gateway.service

@@ -6,6 +6,8 @@ Faults are system calls of the real process that fail (strace), or reads that do
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import re
 import socket
 import time
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway
-from tests.durability.faulty import UNREADABLE, FaultyGateway
+from tests.durability.faulty import REFUSING, UNREADABLE, FaultyGateway
 from tests.durability.rounds import StompSender, drain
 from tests.durability.test_syscalls import SETTINGS, TracedGateway, works
 
@@ -76,17 +78,21 @@ def test_a_disk_that_refuses_once_is_not_asked_again(
 
 
 def send(port: int, address: str, bodies: list[str]) -> None:
+    """Send all, some at a time; fails with the gateway's last words when it closes."""
     with socket.create_connection((HOST, port), timeout=20) as peer:
-        frames = [b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"]
-        for body in bodies:
-            head = f"SEND\ndestination:/queue/{address}\nreceipt:{body}\n\n{body}{'.' * 200}\0"
-            frames.append(head.encode())
-        peer.sendall(b"".join(frames))
-        came = b""
-        while came.count(b"receipt-id:") < len(bodies):
-            data = peer.recv(65536)
-            assert data, came
-            came += data
+        peer.sendall(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+        for at in range(0, len(bodies), 500):
+            some = bodies[at : at + 500]
+            frames = [
+                f"SEND\ndestination:/queue/{address}\nreceipt:{body}\n\n{body}{'.' * 200}\0"
+                for body in some
+            ]
+            peer.sendall("".join(frames).encode())
+            came = b""
+            while came.count(b"receipt-id:") < len(some):
+                data = peer.recv(65536)
+                assert data, came
+                came += data
 
 
 @pytest.mark.timeout(60)
@@ -137,3 +143,70 @@ def test_pages_that_cannot_be_read_cost_their_messages_alone(tmp_path: Path) -> 
         gateway.switch.unlink()
         send(gateway.stomp_port, "kill.q", ["after"])
         assert [body.rstrip(".") for body, _ in drain(gateway)] == ["after"]
+
+
+def place(gateway: ScratchGateway) -> dict[str, int]:
+    status, shown = gateway.request("GET", "/api/v1/streams/tap")
+    assert status == 200
+    assert isinstance(shown, dict)
+    return shown
+
+
+def read(gateway: ScratchGateway, end: int) -> tuple[int, bytes]:
+    """Return the status and the answer, as far as it comes."""
+    ranges = [{"stream": "tap", "epoch": place(gateway)["epoch"], "start": 0, "end": end}]
+    peer = http.client.HTTPConnection(HOST, gateway.management_port, timeout=20)
+    body = json.dumps({"ranges": ranges, "columns": ["offset", "body"]}).encode()
+    peer.request("POST", "/api/v1/streams/read", body, {"Content-Type": "application/json"})
+    answer = peer.getresponse()
+    try:
+        return answer.status, answer.read()
+    except http.client.IncompleteRead as cut:
+        return 0, cut.partial
+    finally:
+        peer.close()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("fault", ["ENOSPC pwrite /streams/", "EIO fsync /streams/"])
+def test_a_stream_whose_files_take_nothing_stays_in_the_journal(tmp_path: Path, fault: str) -> None:
+    settings = ('streams.tap.address="tapped"',)
+    gateway = FaultyGateway(tmp_path / "gateway", REFUSING, settings=settings)
+    gateway.start()
+    gateway.switch.write_text(fault)
+    bodies = [f"b{n}" for n in range(5000)]
+    send(gateway.stomp_port, "tapped", bodies)
+    deadline = time.monotonic() + 20
+    while "stream.seal_failed" not in gateway.log_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "stream.seal_failed" in gateway.log_text()
+    send(gateway.stomp_port, "tapped", ["after"])
+    time.sleep(1.0)
+    assert gateway.log_text().count("stream.seal_failed") < 10  # told, not poured out
+    gateway.kill()
+    gateway.switch.unlink()
+    with FaultyGateway(tmp_path / "gateway", UNREADABLE, settings=settings) as again:
+        assert 5001 in place(again).values()
+        status, whole = read(again, 5001)
+        assert status == 200
+        assert all(body.encode() in whole for body in [*bodies[::500], "after"])
+        send(again.stomp_port, "tapped", ["more"])  # the tail is looked at again
+        deadline = time.monotonic() + 20
+        while not _has_block(again) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _has_block(again)
+        again.switch.write_text("/streams/")
+        status, part = read(again, 5001)
+        assert status == 200
+        assert b"Input/output error" in part  # in the words of the answer's last batch
+        assert bodies[0].encode() not in part
+        assert again.request("GET", "/readyz")[0] == 200
+        again.switch.unlink()
+        status, whole = read(again, 5001)
+        assert all(body.encode() in whole for body in [*bodies[::500], "after"])
+
+
+def _has_block(gateway: ScratchGateway) -> bool:
+    """Whether a stream's files hold what the tail held."""
+    index = list(gateway.data.glob("streams/*/*.index"))
+    return any(path.stat().st_size > 32 for path in index)  # its header
