@@ -28,6 +28,8 @@ MAX_FRAME: Final = 1 << 18
 WINDOW: Final = 1 << 20
 #: Messages in one write: enough to make a system call cheap, few enough to keep the peer fed.
 RUN: Final = 256
+#: What arrives is settled in ranges of so many, unless a job says otherwise.
+SETTLE_EVERY: Final = 100
 NULL: Final = b"\x40"
 _ACCEPTED: Final = b"\x00\x53\x24"
 _TRANSFER: Final = b"\x00\x53\x14"
@@ -347,8 +349,11 @@ class Sender:
 class Receiver:
     """Receives `count` messages, accepts them in ranges, tops the credit up at half."""
 
-    def __init__(self, count: int, *, credit: int, stamped: bool) -> None:
+    def __init__(
+        self, count: int, *, credit: int, stamped: bool, settle_every: int = SETTLE_EVERY
+    ) -> None:
         self._count, self._credit, self._stamped = count, credit, stamped
+        self._settle_every = min(settle_every, max(1, credit // 2))
         self._incoming = self._delivery_count = 0
         self._first: int | None = None
         self._got = self._accepted = self._granted = 0
@@ -426,7 +431,7 @@ class Receiver:
             self.times.arrived(before, self._got, now)
         self.finished = self._got >= self._count
         open_now = self._got - self._accepted
-        if self.finished or open_now >= min(100, max(1, self._credit // 2)):
+        if self.finished or open_now >= self._settle_every:
             base = self._first or 0
             self._out += frame(
                 composite(

@@ -49,6 +49,7 @@ class Job:
         confirmed: each message is confirmed (unsettled, receipt); else only the last.
         stamped: bodies carry the time they were sent, receivers read it.
         ack: STOMP acknowledgement mode.
+        settle_every: messages that a receiver lets come before it settles them.
     """
 
     protocol: str
@@ -67,6 +68,7 @@ class Job:
     shape: str = "uniform"
     stamped: bool = False
     ack: str = "auto"
+    settle_every: int = 100
     user: str = ""
     password: str = ""
 
@@ -246,7 +248,9 @@ def open_amqp(job: Job, name: str) -> Connection:
     wire.socket.sendall(amqp.attach(name, job.address, receiver=receiver))
     attached = wire.expect(amqp.ATTACH)
     if receiver:
-        taking = amqp.Receiver(job.count, credit=job.credit, stamped=job.stamped)
+        taking = amqp.Receiver(
+            job.count, credit=job.credit, stamped=job.stamped, settle_every=job.settle_every
+        )
         taking.began(amqp.number(began, 1) or 0)
         taking.attached(amqp.number(attached, 9) or 0)
         return Connection(wire, taking, job)
@@ -275,9 +279,10 @@ def open_stomp(job: Job) -> Connection:
             wire.read_until(b"receipt-id:subscribed")
             wire.read_until(stomp.NUL)
             subscribe = b""
-        return Connection(
-            wire, stomp.Receiver(job.count, ack=job.ack, stamped=job.stamped), job, subscribe
+        taking = stomp.Receiver(
+            job.count, ack=job.ack, stamped=job.stamped, settle_every=job.settle_every
         )
+        return Connection(wire, taking, job, subscribe)
     shapes, each = job.shapes(), job.count // job.connections
     # The wall clock, since STOMP's `expires` is a date.
     expires = time.time_ns() // 1_000_000 + TTL_MS

@@ -27,6 +27,7 @@ class Row:
         kind: `in` (send, all confirmed), `out` (receive what lies there), `both` at once.
         count: messages at scale 1.
         confirmed: each message by itself; else only the last of a connection.
+        settle_every: messages that a receiver lets come before it settles them.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Row:
     confirmed: bool = True
     shape: str = "uniform"
     ack: str = "auto"
+    settle_every: int = 100
 
     def scaled(self, scale: float) -> int:
         """Return the count at a scale, a multiple of the connections."""

@@ -83,6 +83,7 @@ def measure(row: Row, target: Target, *, scale: float = 1.0, size: int = 256) ->
         shape=row.shape,
         stamped=row.kind == "both",
         ack=row.ack,
+        settle_every=row.settle_every,
         user=target.user,
         password=target.password,
     )

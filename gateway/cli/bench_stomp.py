@@ -21,7 +21,7 @@ from gateway.cli.bench_shapes import STAMP_BYTES, Shape, body, stamp
 NUL: Final = b"\x00"
 _RECEIPT_DIGITS: Final = 10
 #: With acknowledgements by `client`, one answers this many.
-ACK_EVERY: Final = 100
+SETTLE_EVERY: Final = 100
 
 
 def connect(user: str, password: str) -> bytes:
@@ -154,10 +154,13 @@ class Sender:
 
 
 class Receiver:
-    """Receives `count` messages; with `ack` "client" one ACK answers ACK_EVERY of them."""
+    """Receives `count` messages; with `ack` "client" one ACK answers `settle_every` of them."""
 
-    def __init__(self, count: int, *, ack: str, stamped: bool) -> None:
+    def __init__(
+        self, count: int, *, ack: str, stamped: bool, settle_every: int = SETTLE_EVERY
+    ) -> None:
         self._count, self._ack, self._stamped = count, ack, stamped
+        self._settle_every = settle_every
         self._got = self._acked = 0
         self._rest = b""
         self._out = b""
@@ -193,7 +196,7 @@ class Receiver:
         if self._stamped:
             sent = int(data[end - 1 - STAMP_BYTES : end - 1], 16)
             self.times.samples.append((now - sent, count))
-        if self._ack == "client" and (self.finished or self._got - self._acked >= ACK_EVERY):
+        if self._ack == "client" and (self.finished or self._got - self._acked >= self._settle_every):
             self._acked = self._got
             self._out += b"ACK\nid:" + _ack_id(data[start:end]) + b"\n\n\x00"
 

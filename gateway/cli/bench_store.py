@@ -119,6 +119,7 @@ def rows() -> Iterator[Row]:
                 connections=senders,
                 window=1,
                 ack="client" if protocol == "stomp" else "auto",
+                settle_every=1,
             )
 
 
