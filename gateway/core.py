@@ -276,6 +276,7 @@ def _start_journal(
         fatal(EX_IOERR, text)
 
     journal.on_durable = core.broker.durable_up_to
+    journal.on_consumed = core.broker.listeners.consumed
     journal.on_failed = failed
     post = reactor.callFromThread
     journal.start(ThreadWriter(journal, segments, post, segment_bytes, pages=pages))

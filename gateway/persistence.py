@@ -36,12 +36,13 @@ from gateway.paged_recovery import find_pages, ids_on_pages, pages_fields, pages
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file
-from storage.journal import DEFAULT_SEGMENT_BYTES, Journal, Writer
+from storage.journal import DEFAULT_SEGMENT_BYTES, Journal
 from storage.page_reads import Answer, Fetches
 from storage.pages import PageBlock, PageReader
 from storage.record import AddRun
 from storage.recovery import Recovered, Stored, recover
 from storage.segments import segment_name, segment_number
+from storage.writing import Writer
 
 _BEGAN: Final = "began"
 #: What the note of a stay in page mode begins with: `kind` is written first.
@@ -144,6 +145,10 @@ class JournalStore:
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """See the Store port."""
         return self.journal.remove(queue_id, first, last, count)
+
+    def replace(self, queue_id: int, first: int, last: int, count: int) -> int:
+        """See the Store port."""
+        return self.journal.remove(queue_id, first, last, count, consumed=False)
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """See the Store port."""

@@ -44,6 +44,7 @@ class Batch:
 
     __slots__ = (
         "adds",
+        "asked",
         "atomic",
         "bytes_bound",
         "cancelled",
@@ -57,11 +58,13 @@ class Batch:
         "moves",
         "notes",
         "number",
+        "owed",
         "page_bytes",
         "pages",
         "postponed",
         "removed_live",
         "removes",
+        "saved",
         "saved_bytes",
         "segment",
         "sizes",
@@ -69,16 +72,19 @@ class Batch:
         "suspect",
         "synced",
         "tasks",
+        "whole",
+        "written_as",
     )
 
     def __init__(self, number: int) -> None:
-        self.number = number
-        self.synced = 0  # the last synced batch when the writer got this one
+        self.number = number  # its ticket
+        self.written_as = 0  # its number on disk, where there are no gaps; known when it is closed
+        self.synced = 0  # the last synced batch when the writer got this one, as on disk
         self.segment = 0
         self.stored = 0  # messages that it stores, known when it is closed
         self.adds: list[AddRun] = []
         self.sizes: list[int] = []  # bytes of the bodies of each of `adds`
-        self.saved_bytes = 0  # that cancelling left out, known when it is closed
+        self.saved = self.saved_bytes = 0  # that cancelling left out, known when it is closed
         self.copies: list[AddRun] = []  # what compaction carries forward; nothing cancels it
         #: queue, first, last, bytes of the copies, segment that they are copied out of
         self.moves: list[tuple[int, int, int, int, int]] = []
@@ -100,6 +106,9 @@ class Batch:
         self.covers = False  # written although it may be empty
         self.firm = True  # synced before it is reported; else handed to the kernel
         self.tasks = 0  # messages that it was given, cancelled ones too
+        self.owed = 0  # places of messages, less those that consumers have taken
+        self.asked = False  # its ticket was given for what consumers have taken
+        self.whole = True  # what has its ticket has no part in the batch before
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
@@ -115,12 +124,34 @@ class Batch:
             or self.covers
         )
 
+    def is_special(self) -> bool:
+        """Whether it is more than what messages and consumers do."""
+        return bool(
+            self.notes
+            or self.copies
+            or self.pages
+            or self.forgotten
+            or self.atomic
+            or self.suspect
+            or self.clean
+            or self.covers
+        )
+
+    def is_void(self) -> bool:
+        """Whether consumers have taken all that it adds, and there is nothing else to write."""
+        if self.owed > 0 or not self.whole or self.atomic or self.removes or self.counts:
+            return False
+        if self.cancelled:
+            self.settle_cancelled()
+        return self.is_empty()
+
     def add(self, run: AddRun, size: int) -> None:
         """Append a run whose bodies sum up to `size` bytes."""
         self.adds.append(run)
         self.sizes.append(size)
         count = len(run.bodies)
         self.tasks += count
+        self.owed += count * len(run.targets)
         # As `run_bound`, which would cost a call per run.
         self.bytes_bound += (
             size + _RUN_BYTES + _MESSAGE_BYTES * count + _RANGE_BYTES * len(run.targets)
@@ -133,24 +164,55 @@ class Batch:
     def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> None:
         """Have a run of this batch be for other queues as well."""
         run.targets = [*run.targets, *targets]
+        self.owed += len(run.bodies) * len(targets)
         self.bytes_bound += _RANGE_BYTES * len(targets)
         for queue_id, first in targets:
             self.first_seqs.setdefault(queue_id, first)
 
-    def remove(self, queue_id: int, first: int, last: int, count: int) -> None:
-        """Record that `count` stored messages between two seqs are gone, or cancel them here."""
+    def remove(
+        self, queue_id: int, first: int, last: int, count: int, *, consumed: bool = True
+    ) -> None:
+        """Record that `count` stored messages between two seqs are gone, or cancel them here.
+
+        `consumed`: for itself; not since another message of this store came.
+        """
         start = self.first_seqs.get(queue_id)
         if start is not None and last >= start:
             if first >= start:
-                _extend(self.cancelled, queue_id, first, last)
+                self.cancel(queue_id, first, last, consumed=consumed)
                 return
             # The range straddles: stored ones in front, ours behind. Seqs of one queue are stored
             # without a gap but for those that are not durable, and callers with such give single
             # seqs.
-            _extend(self.cancelled, queue_id, start, last)
+            self.cancel(queue_id, start, last, consumed=consumed)
             count -= last - start + 1
             last = start - 1
         self.remove_stored(queue_id, first, last, count)
+
+    def cancel(self, queue_id: int, first: int, last: int, *, consumed: bool) -> None:
+        """Leave out messages that this batch adds."""
+        _extend(self.cancelled, queue_id, first, last)
+        if consumed:
+            self.owed -= last - first + 1
+
+    def absorb(self, elder: Batch) -> None:
+        """Take in what came before, of which nothing is special."""
+        self.adds[:0] = elder.adds
+        self.sizes[:0] = elder.sizes
+        self.removed_live[:0] = elder.removed_live
+        for mine, theirs in ((self.removes, elder.removes), (self.cancelled, elder.cancelled)):
+            for queue_id, ranges in theirs.items():
+                mine[queue_id] = [*ranges, *mine.get(queue_id, ())]
+        for own, entries in ((self.counts, elder.counts), (self.postponed, elder.postponed)):
+            for queue_id, pairs in entries.items():
+                own[queue_id] = [*pairs, *own.get(queue_id, ())]
+        self.first_seqs |= elder.first_seqs
+        self.saved += elder.saved
+        self.saved_bytes += elder.saved_bytes
+        self.bytes_bound += elder.bytes_bound - BATCH_HEADER_BYTES - _MARK_BYTES
+        self.tasks += elder.tasks
+        self.owed += elder.owed
+        self.whole = self.whole and elder.whole
 
     def remove_stored(self, queue_id: int, first: int, last: int, count: int) -> None:
         """Record that `count` stored messages between two seqs are gone, those of this batch too.
@@ -221,8 +283,8 @@ class Batch:
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
 
-        Called once, when the batch is closed. `bytes_bound` then says what is left, so that what is
-        not written takes no room of the segment.
+        Called when the batch is closed, or before. `bytes_bound` then says what is left, so that
+        what is not written takes no room of the segment.
         """
         if not self.cancelled:
             return 0
@@ -240,8 +302,9 @@ class Batch:
                 after += run_bound(part, sizes[-1])
         self.adds = kept
         self.sizes = sizes
-        self.saved_bytes = before - after
-        self.bytes_bound -= self.saved_bytes
+        self.saved_bytes += before - after
+        self.bytes_bound -= before - after
+        self.saved += saved
         self.cancelled = {}
         return saved
 

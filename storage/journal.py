@@ -7,11 +7,15 @@ the writer is free.
     append / remove / note ──> open batch ──full, or flush──> fixed ──writer──> synced ──> ticket
 
 Until a batch is fixed, a removal of what it adds cancels both; it then has its place in a segment.
+While the writer is busy and consumers overtake it, turns are set aside one by one (`storage.aside`)
+and are one batch again when it is free; `on_consumed` tells the tickets of those that nothing is
+left of. A batch that nothing is left of is not written either.
 
 A batch that concerns only queues of `lax` is reported when the kernel has it; `sync`, called now
 and then, has what was so reported synced. Headers, segments and copies go by what is synced alone.
 
-A ticket is the number of the batch that a record is in. Everything here runs on one thread; the
+A ticket is the number of the batch that a record is in; on disk batches are numbered without the
+gaps of those that were never written. Everything here runs on one thread; the
 writer is a port.
 """
 
@@ -19,13 +23,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
+from storage.aside import Aside
 from storage.batch import Batch
 from storage.compaction import COPY_BYTES, Compaction, CompactionRule, Piece
 from storage.live import LiveIndex
 from storage.pages import PageBlock
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
+from storage.writing import Writer
 
 #: A batch larger than this is closed and the next one filled: bounds what one sync writes and what
 #: a crash discards.
@@ -36,28 +42,6 @@ BACKLOG_BYTES_MAX: Final = 64 << 20
 #: Messages that may wait for the disk before senders must.
 TASKS_MAX: Final = 10_000
 DEFAULT_SEGMENT_BYTES: Final = 32 << 20
-
-
-class Writer(Protocol):
-    """Writes batches in order; answers by `written` or `failed` on the journal's thread."""
-
-    def write(self, batch: Batch) -> None:
-        """Encode, write and sync `batch` into its segment (made when it is not there)."""
-
-    def delete(self, segments: Sequence[int]) -> None:
-        """Delete the files of these segments; later than all writes asked for before."""
-
-    def drop_pages(self, store: int, pages: Sequence[int]) -> None:
-        """Delete these page files; later than all writes asked for before."""
-
-    def read(self, segment: int, offset: int) -> None:
-        """Read what a synced segment adds from `offset` (0: its begin) on, a piece of it.
-
-        Answers by `piece_read` or `piece_failed`; no answer when the store has failed.
-        """
-
-    def stop(self, done: Callable[[], None]) -> None:
-        """Finish what was asked for, then call `done`."""
 
 
 class Journal:
@@ -76,6 +60,7 @@ class Journal:
     """
 
     __slots__ = (
+        "_aside",
         "_backlog",
         "_busy",
         "_bytes",
@@ -84,15 +69,19 @@ class Journal:
         "_failure",
         "_looked",
         "_number",
+        "_on_disk",
         "_open",
+        "_overtaken",
         "_pending",
         "_segment",
         "_segment_bytes",
         "_segment_room",
         "_segment_synced",
         "_stopping",
+        "_told",
         "_unsynced",
         "_writer",
+        "_written_as",
         "batches",
         "bytes_cancelled",
         "bytes_written",
@@ -102,6 +91,7 @@ class Journal:
         "index",
         "lax",
         "lingers",
+        "on_consumed",
         "on_durable",
         "on_failed",
         "snapshot",
@@ -133,6 +123,11 @@ class Journal:
         self._open = Batch(next_ticket)
         self._open.suspect = suspect
         self._covered = 0 if suspect else next_ticket - 1
+        self._aside = Aside()
+        # 2: consumers overtook the disk since the writer got its batch; 1: while it had the last
+        self._overtaken = 0
+        self._written_as = next_ticket  # of the next batch, as on disk
+        self._on_disk = next_ticket - 1  # the last one that is synced, as on disk
         self._pending: deque[Batch] = deque()
         self._segment = next_segment - 1
         self._segment_bytes = segment_bytes
@@ -154,7 +149,7 @@ class Journal:
             suspect_before=next_ticket if suspect else suspect_before,
         )
         self.synced = next_ticket - 1
-        self._looked = self.synced
+        self._looked = self._told = self.synced
         self._unsynced: list[Batch] = []  # reported, and not synced
         self.cancels = True
         self.lax: set[int] = set()
@@ -166,6 +161,7 @@ class Journal:
         self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
         self.on_durable: Callable[[int], None] = _ignore_ticket
+        self.on_consumed: Callable[[list[int]], None] = _ignore_tickets
         self.on_failed: Callable[[BaseException], None] = _ignore_failure
 
     def start(self, writer: Writer) -> None:
@@ -182,8 +178,10 @@ class Journal:
     @property
     def unsynced(self) -> int:
         """The number of the last batch that holds something and is not on disk; 0 without any."""
-        if not self._open.is_empty():
+        if self._open.asked or not self._open.is_empty():
             return self._open.number
+        if self._aside.batches:
+            return self._aside.batches[-1].number
         if self._pending:
             return self._pending[-1].number
         return 0 if self._busy is None else self._busy.number
@@ -192,14 +190,14 @@ class Journal:
     def congested(self) -> bool:
         """Whether more waits for the disk than should: messages, or BACKLOG_BYTES_MAX."""
         batch = self._open
-        waiting = self._backlog + batch.bytes_bound + batch.page_bytes
+        waiting = self._backlog + self._aside.bytes + batch.bytes_bound + batch.page_bytes
         return self.tasks >= self.task_limit or waiting > BACKLOG_BYTES_MAX
 
     @property
     def relieved(self) -> bool:
         """Whether at most nine tenths of that wait."""
         batch = self._open
-        waiting = self._backlog + batch.bytes_bound + batch.page_bytes
+        waiting = self._backlog + self._aside.bytes + batch.bytes_bound + batch.page_bytes
         return self.tasks <= self.task_limit * 9 // 10 and waiting <= BACKLOG_BYTES_MAX * 9 // 10
 
     @property
@@ -269,17 +267,34 @@ class Journal:
         if self._writer is not None and self._failure is None and not self._stopping:
             self._writer.drop_pages(store, pages)
 
-    def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
+    def remove(
+        self, queue_id: int, first: int, last: int, count: int, *, consumed: bool = True
+    ) -> int:
         """Record that the `count` stored messages between two seqs are gone; returns the ticket.
 
-        What is not written yet need not be, but for what a transaction takes.
+        What is not written yet need not be, but for what a transaction takes. `consumed`: not
+        because another message came.
         """
         batch = self._open
-        if self.cancels and not batch.atomic:
-            batch.remove(queue_id, first, last, count)
-        else:
-            batch.remove_stored(queue_id, first, last, count)
         self.compaction.changes.removed(queue_id, first, last)
+        if not self.cancels or batch.atomic:
+            batch.remove_stored(queue_id, first, last, count)
+        elif not self._aside.batches:
+            batch.remove(queue_id, first, last, count, consumed=consumed)
+            if batch.cancelled:
+                self._overtaken = 2
+        else:
+            start = batch.first_seqs.get(queue_id, last + 1)
+            if last >= start:
+                batch.cancel(queue_id, max(first, start), last, consumed=consumed)
+                count -= last - max(first, start) + 1
+                last = start - 1
+            if first <= last:
+                left = self._aside.cancel(queue_id, first, last, consumed=consumed)
+                batch.asked = True
+                self._overtaken = 2
+                if first <= left:
+                    batch.remove_stored(queue_id, first, left, count - (last - left))
         return batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
@@ -314,13 +329,47 @@ class Journal:
         self._open.atomic = False
 
     def _close_open(self) -> Batch:
+        """Fix the open batch; what goes on with it may be in the middle of something."""
+        self._gather()
         batch = self._open
         self._place(batch)
         self._pending.append(batch)
         self._backlog += batch.bytes_bound + batch.page_bytes
+        self._begin_next()
+        self._open.whole = False
+        return self._open
+
+    def _begin_next(self) -> None:
         self._number += 1
         self._open = Batch(self._number)
-        return self._open
+
+    def _gather(self) -> None:
+        """Make what was set aside one batch with the open one."""
+        for elder in reversed(self._aside.batches):
+            self._open.absorb(elder)
+        self._aside.clear()
+
+    def _set_aside(self) -> None:
+        """Tell whom consumers have saved the wait, and keep what this turn brought by itself."""
+        void = self._aside.take_void()
+        batch = self._open
+        if (batch.adds or batch.asked) and batch.is_void():
+            void.append(batch)
+            self._begin_next()
+        elif self._overtaken and self._aside.takes(batch):
+            self._aside.add(batch)
+            self._begin_next()
+        if void:
+            for one in void:
+                self._drop(one)
+            self.on_consumed([one.number for one in void])
+
+    def _drop(self, batch: Batch) -> None:
+        """Count a batch that nothing is left of; what it would have marked the next one does."""
+        self._open.suspect = self._open.suspect or batch.suspect
+        self.tasks -= batch.tasks
+        self.cancelled += batch.saved
+        self.bytes_cancelled += batch.saved_bytes
 
     def _place(self, batch: Batch) -> None:
         """Fix what a batch holds and where it goes.
@@ -329,7 +378,8 @@ class Journal:
         this ticket, not what later ones have made of it.
         """
         lax = bool(self.lax) and batch.concerns_only(self.lax)
-        self.cancelled += batch.settle_cancelled()
+        batch.settle_cancelled()
+        self.cancelled += batch.saved
         self.bytes_cancelled += batch.saved_bytes
         used = batch.bytes_bound
         if batch.bytes_bound > self._segment_room:
@@ -339,6 +389,10 @@ class Journal:
             self.index.open_segment(self._segment)
         self._segment_room -= batch.bytes_bound
         batch.segment = self._segment
+        batch.written_as = self._written_as
+        for block in batch.pages:
+            block.written_as = batch.written_as
+        self._written_as += 1
         batch.firm = not lax or bool(batch.notes)
         self.index.use(self._segment, used)
         self.index.add_batch(batch)
@@ -359,20 +413,43 @@ class Journal:
 
     def flush(self) -> None:
         """Hand the next batch to the writer when it is free."""
-        if self._busy is not None or self._writer is None or self._failure is not None:
+        if self._writer is None or self._failure is not None:
             return
-        if not self._pending:
-            if self._open.is_empty() or self._open.atomic or self.lingers(self._open):
-                return
-            self._close_open()
+        if self._busy is not None:
+            if not self._open.atomic:
+                self._set_aside()
+            return
+        if not self._pending and not self._close_next():
+            return
         batch = self._pending.popleft()
         self._backlog -= batch.bytes_bound + batch.page_bytes
-        batch.synced = self.synced
+        batch.synced = self._on_disk
         stores = batch.adds or batch.copies or batch.removes or batch.counts or batch.postponed
         if not (stores or batch.pages or batch.notes):
             self._covered = batch.number  # nothing would be missed
         self._busy = batch
         self._writer.write(batch)
+
+    def _close_next(self) -> bool:
+        """Fix the open batch if it is time and something of it is left to write."""
+        if self._open.atomic:
+            return False
+        self._gather()
+        batch = self._open
+        if batch.cancelled:
+            batch.settle_cancelled()
+        if not batch.is_empty():
+            if self.lingers(batch):
+                return False
+            self._close_open()
+            self._open.whole = True
+            self._overtaken = max(0, self._overtaken - 1)
+            return True
+        if batch.tasks or batch.asked:
+            self._begin_next()
+            self._drop(batch)
+            self._tell(batch.number)  # all before it is on disk
+        return False
 
     def segment_size(self, batch: Batch) -> int:
         """Return the file size for the segment that `batch` opens."""
@@ -392,7 +469,7 @@ class Journal:
         if batch.firm:
             self._settle(batch)
         self.flush()
-        self.on_durable(batch.number)
+        self._tell(batch.number)
         if self._closed is None:
             if batch.firm:
                 self._reclaim(batch.segment)
@@ -400,10 +477,16 @@ class Journal:
         elif self._busy is None:
             self._finish()
 
+    def _tell(self, ticket: int) -> None:
+        if ticket > self._told:  # an empty batch behind it may have been told before
+            self._told = ticket
+            self.on_durable(ticket)
+
     def _settle(self, batch: Batch) -> None:
         """All up to this batch is on the device."""
         self.syncs += 1
         self.synced = batch.number
+        self._on_disk = batch.written_as
         self._segment_synced = batch.segment
         for one in self._unsynced:
             self.index.settle_batch(one)
@@ -443,7 +526,7 @@ class Journal:
         if not ready or self._writer is None or compaction.ticket > self.synced:
             return
         busy = [] if self._busy is None else [self._busy]
-        unsettled = [*self._unsynced, *busy, *self._pending]
+        unsettled = [*self._unsynced, *busy, *self._pending, *self._aside.removals()]
         limit = min(COPY_BYTES, self._segment_bytes // 4)
         while compaction.waiting:
             compaction.fill(self._open, unsettled, limit)
@@ -481,6 +564,7 @@ class Journal:
         The mark has a batch of its own: rot in the last batch looks like a torn tail, and this one
         holds nothing else that could be lost.
         """
+        self._gather()
         if not self._open.is_empty():
             self._close_open()
         self._open.clean = True
@@ -505,6 +589,10 @@ def _never(batch: Batch) -> bool:
 
 
 def _ignore_ticket(ticket: int) -> None:
+    """Stand for a listener that is not there yet."""
+
+
+def _ignore_tickets(tickets: list[int]) -> None:
     """Stand for a listener that is not there yet."""
 
 

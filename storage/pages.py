@@ -10,7 +10,7 @@ A page file:
     64  blocks, one behind the other
 
 A block is a journal batch with one ADD record in it (see `storage.record`): its number counts the
-blocks of the page from 0, its "last synced" is the ticket of the journal batch that commits it, and
+blocks of the page from 0, its "last synced" is the number of the journal batch that commits it, and
 its sums are salted with the page's uuid and its offset.
 
     blocks written ──pages synced──> journal batch with PAGED records synced ──> exist
@@ -104,8 +104,9 @@ def decode_page_header(data: bytes, store: int, page: int, path: str) -> bytes:
 class PageBlock:
     """Messages that lie together on a page, for the same queues; grows until its batch is closed.
 
-    `targets` are (queue, seq of the first). `ticket` is the batch that commits it. `offset` and
-    `length` (with the header) are known when that batch is durable.
+    `targets` are (queue, seq of the first). `ticket` is the batch that commits it, `written_as` its
+    number on disk, once it is closed (0: the same). `offset` and `length` (with the header) are
+    known when that batch is durable.
     """
 
     __slots__ = (
@@ -123,6 +124,7 @@ class PageBlock:
         "store",
         "targets",
         "ticket",
+        "written_as",
     )
 
     def __init__(
@@ -138,7 +140,7 @@ class PageBlock:
         self.flags: list[int] = []
         self.expires: list[int] = []
         self.count = self.size = 0
-        self.ticket = self.offset = self.length = 0
+        self.ticket = self.written_as = self.offset = self.length = 0
 
     def extend(self, bodies: Sequence[bytes], flags: int, expires: int, size: int) -> None:
         """Append a run that shares flags and expiry."""
@@ -245,7 +247,8 @@ class PageWriter:
             start = 0
         for block in blocks:
             payload = block.encode()
-            parts += (encode_batch(payload, block.number, block.ticket, salt_of(page.uuid, end)),)
+            committed = block.written_as or block.ticket
+            parts.append(encode_batch(payload, block.number, committed, salt_of(page.uuid, end)))
             parts.append(payload)
             block.offset = end
             block.length = BATCH_HEADER_BYTES + len(payload)

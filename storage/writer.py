@@ -61,7 +61,7 @@ class DiskWork:
                 paged = self._pages.write(batch.pages)
             written = paged + self._segments.write(
                 batch.encode(),
-                number=batch.number,
+                number=batch.written_as,
                 synced=batch.synced,
                 segment=batch.segment,
                 size=size,
@@ -133,7 +133,7 @@ class DiskWork:
 
 
 class ThreadWriter:
-    """Implements `storage.journal.Writer` with a thread that writes and one that makes spares."""
+    """Implements `storage.writing.Writer` with a thread that writes and one that makes spares."""
 
     def __init__(
         self,

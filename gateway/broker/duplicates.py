@@ -216,7 +216,7 @@ class Duplicates:
     def _forget(self, known: Known, size: int) -> None:
         first, last = known.forget(size)
         if known.ids_id and last >= first:
-            self._core.store.remove(known.ids_id, first, last, last - first + 1)
+            self._core.store.replace(known.ids_id, first, last, last - first + 1)
 
     # ---- transactions
 

@@ -132,6 +132,9 @@ class Errand:
         elif self._ended:
             self._done(self._count, self._refusal)
 
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """See the DurableListener port: nothing is sent from here."""
+
     def store_failed(self, refusal: Refusal) -> None:
         """See the DurableListener port: nothing is known to be done."""
         self._refusal = refusal

@@ -21,6 +21,7 @@ from gateway.broker.errand import refilter
 from gateway.broker.figures import Figures, Limits, NoStreams
 from gateway.broker.forecast import Forecast
 from gateway.broker.holds import Holds
+from gateway.broker.listeners import Listeners
 from gateway.broker.moves import Mover
 from gateway.broker.notices import Notices
 from gateway.broker.pager import Pager, uses_pages
@@ -91,9 +92,8 @@ class Gateway:
         self._clock_ms = now_ms
         self._now_ms = now_ms()
         self._make_name = make_name
-        self._touched: list[Queue] = []
-        self._listeners: dict[int, DurableListener] = {}
-        self._all_known = False  # listeners will hear that everything is on disk
+        self.touched: list[Queue] = []
+        self.listeners = Listeners(self)
         self._blocked: dict[str, Address] = {}
         self.mover = Mover(self)
         self.timetable = Timetable()
@@ -129,7 +129,7 @@ class Gateway:
         """See to it that the queue is dispatched at the end of this turn."""
         if not queue.touched:
             queue.touched = True
-            self._touched.append(queue)
+            self.touched.append(queue)
             self.turn.need_end()
 
     def dispatch(self) -> None:
@@ -137,8 +137,8 @@ class Gateway:
         budget = DISPATCH_TURN
         again: list[Queue] = []
         # More than once: what expires while one queue hands out may go to another.
-        while self._touched:
-            touched, self._touched = self._touched, []
+        while self.touched:
+            touched, self.touched = self.touched, []
             for queue in touched:
                 queue.touched = False
                 if budget <= 0:
@@ -187,7 +187,7 @@ class Gateway:
     @property
     def awaited(self) -> bool:
         """Whether somebody waits for the disk."""
-        return bool(self._listeners) or self.holds.waiting or self.visible.waiting
+        return self.listeners.waiting or self.holds.waiting or self.visible.waiting
 
     def end_of_turn(self, action: Callable[[], None]) -> None:
         """See the Broker port."""
@@ -197,17 +197,7 @@ class Gateway:
 
     def await_durable(self, listener: DurableListener) -> None:
         """See the Broker port."""
-        self._listeners[id(listener)] = listener
-        self.turn.need_end()  # which gives the store its batch
-        if not self._all_known and not self.store.unsynced:
-            # No batch is to come that would tell it: what it waits for was synced before.
-            self._all_known = True
-            self.turn.at_end(self._tell_all_is_durable)
-
-    def _tell_all_is_durable(self) -> None:
-        if self._listeners and not self.store.unsynced:
-            self._tell(self.store.ticket - 1)
-        self._all_known = False
+        self.listeners.add(listener)
 
     def durable_up_to(self, ticket: int) -> None:
         """Step 5 of the durable order: called by the store, from nowhere else."""
@@ -218,20 +208,13 @@ class Gateway:
         self.streams.durable_up_to(ticket)
         self.pager.durable_up_to(ticket)
         self.visible.durable_up_to(ticket)
-        if self._listeners:
-            self._tell(ticket)
-
-    def _tell(self, ticket: int) -> None:
-        listeners, self._listeners = self._listeners, {}
-        for listener in listeners.values():
-            listener.durable_up_to(ticket)
+        if self.listeners.waiting:
+            self.listeners.tell(ticket)
 
     def store_failed(self, text: str) -> None:
         """The disk refused: nothing more is confirmed."""
         self.failure = Refusal(code=Code.STORE_FAILED, text=text)
-        listeners, self._listeners = self._listeners, {}
-        for listener in listeners.values():
-            listener.store_failed(self.failure)
+        self.listeners.fail(self.failure)
 
     # ---- effects of queues
 
@@ -240,17 +223,17 @@ class Gateway:
         if why is Gone.EXPIRED or why is Gone.KILLED:
             self.store.begin_atomic()  # gone here and stored there, or neither
             try:
-                self._let_go(queue, messages, size)
+                self._let_go(queue, messages, size, why)
                 self.mover.move(queue, messages, why)
             finally:
                 self.store.end_atomic()
         else:
-            self._let_go(queue, messages, size)
+            self._let_go(queue, messages, size, why)
         self.room_made()
         if self.pager.idle:
             self.pager.room_made()
 
-    def _let_go(self, queue: Queue, messages: list[Message], size: int) -> None:
+    def _let_go(self, queue: Queue, messages: list[Message], size: int, why: Gone) -> None:
         if queue.any_flags & PAGED:
             messages = self.pager.finish(queue, messages)
             size = sum([len(m.body) for m in messages])
@@ -258,7 +241,8 @@ class Gateway:
             self.touch(queue)  # a limit may have kept more from being read
         count = len(messages)
         if messages and queue.durable and queue.any_flags & DURABLE and not queue.deleted:
-            self._forget(queue, messages)
+            replaced = why is Gone.REPLACED
+            self._forget(queue, messages, self.store.replace if replaced else self.store.remove)
         charge = size + OVERHEAD_BYTES * count
         if queue.any_flags & SHARED:
             count, kept_bytes = without_copies(messages)
@@ -275,24 +259,26 @@ class Gateway:
         if self._blocked:
             self.turn.at_end(self._look_for_room)
 
-    def _forget(self, queue: Queue, messages: list[Message]) -> None:
+    def _forget(
+        self, queue: Queue, messages: list[Message], forget: Callable[[int, int, int, int], int]
+    ) -> None:
         if not self.turn.begun:  # until the store has its batch, a kill brings back what is gone
             self.turn.need_end()
         count = len(messages)
         first = messages[0].seq
         if count == 1:
             if messages[0].flags & DURABLE:
-                self.recorded = self.store.remove(queue.queue_id, first, first, 1)
+                self.recorded = forget(queue.queue_id, first, first, 1)
             return
         if queue.all_flags & DURABLE:
             last = messages[-1].seq
             if last - first == count - 1 and [m.seq for m in messages] == list(
                 range(first, last + 1)
             ):
-                self.recorded = self.store.remove(queue.queue_id, first, last, count)
+                self.recorded = forget(queue.queue_id, first, last, count)
                 return
         for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
-            self.recorded = self.store.remove(queue.queue_id, low, high, high - low + 1)
+            self.recorded = forget(queue.queue_id, low, high, high - low + 1)
 
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""

@@ -59,6 +59,9 @@ class Store(PageStore, Protocol):
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """The `count` stored messages between two seqs are gone."""
 
+    def replace(self, queue_id: int, first: int, last: int, count: int) -> int:
+        """As `remove`, because another message came: they go when that one is stored."""
+
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
         """Stored messages have new flags: (seq, flags)."""
 

@@ -16,12 +16,16 @@ from gateway.broker.address import Address
 from gateway.broker.disk_gate import DiskGate
 from gateway.broker.ports import Store
 from gateway.model.errors import Code, Refusal
+from gateway.model.turn import Turn
+from gateway.queues.queue import Queue
 
 
 class Core(Protocol):
     """What the gate needs of the gateway."""
 
     disk: DiskGate
+    touched: list[Queue]
+    turn: Turn
 
     @property
     def store(self) -> Store: ...
@@ -48,6 +52,8 @@ class StoreGate:
     def flush(self) -> None:
         """End a turn: let the store write, and look whether that is too much for it."""
         self._core.store.flush()
+        if self._core.touched:  # by what it told; this turn's dispatch is over
+            self._core.turn.after(self._core.turn.need_end)
         if self.refusal is None and self._core.store.congested:
             self._hold()
 

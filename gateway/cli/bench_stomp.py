@@ -196,7 +196,8 @@ class Receiver:
         if self._stamped:
             sent = int(data[end - 1 - STAMP_BYTES : end - 1], 16)
             self.times.samples.append((now - sent, count))
-        if self._ack == "client" and (self.finished or self._got - self._acked >= self._settle_every):
+        due = self.finished or self._got - self._acked >= self._settle_every
+        if self._ack == "client" and due:
             self._acked = self._got
             self._out += b"ACK\nid:" + _ack_id(data[start:end]) + b"\n\n\x00"
 

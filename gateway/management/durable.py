@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from twisted.internet.defer import Deferred, succeed
 
 from gateway.broker import Gateway
@@ -23,6 +25,9 @@ class _Waiter:
             self.done.callback(None)
         else:
             self._gateway.await_durable(self)
+
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """What it waits for is more than messages."""
 
     def store_failed(self, refusal: Refusal) -> None:
         self.done.errback(RefusedError(refusal))

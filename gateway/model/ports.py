@@ -23,6 +23,12 @@ class DurableListener(Protocol):
     def durable_up_to(self, ticket: int) -> None:
         """All records up to this ticket are on disk: send what was held back, in order."""
 
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """All that was sent with one of these tickets was consumed, and need not be stored.
+
+        Nothing is said of what was not sent, nor of earlier tickets.
+        """
+
     def store_failed(self, refusal: Refusal) -> None:
         """The journal has stopped for good: confirm nothing more, close without outcome."""
 

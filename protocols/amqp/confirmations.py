@@ -7,6 +7,7 @@ what one batch of the journal made durable leaves together.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.model.ports import Broker, DurableListener
@@ -65,6 +66,21 @@ class Confirmations:
                 session.write_frame(answer)
         if accepts or answers:
             self._broker.await_durable(self._listener)
+
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """Accept what has one of these tickets, wherever it stands.
+
+        Other answers stay: theirs is more than what was sent.
+        """
+        accepts = self._accepts
+        if not any(each[0] in tickets for each in accepts):
+            return
+        self._accepts = deque(each for each in accepts if each[0] not in tickets)
+        for ticket, session, first, count, link in accepts:
+            if ticket in tickets and not session.ended:
+                session.accept(first, count)
+                link.confirmed(count)
+                session.wake()
 
     def clear(self) -> None:
         """Confirm nothing any more: the peer is told nothing, and knows nothing [AMQP 2.6.12]."""

@@ -9,13 +9,12 @@
     CLOSED     nothing                                  we said close, or cut: what comes is ignored
 
 Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at
-before SASL is through. Bytes come whole turns at a time; `protocols.amqp.stream` has the hot loop
-over transfers.
+before SASL is through. `protocols.amqp.stream` has the hot loop over transfers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -175,8 +174,7 @@ class AmqpConnection:
                 self._frame(data, at, at + size)
                 at += size
                 continue
-            step = self._before_open(data, at, end)
-            if not step:
+            if not (step := self._before_open(data, at, end)):
                 break
             at += step
         if at < end and self.state is not State.CLOSED:
@@ -447,12 +445,14 @@ class AmqpConnection:
             if session.stolen(name, incoming=incoming):
                 return
 
-    # ---- the disk
-
     def durable_up_to(self, ticket: int) -> None:
         """See the DurableListener port."""
         self.confirmations.durable_up_to(ticket)
         self.wake()
+
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """See the DurableListener port."""
+        self.confirmations.consumed(tickets)
 
     def store_failed(self, refusal: Refusal) -> None:
         """See the DurableListener port."""

@@ -8,7 +8,7 @@ that a RECEIPT passes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 class Outbox:
@@ -19,11 +19,12 @@ class Outbox:
         needed: highest ticket of anything done here; what DISCONNECT's RECEIPT waits for.
     """
 
-    __slots__ = ("_durable", "_frames", "_waiting", "needed", "size")
+    __slots__ = ("_consumed", "_durable", "_frames", "_waiting", "needed", "size")
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
-        self._waiting: deque[tuple[int, bytes, Callable[[], None] | None]] = deque()
+        self._waiting: deque[tuple[int, bytes, Callable[[], None] | None, bool]] = deque()
+        self._consumed: set[int] = set()  # tickets that are not on disk, and need not be
         self._durable = 0
         self.needed = 0
         self.size = 0
@@ -42,14 +43,22 @@ class Outbox:
         """Remember that something with this ticket was done, though nobody asked to hear of it."""
         self.needed = max(self.needed, ticket)
 
-    def confirm(self, ticket: int, frames: bytes, then: Callable[[], None] | None = None) -> None:
+    def confirm(
+        self,
+        ticket: int,
+        frames: bytes,
+        then: Callable[[], None] | None = None,
+        *,
+        sent: bool = False,
+    ) -> None:
         """Send `frames` once `ticket` is on disk and all earlier confirmations have gone.
 
-        `then` is called when they are handed over to `take`.
+        `then` is called when they are handed over to `take`. `sent`: they stand for messages sent
+        with this ticket and for nothing else, and need no disk when these are consumed.
         """
         self.needed = max(self.needed, ticket)
         if self._waiting or ticket > self._durable:
-            self._waiting.append((ticket, frames, then))
+            self._waiting.append((ticket, frames, then, sent))
             return
         self.write(frames)
         if then is not None:
@@ -58,9 +67,26 @@ class Outbox:
     def durable_up_to(self, ticket: int) -> None:
         """Let go what waited for tickets up to this one."""
         self._durable = max(self._durable, ticket)
+        self._let_go()
+        if self._consumed:
+            self._consumed = {one for one in self._consumed if one > self._durable}
+
+    def consumed(self, tickets: Sequence[int]) -> bool:
+        """Let go what stood for these tickets, in order; returns whether something went."""
+        if not any(each[0] in tickets for each in self._waiting):
+            return False
+        self._consumed.update(tickets)
+        before = len(self._waiting)
+        self._let_go()
+        return len(self._waiting) < before
+
+    def _let_go(self) -> None:
         waiting = self._waiting
-        while waiting and waiting[0][0] <= self._durable:
-            _, frames, then = waiting.popleft()
+        while waiting:
+            ticket, frames, then, sent = waiting[0]
+            if ticket > self._durable and not (sent and ticket in self._consumed):
+                return
+            waiting.popleft()
             self.write(frames)
             if then is not None:
                 then()

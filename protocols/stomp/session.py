@@ -21,7 +21,7 @@ that its ACKs can make room: what else it sends waits in memory, in order, up to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -265,6 +265,11 @@ class StompSession:
         self._awaiting = False
         self.outbox.durable_up_to(ticket)
         self._settle()
+
+    def consumed(self, tickets: Sequence[int]) -> None:
+        """Let go what need not wait any more [gateway.model.ports.DurableListener]."""
+        if self.outbox.consumed(tickets):
+            self.wake()
 
     def store_failed(self, refusal: Refusal) -> None:
         """End without an outcome for what is unconfirmed [gateway.model.ports.DurableListener]."""

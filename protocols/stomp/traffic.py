@@ -134,7 +134,8 @@ class Traffic:
             return
         outbox = self._connection.outbox
         if receipts:
-            outbox.confirm(ticket, frame.receipts(receipts, self._limits.end_of_frame))
+            answer = frame.receipts(receipts, self._limits.end_of_frame)
+            outbox.confirm(ticket, answer, sent=True)
         elif ticket > outbox.needed:
             outbox.needed = ticket
 
@@ -224,7 +225,8 @@ class Traffic:
     def _confirm(self, run: _Run, ticket: int) -> None:
         outbox = self._connection.outbox
         if run.receipts:
-            outbox.confirm(ticket, frame.receipts(run.receipts, self._limits.end_of_frame))
+            answer = frame.receipts(run.receipts, self._limits.end_of_frame)
+            outbox.confirm(ticket, answer, sent=True)
         else:
             outbox.note(ticket)
 

@@ -87,6 +87,8 @@ class DiskStore(PageMemory):
         assert amount == last - first + 1, "a range with holes"
         return self._record("remove", queue_id, first, last)
 
+    replace = remove
+
     def count(self, queue_id, entries) -> int:
         return self._record("count", queue_id, list(entries))
 

@@ -57,6 +57,8 @@ class ListStore(PageMemory):
     def remove(self, queue_id, first, last, amount) -> int:
         return self._record("remove", queue_id, amount)
 
+    replace = remove
+
     def count(self, queue_id, entries) -> int:
         return self._record("count", queue_id, len(entries))
 

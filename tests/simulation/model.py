@@ -1,9 +1,12 @@
 """What the journal must hold, kept the simple way: effects by ticket, applied when durable.
 
 A recovery names the last batch that it found, R. What it found must be exactly the effects of all
-tickets up to R: no more, no less. R may not lie below what was reported durable, nor above what
+tickets up to R's: no more, no less. R may not lie below what was reported durable, nor above what
 was handed to the writer. From this follow: nothing reported is lost, nothing removed comes back,
 nothing never sent appears, and a batch is there whole or not at all.
+
+What was never handed over may be reported when it leaves nothing behind: tickets are those of the
+process, and batches have numbers of their own on disk.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from gateway.model.definitions import (
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED
 from gateway.persistence import Restored
+from storage.batch import Batch
 
 
 class ViolationError(AssertionError):
@@ -88,6 +92,11 @@ class State:
         """Return the same state; messages are shared, since none changes but `suspect`."""
         return State(dict(self.defined), {q: dict(held) for q, held in self.queues.items()})
 
+    def content(self) -> list[object]:
+        """Return what there is, to be compared with what there is later."""
+        held = {queue_id: sorted(held) for queue_id, held in self.queues.items() if held}
+        return [dict(self.defined), held]
+
     def message_count(self) -> int:
         return sum(map(len, self.queues.values()))
 
@@ -111,6 +120,8 @@ class Model:
         self.effects: list[tuple[int, str, tuple[object, ...]]] = []
         self.reported = 0
         self.handed = 0  # the last batch that the writer was given
+        self.places = {0: 0}  # number on disk to ticket, of those that it was given
+        self.promised = 0  # the last number on disk that was reported
         self.stop = "none"  # how the last life ended: none, clean, maybe, unclean
 
     def clone(self) -> Model:
@@ -125,6 +136,7 @@ class Model:
             for ticket, what, args in self.effects
         ]
         other.reported, other.handed, other.stop = self.reported, self.handed, self.stop
+        other.places, other.promised = dict(self.places), self.promised
         return other
 
     def did(self, ticket: int, what: str, *args: object) -> None:
@@ -134,13 +146,24 @@ class Model:
             raise ViolationError(f"ticket {ticket} was given after {self.reported} was reported")
         self.effects.append((ticket, what, args))
 
+    def hand(self, batch: Batch) -> bool:
+        """Note that the writer was given a batch; returns whether that is new."""
+        if self.handed == batch.number:
+            return False
+        self.handed = self.places[batch.written_as] = batch.number
+        return True
+
     def report(self, ticket: int) -> None:
         """The journal said that all up to `ticket` is durable."""
         if ticket <= self.reported:
             raise ViolationError(f"ticket {ticket} reported after {self.reported}")
-        if ticket > self.handed:
-            raise ViolationError(f"ticket {ticket} reported, {self.handed} was handed over")
-        self._advance(ticket)
+        self.promised = max(n for n, known in self.places.items() if known <= ticket)
+        self._advance(min(ticket, max(self.handed, self.reported)))
+        if ticket > self.reported:
+            before = self.durable.content()
+            self._advance(ticket)
+            if self.durable.content() != before:
+                raise ViolationError(f"ticket {ticket} reported, {self.handed} was handed over")
 
     def _advance(self, ticket: int) -> None:
         done = 0
@@ -152,12 +175,16 @@ class Model:
         del self.effects[:done]
         self.reported = ticket
 
-    def recovered(self, found: Restored, ticket: int, *, attempts: int = 1) -> None:
-        """Compare what a start found. `attempts`: starts tried since the stop, this one too."""
-        if ticket < self.reported:
-            raise ViolationError(f"lost: {self.reported} was durable, {ticket} was found")
-        if ticket > self.handed:
-            raise ViolationError(f"made up: batch {ticket} was never handed over")
+    def recovered(self, found: Restored, number: int, *, attempts: int = 1) -> int:
+        """Compare what a start found up to a number on disk; returns its ticket.
+
+        `attempts`: starts tried since the stop, this one too.
+        """
+        if number < self.promised:
+            raise ViolationError(f"lost: {self.promised} was durable, {number} was found")
+        if number not in self.places:
+            raise ViolationError(f"made up: batch {number} was never handed over")
+        ticket = max(self.places[number], self.reported)  # what was reported beyond it is nothing
         self._advance(ticket)
         self._check_clean(found, attempts)
         if not found.clean:
@@ -168,8 +195,10 @@ class Model:
         self._check_messages(found)
         self.effects.clear()
         self.now = self.durable.copy()
-        self.handed = ticket
+        self.handed = self.reported = self.promised = number  # tickets go on from there
+        self.places = {number: number}
         self.stop = "unclean"
+        return ticket
 
     def _check_clean(self, found: Restored, attempts: int) -> None:
         if self.stop == "clean" and attempts == 1 and not found.clean:

@@ -52,7 +52,7 @@ class Store:
     def note_handed(self) -> None:
         busy = self.journal._busy
         if busy is not None:
-            self.model.handed = busy.number
+            self.model.hand(busy)
 
     def run(self) -> None:
         while True:

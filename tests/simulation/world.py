@@ -197,10 +197,8 @@ class World:
 
     def _note_handed(self) -> None:
         busy = self.journal._busy
-        if busy is not None and self.model.handed != busy.number:
-            self.model.handed = busy.number
-            if not busy.number - 1 == self.journal.synced:
-                raise ViolationError("a batch was taken before the one before it was synced")
+        if busy is not None and self.model.hand(busy) and busy.written_as - 1 != busy.synced:
+            raise ViolationError("a batch was taken before the one before it was synced")
 
     def _end(self) -> None:
         if self.failed:

@@ -14,7 +14,7 @@ from storage.writer import DiskWork
 
 
 class TurnWriter:
-    """Implements `storage.journal.Writer`; the real work in the real order, one step at a time.
+    """Implements `storage.writing.Writer`; the real work in the real order, one step at a time.
 
     `jobs` wait for `step`, `answers` for `answer`: between the two lies what a thread would do.
     """

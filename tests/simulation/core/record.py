@@ -66,6 +66,10 @@ class CoreState(State):
             {q: dict(held) for q, held in self.paged.items()},
         )
 
+    def content(self) -> list[object]:
+        paged = {queue_id: sorted(held) for queue_id, held in self.paged.items() if held}
+        return [*State.content(self), paged]
+
     def message_count(self) -> int:
         known = [key for key in self.defined if isinstance(key, int)]
         return sum(len(part.get(key, ())) for key in known for part in (self.queues, self.paged))
@@ -83,8 +87,8 @@ class CoreModel(Model):
         self.durable: CoreState = CoreState()
         self.now: CoreState = CoreState()
 
-    def recovered(self, found: Restored, ticket: int, *, attempts: int = 1) -> None:
-        super().recovered(found, ticket, attempts=attempts)
+    def recovered(self, found: Restored, number: int, *, attempts: int = 1) -> int:
+        ticket = super().recovered(found, number, attempts=attempts)
         for queue_id in [q for q in self.durable.paged if q not in self.durable.defined]:
             del self.durable.paged[queue_id]
             self.now.paged.pop(queue_id, None)
@@ -92,6 +96,7 @@ class CoreModel(Model):
             for held in self.durable.paged.values():
                 for kept in held.values():
                     kept.suspect = True
+        return ticket
 
     def compare(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Compare what a queue holds after a start with what is recorded of it."""
@@ -185,6 +190,11 @@ class Recorder(JournalStore):
         if known != count:
             raise ViolationError(f"{count} removed of {known} from {first} to {last}")
         ticket = super().remove(queue_id, first, last, count)
+        self._did(ticket, "remove", queue_id, first, last)
+        return ticket
+
+    def replace(self, queue_id: int, first: int, last: int, count: int) -> int:
+        ticket = super().replace(queue_id, first, last, count)
         self._did(ticket, "remove", queue_id, first, last)
         return ticket
 

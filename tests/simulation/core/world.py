@@ -121,7 +121,7 @@ class CoreWorld:
             raise ViolationError(f"a start leaves {len(self.disk.fds)} files open")
         self.disk.crash_at = -1
         self.disk.read_faults = self.disk.sync_faults = 0
-        self.model.recovered(found, self.journal.synced, attempts=attempts)
+        self.found_up_to = self.model.recovered(found, self.journal.synced, attempts=attempts)
         self._make(found, segments)
         self._compare(found)
 
@@ -191,6 +191,7 @@ class CoreWorld:
         self._spy(gateway)
         self.journal.cancels = self.plan.cancels
         self.journal.on_durable = self._on_durable
+        self.journal.on_consumed = self._on_consumed
         self.journal.on_failed = self._on_failed
         self.store.snapshot = lambda: [
             *gateway.directory.snapshot(),
@@ -224,7 +225,7 @@ class CoreWorld:
             messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
             self.model.compare(queue, messages)
             held[queue.name] = messages + [m for q, m in evicted if q is queue]
-        self.ledger.restart(held, self.journal.synced, clean=found.clean, volatile=set())
+        self.ledger.restart(held, self.found_up_to, clean=found.clean, volatile=set())
         self.ledger.reported = self.journal.synced
         for queue, message in evicted:
             copy = self.ledger.find(queue.name, message)
@@ -256,6 +257,16 @@ class CoreWorld:
         self.gateway.durable_up_to(ticket)
         self.figures["held"] += self.gateway.holds.held - held
 
+    def _on_consumed(self, tickets: list[int]) -> None:
+        self.log(f"      consumed {tickets}")
+        self.figures["consumed before they were stored"] += len(tickets)
+        if self.failed:
+            raise ViolationError(f"tickets {tickets} told after the store had failed")
+        for copy in self.ledger.copies.values():
+            if copy.ticket in tickets and copy.state is not State.GONE:
+                raise ViolationError(f"told as consumed, and still there: {copy}")
+        self.gateway.listeners.consumed(tickets)
+
     def _on_failed(self, error: BaseException) -> None:
         self.log(f"      failed: {error}")
         if self.failed:
@@ -267,8 +278,8 @@ class CoreWorld:
 
     def note_handed(self) -> None:
         busy = self.journal._busy
-        if busy is not None and self.model.handed != busy.number:
-            self.model.handed = busy.number
+        if busy is not None:
+            self.model.hand(busy)
 
     # ---- what queues tell
 
