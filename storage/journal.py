@@ -469,7 +469,7 @@ class Journal:
         if batch.firm:
             self._settle(batch)
         self.flush()
-        self._tell(batch.number)
+        self._tell(batch.number if self.unsynced else self._number - 1)
         if self._closed is None:
             if batch.firm:
                 self._reclaim(batch.segment)

@@ -12,6 +12,12 @@ def _core(name: str, target: str, old: str, new: str) -> Mutant:
 
 CORE_MUTANTS = (
     _core(
+        "pages committed by a ticket of the process",
+        "storage.journal:Journal._place",
+        "        block.written_as = batch.written_as\n",
+        "        pass\n",
+    ),
+    _core(
         "pages not synced before the batch that names them",
         "storage.writer:DiskWork.write",
         "            paged = self._pages.write(batch.pages)\n",

@@ -236,8 +236,8 @@ MUTANTS = (
     ),
     Mutant(
         "transaction cut by a flush",
-        "storage.journal:Journal.flush",
-        " or self._open.atomic",
+        "storage.journal:Journal._close_next",
+        "    if self._open.atomic:\n        return False\n",
         "",
     ),
     Mutant(
@@ -249,8 +249,8 @@ MUTANTS = (
     Mutant(
         "definitions of later batches at a segment's begin",
         "storage.journal:Journal.flush",
-        "    batch.synced = self.synced\n",
-        "    batch.synced = self.synced\n"
+        "    batch.synced = self._on_disk\n",
+        "    batch.synced = self._on_disk\n"
         "    if any(batch.notes):\n"
         "        batch.notes += self.snapshot()\n"
         "        batch.bytes_bound += 1 << 20\n",
