@@ -35,8 +35,6 @@ from gateway.model.address import RoutingType, check_name
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 
-_LATER = "known, not supported yet by this version; remove it"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
@@ -72,7 +70,7 @@ class _Walk:
                 except ValueError as error:
                     self.wrong(here, str(error))
             elif key in keys.later:
-                self.wrong(here, _LATER)
+                self.wrong(here, f"{keys.refusal(key)}; remove it")
             elif key not in keys.nested:
                 self.wrong(here, _unknown(key, keys))
         for key in sorted(keys.required - raw.keys()):
@@ -99,7 +97,8 @@ def _unknown(key: str, keys: schema.Table) -> str:
     if kebab in keys.keys or kebab in keys.nested:
         return f"unknown key; did you mean {kebab}?"
     if kebab in keys.later:
-        return f"unknown key; {kebab} is known, but not supported yet by this version"
+        why = keys.why.get(kebab, "is known, but not supported yet by this version")
+        return f"unknown key; {kebab} {why}"
     near = difflib.get_close_matches(kebab, keys.known(), n=1, cutoff=0.6)
     if near:
         return f"unknown key; did you mean {near[0]}?"

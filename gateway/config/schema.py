@@ -42,13 +42,19 @@ class Table:
         keys: key -> reader of its value.
         required: keys that must be there.
         later: known keys that this version does not support.
+        why: of those, key -> what it is for, and why it does nothing here.
         nested: keys that are tables of their own, checked elsewhere.
     """
 
     keys: Mapping[str, v.Reader]
     required: frozenset[str] = frozenset()
     later: frozenset[str] = frozenset()
+    why: Mapping[str, str] = field(default_factory=dict)
     nested: frozenset[str] = field(default_factory=frozenset)
+
+    def refusal(self, key: str) -> str:
+        """Say why a key of `later` is refused."""
+        return self.why.get(key, "known, not supported yet by this version")
 
     def known(self) -> list[str]:
         """Return every key that is worth suggesting for a misspelt one."""
@@ -239,6 +245,26 @@ ACCEPTOR: Final = Table(
     ),
 )
 
+_AT_START: Final = (
+    "removes what has gone from the file when that is read again, and it is read at the start only"
+    " here; delete over the API what is to go"
+)
+#: Keys of Artemis that have nothing to do here.
+_NOT_HERE: Final = {
+    "config-delete-queues": _AT_START,
+    "config-delete-addresses": _AT_START,
+    "config-delete-diverts": _AT_START,
+    "default-consumer-window-size": "is for Artemis' Core clients, which this gateway does not"
+    " serve; AMQP clients say by credit how much they take, and for STOMP there is"
+    " stomp-consumer-window-size of an acceptor",
+    "initial-queue-buffer-size": "sizes a buffer that Artemis' queues have; here a queue has none,"
+    " and takes the memory of what it holds",
+    "message-counter-history-day-limit": "is for the counters by day of Artemis' console, which are"
+    " not kept here; let a monitoring system keep what /metrics tells",
+    "queue-prefetch": "is for OpenWire clients, which this gateway does not serve",
+    "redistribution-delay": "is for clusters, and a gateway here is alone",
+}
+
 ADDRESS_SETTINGS: Final = Table(
     keys={
         "dead-letter-address": _optional_address,
@@ -312,12 +338,8 @@ ADDRESS_SETTINGS: Final = Table(
         "strict-dispatch": v.boolean,
         "durability": v.choice(Durability),
     },
-    later=_words(
-        " default-consumer-window-size config-delete-queues config-delete-addresses"
-        " config-delete-diverts redistribution-delay"
-        ""
-        " message-counter-history-day-limit initial-queue-buffer-size queue-prefetch"
-    ),
+    later=frozenset(_NOT_HERE),
+    why=_NOT_HERE,
 )
 
 QUEUE: Final = Table(
