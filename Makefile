@@ -15,6 +15,7 @@
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
 #   make bench-store  what concurrent store and dispatch is worth: beside the serialized mode, on the
 #                disk as it is and with syncs of 2 ms; what was not written; pages, recovery
+#   make bench-pages  reading back from pages; BENCH="--against HOST:PORT --address NAME" beside another
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -30,7 +31,7 @@ CORE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate mutants bench bench-store bench-growth clean
+.PHONY: demo test check fmt simulate mutants bench bench-store bench-pages bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -75,6 +76,9 @@ bench: $(STAMP)
 
 bench-store: $(STAMP)
 	@$(BIN)/python -m gateway.cli.bench_store $(BENCH)
+
+bench-pages: $(STAMP)
+	@$(BIN)/python -m gateway.cli.bench_pages $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.cli.bench_growth

@@ -39,6 +39,12 @@ PAGED: Final = 200_000
 #: Rates of two runs of the same thing differ by about so much here.
 NOISE: Final = 0.95
 SENDERS: Final = (1, 8, 32)
+#: What one batch for many senders is worth: title and rows.
+GROUPED: Final = (
+    "100 durable senders of window 1 : one",
+    "amqp-100x1-durable",
+    "amqp-in-durable-w1",
+)
 PAGES: Final = 'address-settings."q.bench.paged.#".max-size-bytes="1MiB"'
 
 
@@ -187,12 +193,7 @@ def alone(folder: Path, *, rounds: int, scale: float) -> Iterator[Asked]:
     with ScratchGateway(folder / "alone", settings=[PAGES]) as gateway:
         target = target_of(gateway)
         for title, key, other, least in (
-            (
-                "100 durable senders of window 1 : one",
-                "amqp-100x1-durable",
-                "amqp-in-durable-w1",
-                5,
-            ),
+            (f"{GROUPED[0]}, disk as it is", *GROUPED[1:], 5),
             ("durable : not durable, one sender", "amqp-in-durable", "amqp-in", 0.5),
         ):
             click.echo(title, err=True)
@@ -206,6 +207,12 @@ def alone(folder: Path, *, rounds: int, scale: float) -> Iterator[Asked]:
         )
         figure = _against(there, here, target, 1, scale, size=PAGED_BYTES)
         yield Asked(title=title, figure=figure, least=0.5)
+    with SlowGateway(folder / "slow") as gateway:
+        title = f"{GROUPED[0]}, sync {SLOW_SECONDS * 1000:.0f} ms"
+        click.echo(title, err=True)
+        one, two = (next(row for row in ROWS if row.key == k) for k in GROUPED[1:])
+        figure = _against(one, two, target_of(gateway), rounds, scale)
+        yield Asked(title=title, figure=figure, least=5)
     click.echo("recovery", err=True)
     yield Asked(title="records a second at a start", figure=recovery(folder, scale), least=200_000)
 
