@@ -84,7 +84,8 @@ class Work:
                 f"this one holds {len(self._sends)} and {self._bytes}. "
                 "Commit more often.",
             )
-        body = producer.stamped((body,), flags)[0]
+        if producer.stamps:
+            body = producer.stamped((body,), flags)[0]
         self._sends.append((producer, body, flags, expires, due))
         self._bytes += len(body)
         return None

@@ -46,6 +46,8 @@ class Route(Choosing):
         "ticket",
     )
 
+    stamps: bool = False
+
     def __init__(
         self,
         core: Core,

@@ -19,6 +19,8 @@ class StampedRoute(Route):
 
     __slots__ = ()
 
+    stamps = True
+
     def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
         """See the Producer port."""
         if not flags & IDENTIFIED:  # those come here again, without those that are known

@@ -67,12 +67,13 @@ class Producer(Protocol):
         """As `send`, for messages that are not delivered before `due` (ms of broker time)."""
 
     def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
-        """Return messages as a transaction keeps them: with the time, where the address asks."""
+        """Return messages as they are kept: with the time, where the address asks for it."""
 
     @property
     def durability(self) -> str:
         """What is done before a durable message is confirmed: fsync, write or memory."""
 
+    stamps: bool  # whether it gives messages the time; what transactions keep is asked for it
     taken: int
     ticket: int
     refusal: Refusal | None

@@ -23,6 +23,7 @@ class FakeProducer:
     """Takes everything, or as many as the test allows."""
 
     durability = "fsync"
+    stamps = False
 
     def __init__(self, broker: FakeBroker, address: str, owner: ProducerOwner) -> None:
         self.broker = broker

@@ -19,6 +19,7 @@ class ScriptedProducer:
     """Takes everything, or what the test says."""
 
     durability = "fsync"
+    stamps = False
 
     def __init__(self, broker: ScriptedBroker, address: str, owner: ProducerOwner) -> None:
         self.broker = broker
