@@ -196,3 +196,17 @@ def test_full_addresses_refuse_by_what_is_stored():
     assert taken[:2] == [True, True]
     assert [body_of(m) for m in core.queue("q").browse(0, 9)][:2] == [b"1", b"2"]
     core.check()
+
+
+def test_what_goes_to_pages_has_its_time_there():
+    core = Core(entry("q", **ON, max_size_messages=1))
+    route, _ = core.producer("q")
+    for n in range(3):
+        route.send([plain(f"{n}", durable=True)], AMQP)
+        core.sync()
+        core.now += 10
+    assert core.gateway.addresses["q"].paging is not None
+    begun = core.now - 30
+    taker = core.consume("q")
+    core.sync()
+    assert [notes(m.body)[KEY] for m in taker.got] == [begun, begun + 10, begun + 20]
