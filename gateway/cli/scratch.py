@@ -11,6 +11,7 @@ again on the same data directory and ports.
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -30,6 +31,11 @@ READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.02
 LOG_TAIL_BYTES: Final = 4000
+FIRST_PORT: Final = 10_000
+LAST_PORT: Final = 32_000
+#: Prime, so that neighbours in number are no neighbours in place.
+_PLACES_EACH: Final = 131
+_looked: Final = itertools.count()
 
 
 class GatewayFailedError(Exception):
@@ -37,14 +43,24 @@ class GatewayFailedError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on now; all are held until the last is known."""
-    sockets = [socket.socket() for _ in range(count)]
+    """Return ports of loopback that nobody listens on now; all are held until the last is known.
+
+    They are below those that systems give to outgoing connections, one of which would otherwise
+    take a port before the gateway does; and each process looks in a place of its own.
+    """
+    found: list[socket.socket] = []
     try:
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        while len(found) < count:
+            place = (os.getpid() * _PLACES_EACH + next(_looked)) % (LAST_PORT - FIRST_PORT)
+            one = socket.socket()
+            found.append(one)
+            try:
+                one.bind((HOST, FIRST_PORT + place))
+            except OSError:
+                found.pop().close()
+        return [int(one.getsockname()[1]) for one in found]
     finally:
-        for one in sockets:
+        for one in found:
             one.close()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from gateway.cli.scratch import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,9 +19,7 @@ class Server:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[str] | None = None
         self.start()
 
