@@ -67,7 +67,8 @@ def test_a_disk_that_refuses_once_is_not_asked_again(
         gateway.end()
     lines = gateway.calls.read_text().splitlines()
     (struck,) = [n for n, line in enumerate(lines) if "INJECTED" in line]
-    assert [line for line in lines[struck + 1 :] if call in line] == []
+    # What another thread had begun before may still be answered.
+    assert [line for line in lines[struck + 1 :] if f"{call}(" in line] == []
     log = gateway.log.read_text()
     assert "store.failed" in log
     assert "store-failed" in log
