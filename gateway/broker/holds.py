@@ -11,34 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from gateway.broker.ports import Appends
 from gateway.queues.queue import Queue
-
-
-class Appends(Protocol):
-    """The part of the Store port that a route uses."""
-
-    def append(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        size: int,
-        now_ms: int,
-        due: int = 0,
-    ) -> int: ...
-
-    def append_mixed(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes | None],
-        flags: Sequence[int],
-        *,
-        expires: Sequence[int],
-        size: int,
-        now_ms: int,
-    ) -> int: ...
 
 
 class Core(Protocol):

@@ -9,27 +9,8 @@ from gateway.model.definitions import Definition
 from gateway.model.pages import PageStore
 
 
-class Store(PageStore, Protocol):
-    """Durable memory. Calls return the ticket of the record's batch; nothing blocks."""
-
-    @property
-    def ticket(self) -> int:
-        """The ticket of what is recorded next."""
-
-    @property
-    def unsynced(self) -> int:
-        """The ticket after which all that was recorded so far is on disk; 0 when it is."""
-
-    @property
-    def congested(self) -> bool:
-        """Whether too much waits for the disk: senders that can wait should."""
-
-    @property
-    def relieved(self) -> bool:
-        """Whether it is well below that again."""
-
-    def relax(self, queue_id: int) -> None:
-        """What is recorded of a queue may be reported when the kernel has it."""
+class Appends(Protocol):
+    """The part of the store that a route writes to. Calls return the ticket of the batch."""
 
     def append(
         self,
@@ -55,6 +36,29 @@ class Store(PageStore, Protocol):
         now_ms: int,
     ) -> int:
         """As `append` with flags and expiry for each; a body of None is a place without record."""
+
+
+class Store(PageStore, Appends, Protocol):
+    """Durable memory. Calls return the ticket of the record's batch; nothing blocks."""
+
+    @property
+    def ticket(self) -> int:
+        """The ticket of what is recorded next."""
+
+    @property
+    def unsynced(self) -> int:
+        """The ticket after which all that was recorded so far is on disk; 0 when it is."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether too much waits for the disk: senders that can wait should."""
+
+    @property
+    def relieved(self) -> bool:
+        """Whether it is well below that again."""
+
+    def relax(self, queue_id: int) -> None:
+        """What is recorded of a queue may be reported when the kernel has it."""
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """The `count` stored messages between two seqs are gone."""

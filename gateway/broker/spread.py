@@ -10,9 +10,9 @@ from gateway.broker.admission import Usage
 from gateway.broker.branches import Branches
 from gateway.broker.disk_gate import DiskGate
 from gateway.broker.duplicates import Duplicates
-from gateway.broker.holds import Appends, Holds
+from gateway.broker.holds import Holds
 from gateway.broker.pager import Pager
-from gateway.broker.ports import Store
+from gateway.broker.ports import Appends, Store
 from gateway.broker.store_gate import StoreGate
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal
