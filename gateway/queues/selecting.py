@@ -417,13 +417,15 @@ class Searched(Conduct):
         if backlog is None or not backlog.ahead:
             return messages
         ahead = [m for m in messages if m.seq in backlog.ahead]
-        if ahead:
-            self.size_bytes -= sum([len(m.body) for m in ahead])
-            backlog.give_back(ahead)
-            first = min([m.seq for m in ahead])
-            for group in self._searches.groups if self._searches is not None else ():
-                group.page_next = min(group.page_next, first)
-        return [m for m in messages if m.seq not in {a.seq for a in ahead}]
+        if not ahead:
+            return messages
+        others = [m for m in messages if m.seq not in backlog.ahead]
+        self.size_bytes -= sum([len(m.body) for m in ahead])
+        backlog.give_back(ahead)
+        first = min([m.seq for m in ahead])
+        for group in self._searches.groups if self._searches is not None else ():
+            group.page_next = min(group.page_next, first)
+        return others
 
     def end_page_search(self, *, more: bool) -> None:
         """What is on pages was looked at for this turn; `more`: not all of it."""
