@@ -103,12 +103,6 @@ class Directory:
             self._make_on_demand(address.name, address.name, RoutingType.ANYCAST)
         return address, None
 
-    def sending_type(self, address: Address, routing: RoutingType | None) -> RoutingType | None:
-        """Return the routing type of a sender: what it asked for, or the address' only one."""
-        if routing is not None or len(address.routing_types) != 1:
-            return routing
-        return None  # with one type now, a second may come; both then take part
-
     def _fqqn(self, destination: Destination, routing: RoutingType | None) -> Queue:
         assert destination.queue is not None
         queue = self.queues.get(destination.queue)

@@ -436,8 +436,7 @@ class Gateway:
     ) -> Route:
         """See the Broker port."""
         address, only = self.directory.for_sending(destination, routing)
-        kind = self.directory.sending_type(address, routing)
-        route = route_kind(address)(self, address, kind, owner, only=only, origin=origin)
+        route = route_kind(address)(self, address, routing, owner, only=only, origin=origin)
         if address.branched:
             route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:
@@ -462,7 +461,7 @@ class Gateway:
     def internal_route(self, name: str, queue: str | None = None) -> Route:
         """Return a route for the gateway's own sends: dead letters, expiry. Raises RefusedError."""
         address, only = self.directory.for_sending(Destination(name, queue), None)
-        return Route(self, address, self.directory.sending_type(address, None), None, only=only)
+        return Route(self, address, None, None, only=only)
 
     def subscribe(
         self,
