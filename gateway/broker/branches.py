@@ -75,10 +75,6 @@ class Divert:
         where = self.definition.address
         return where == address or (is_wildcard(where) and fits(where, address))
 
-    @property
-    def takes_all(self) -> bool:
-        return self._condition is None
-
     def takes(self, body: bytes, flags: int, expires: int) -> bool:
         """Whether a message passes its filter."""
         if self._condition is None:

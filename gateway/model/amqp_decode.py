@@ -56,7 +56,6 @@ _i32 = struct.Struct(">i").unpack_from
 _i64 = struct.Struct(">q").unpack_from
 _f32 = struct.Struct(">f").unpack_from
 _f64 = struct.Struct(">d").unpack_from
-_two_u32 = struct.Struct(">II").unpack_from
 
 _Read = Callable[[bytes, int], Value]
 
