@@ -136,13 +136,12 @@ class Address:
     def bind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
         queue.account = self
-        self.look_at_queues()
         self.routing_types |= {queue.routing}
-        self.version += 1
+        self.look_at_queues()
 
     def unbind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).remove(queue)
-        self.version += 1
+        self.look_at_queues()
 
     def look_at_queues(self) -> None:
         """Notice what queues do now that producers have to know."""

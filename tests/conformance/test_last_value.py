@@ -277,6 +277,17 @@ def test_expired_purged_moved_and_acknowledged_values_are_forgotten():
     core.check()
 
 
+def test_an_address_is_an_ordinary_one_again_when_its_queue_of_last_values_is_deleted():
+    core = last_values()
+    core.directory.create_queue("plain", "q", ANYCAST)
+    address = core.gateway.addresses["q"]
+    assert address.replacing
+    core.directory.delete_queue("q")
+    assert not address.replacing
+    send(core, "a1", "a2")
+    assert waiting(core, "plain") == ["a1", "a2"]
+
+
 @pytest.mark.parametrize("policy", [FullPolicy.FAIL, FullPolicy.BLOCK])
 def test_replacing_makes_room_below_a_limit(policy):
     core = last_values(entry("#", max_size_messages=3, address_full_policy=policy))
