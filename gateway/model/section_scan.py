@@ -484,23 +484,3 @@ def delivery_time(body: bytes, start: int, now_ms: int) -> int:
 def _integer(value: Value) -> int:
     """Return a number of any integer type as it is, and 0 for anything else."""
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def absolute_expiry(body: bytes, start: int = 0) -> int:
-    """Return absolute-expiry-time in ms, 0 without one; `start` may be the end of the header.
-
-    Raises DecodeError.
-    """
-    if body[start : start + 3] in _BODY_HEADS:
-        return 0
-    pos, end = start, len(body)
-    while pos < end:
-        code, at, pos = section_at(body, pos)
-        if code == PROPERTIES:
-            found = list_item(body, at, 8)
-            if found is not None and type(found) is not Timestamp:
-                raise DecodeError(at, "absolute-expiry-time is no timestamp")
-            return int(found or 0)
-        if code > PROPERTIES:
-            break
-    return 0
