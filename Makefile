@@ -31,7 +31,8 @@ CORE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate mutants bench bench-store bench-pages bench-growth clean
+.PHONY: demo test check fmt simulate crash mutants soak scenarios bench bench-store bench-pages \
+	bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)

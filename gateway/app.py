@@ -231,7 +231,8 @@ class GatewayService(MultiService):
             await listener.stop_listening()
         await drain(self._reactor, self.groups, DRAIN_SECONDS)
         for loop in self._loops:
-            if loop is not self._watching:
+            # One that failed has stopped: it is why the others are stopped now.
+            if loop.running and loop is not self._watching:
                 loop.stop()
         await self._stop_management()
         self._around.stop()

@@ -21,8 +21,8 @@ characters as the address' settings say, one message all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable
+from itertools import islice
 from typing import Final, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -166,7 +166,6 @@ class MessagesApi:
             queue,
             counting(_into(groups, named, queue)),
             selects=None if selector is None else selector.matches,
-            among=list(_all(queue)),
         )
 
         def answer(count: int) -> Response:
@@ -301,10 +300,6 @@ def _shown(found: list[browsing.Shown], most: int) -> Response:
 def _selector(text: str | None, queue: Queue) -> Selector | None:
     """Return the compiled filter, None where there is none. Raises RefusedError (bad-selector)."""
     return compile_selector(text, queue.address) if text else None
-
-
-def _all(queue: Queue) -> Iterator[Message]:
-    return chain(queue.holdings())
 
 
 def _into(groups: Counter[str], named: str | None, queue: Queue) -> Callable[[Message], None]:

@@ -99,7 +99,7 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
-    _counter("journal_batches_total", "Batches written, each with one sync", lambda j: j.batches),
+    _counter("journal_batches_total", "Batches written", lambda j: j.batches),
     _counter("journal_written_bytes_total", "Bytes written", lambda j: j.bytes_written),
     _counter("journal_stored_messages_total", "Messages written", lambda j: j.stored),
     _counter(

@@ -81,8 +81,7 @@ class Groups:
         self._index = index
         self._lanes: dict[Held, list[Entry]] = {}
         self._in_lane: dict[str, int] = {}  # messages of each pinned group
-        self._search = Search(None, takes=True)
-        self._search.takes = False  # what it finds stays until it is delivered
+        self._search = Search(None, takes=False)  # what it finds stays until it is delivered
         index.searches.append(self._search)
 
     def end(self) -> None:
@@ -137,8 +136,7 @@ class Groups:
         self._in_lane.clear()
         self.firsts.clear()
         self._index.searches.remove(self._search)
-        self._search = Search(None, takes=True)
-        self._search.takes = False
+        self._search = Search(None, takes=False)
         self._index.searches.append(self._search)
 
     # ---- sharing out

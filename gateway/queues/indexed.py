@@ -58,11 +58,11 @@ class Search:
     """How far somebody has looked through a queue, and what for (None: for everything).
 
     Attributes:
-        takes: what it finds leaves the queue; else it is a browser's.
+        takes: what it finds leaves the index; else it stays: of browsers, groups, and readers.
         cursors: for each level the last place that was judged.
         returned: for each level a heap of places before the cursor where something has come back
             that matches.
-        seen: to a browser nothing is shown twice; None for who takes.
+        seen: what a browser, or a reader on pages, was shown; None for who takes.
         until: messages with this seq and those behind it must not be found yet.
         held_up: some were not found for that.
         allowance: how many more places may be looked at this turn.
@@ -307,7 +307,7 @@ class IndexedReady:
         """Return up to `count` messages that match, next in order, of one priority.
 
         A level is finished before the next lower one is looked at: with an empty list,
-        `search.unfinished` tells whether there is more to look at. All but a browser take them.
+        `search.unfinished` tells whether there is more to look at. Searches that take remove them.
         """
         bits = self._bits
         found: list[Message] = []

@@ -4,6 +4,7 @@
     open     -- SEND, ACK, NACK -->  open, or failed when one was refused
     open     -- COMMIT          -->  ended (all of it happens, with one ticket)
     open     -- idle too long   -->  expired: rolled back, the name stays so that COMMIT is told why
+    failed   -- idle too long   -->  failed, rolled back: it holds nothing that others could have
     any      -- ABORT, loss     -->  ended (nothing happens)
 
 COMMIT of a failed or expired transaction is refused and rolls back: all or nothing.
@@ -136,11 +137,13 @@ class Transactions:
             self.abort(name)
 
     def expire(self, now: float) -> None:
-        """Roll back what has been idle for too long."""
+        """Roll back what has been idle for too long; what failed before keeps its reason."""
         limit = self._limits.transaction_seconds
         for one in self._open.values():
-            if one.failed is None and now - one.touched >= limit:
-                one.rollback()
+            if now - one.touched < limit:
+                continue
+            one.rollback()
+            if one.failed is None:
                 one.failed = Refusal(
                     code=Code.NOT_FOUND,
                     text=f"The transaction was idle for {limit:g} s and was rolled back.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.address import Destination, RoutingType
+from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from protocols.stomp.limits import StompLimits
@@ -661,3 +662,22 @@ def test_an_idle_transaction_is_rolled_back_and_commit_is_told() -> None:
     assert b"idle for 300 s" in out
     assert peer.broker.of("rollback") == [()]
     assert peer.broker.of("commit") == []
+
+
+def test_a_failed_transaction_that_is_left_idle_gives_back_what_it_holds() -> None:
+    budget = Budget(10_000)
+    limits = StompLimits(
+        ttl_ms=-1, transaction_seconds=300, transaction_frames_max=1, unfinished=budget
+    )
+    peer = Peer("1.1", limits=limits)
+    peer.say(b"BEGIN\ntransaction:t\n\n\0")
+    send = b"SEND\ndestination:q\ntransaction:t\n\nx\0"
+    assert frames(peer.say(send + send))[0][1]["error-code"] == "too-many"
+    assert budget.held > 0
+    peer.session.tick(peer.now + 299)
+    assert peer.broker.of("rollback") == []
+    peer.session.tick(peer.now + 300)
+    assert (peer.broker.of("rollback"), budget.held) == ([()], 0)
+    # The commit is told why it failed, not that it was idle, and there is nothing left to undo.
+    assert frames(peer.say(b"COMMIT\ntransaction:t\n\n\0"))[0][1]["error-code"] == "too-many"
+    assert peer.broker.of("rollback") == [()]
