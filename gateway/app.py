@@ -46,6 +46,8 @@ from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 from gateway.slow_store import StoreWatch
 from gateway.upkeep import chores, tidy
+from gateway.waits import shorten_waits
+from protocols.reads import Reads
 from protocols.shell import Timers
 from storage.files import RealFiles
 
@@ -92,6 +94,7 @@ class GatewayService(MultiService):
         self.clock.on_change = _tell_clock
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._timers = Timers(reactor)
+        self._reads = Reads()
         self._router = Router()
         self._site = ApiSite(
             reactor,
@@ -106,7 +109,9 @@ class GatewayService(MultiService):
         self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
-        self.groups = [Connections(a.name, self._turn, self._timers) for a in config.acceptors]
+        self.groups = [
+            Connections(a.name, self._turn, self._timers, self._reads) for a in config.acceptors
+        ]
         self.acceptors = [
             Listener(reactor, f"acceptors.{a.name}", a.endpoint, group)
             for a, group in zip(config.acceptors, self.groups, strict=True)
@@ -124,6 +129,13 @@ class GatewayService(MultiService):
         config = self.config
         self.core = core = make_core(
             self._reactor, config, self._turn, self._fatal, _chance(self.clock)
+        )
+        journal = core.store.journal
+        shorten_waits(
+            self._reactor,
+            may_spin=lambda: not journal.writing,
+            clock=time.perf_counter,
+            direct=self._reads.direct,
         )
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
@@ -278,7 +290,6 @@ def _chance(clock: BrokerClock) -> Chance:
     """Name the clocks and the chance of this process, the one time."""
     return Chance(
         now_ms=clock.now_ms,
-        seconds=time.perf_counter,
         fraction=random.random,
         name=lambda: str(uuid.uuid4()),
         salt=lambda: os.urandom(16),

@@ -31,7 +31,6 @@ from gateway.persistence import JournalStore, Restored, open_journal
 from gateway.restart import restore_pages, restore_routing, stream_runs
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from gateway.upkeep import watch_of
-from gateway.waits import shorten_waits
 from storage.arrow_log import StreamFiles
 from storage.ballast import Ballast
 from storage.files import RealFiles
@@ -56,10 +55,9 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """What no input determines: the wall clock in ms, precise seconds, chance, names, salts."""
+    """What no input determines: the wall clock in ms, chance, names, salts."""
 
     now_ms: Callable[[], int]
-    seconds: Callable[[], float]
     fraction: Callable[[], float]
     name: Callable[[], str]
     salt: Callable[[], bytes]
@@ -238,7 +236,6 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
     _set_up_store(reactor, core, config)
-    shorten_waits(reactor, lambda: not journal.writing, chance.seconds)
     return core
 
 

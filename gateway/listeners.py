@@ -41,6 +41,7 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.sasl import BUILT_IN
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
+from protocols.reads import Reads
 from protocols.shell import PeerFacts, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
@@ -73,6 +74,7 @@ class Connections(Factory):
         name: str,
         turn: Turn,
         timers: Timers,
+        reads: Reads,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
         self.name = name
@@ -82,6 +84,7 @@ class Connections(Factory):
         self.emptied: Callable[[], None] = _nothing
         self._turn = turn
         self._timers = timers
+        self._reads = reads
         self._max = connections_max
 
     @property
@@ -108,7 +111,7 @@ class Connections(Factory):
             return None
         self.opened += 1
         name = f"{self.name}-{self.opened}"
-        wire = Wire(self._turn, self._timers, self.speakers, name, _told)
+        wire = Wire(self._turn, self._timers, self.speakers, name, tell=_told, reads=self._reads)
         self.wires[name] = wire
         wire.on_lost = lambda _: self._lost(name)
         return wire

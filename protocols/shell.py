@@ -2,7 +2,8 @@
 
 A session is sans-IO and decides everything; this file only moves bytes. It writes straight to the
 socket while nothing waits, which saves two system calls and one turn of the reactor for each
-answer; what the socket does not take at once goes through the transport as a pull producer.
+answer; what the socket does not take at once goes through the transport as a pull producer. It
+reads straight from the socket, too (`protocols/reads.py`); what is not bytes is the transport's.
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from twisted.internet import tcp
+from twisted.internet import main, tcp
 from twisted.internet.interfaces import IDelayedCall, IPullProducer, IReactorTime, ITransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import connectionDone
+from twisted.python import log
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.model.turn import Turn
+from protocols.reads import Reads
 
-#: Reads of 256 KiB cost a fifth less per message than Twisted's 64 KiB (measured with 256 B
-#: messages).
-READ_BYTES: Final = 262144
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
 #: holds.
 PRESSURE_BYTES: Final = 1 << 20
@@ -133,13 +133,16 @@ class Wire(TwistedProtocol):
         timers: Timers,
         speakers: tuple[Speaker, ...],
         name: str,
+        *,
         tell: Callable[[bytes], str],
+        reads: Reads,
     ) -> None:
         self._turn = turn
         self._timers = timers
         self._speakers = speakers
         self._name = name
         self._tell = tell
+        self._reads = reads
         self._session: Session | None = None
         self._first = b""
         self._out: list[bytes] = []
@@ -149,21 +152,62 @@ class Wire(TwistedProtocol):
         self._lost = False
         self._leaving = False
         self._deadline = 0.0
+        self._stopped_reading = False
         self._send: Callable[[bytes], int] | None = None
+        self._recv_into: Callable[[memoryview], int] | None = None
+        self._fd = -1
         self.on_session: Callable[[Wire], None] | None = None
         self.on_lost: Callable[[Wire], None] | None = None
 
     def connectionMade(self) -> None:
         transport: Any = self.transport
         if isinstance(transport, tcp.Connection) and not transport.TLS:
-            transport.bufferSize = READ_BYTES
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
-            self._send = transport.getHandle().send
+            self._use(transport)
         if len(self._speakers) == 1:
             self._start(self._speakers[0])
         else:
             self._schedule(self._timers.now() + FIRST_BYTES_SECONDS)
+
+    def _use(self, transport: tcp.Connection) -> None:
+        """Read and write on the socket itself."""
+        handle = transport.getHandle()
+        self._send = handle.send
+        self._recv_into = handle.recv_into
+        self._fd = handle.fileno()
+        setattr(transport, "doRead", self._do_read)  # noqa: B010
+        self._reads.direct[self._fd] = self._read
+
+    def _do_read(self) -> Exception | None:
+        """Read once: see `IReadDescriptor.doRead`; returns why the connection is lost, if it is."""
+        buffer = self._reads.buffer
+        assert self._recv_into is not None
+        try:
+            count = self._recv_into(buffer)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if not count:
+            return main.CONNECTION_DONE
+        self.dataReceived(bytes(buffer[:count]))
+        return None
+
+    def _read(self) -> bool:
+        """Read without the reactor; False: that it can be read is for the reactor to look at.
+
+        What has ended says so again when the reactor reads.
+        """
+        if self._stopped_reading or self._leaving or self._lost:
+            return False
+        try:
+            return self._do_read() is None
+        except Exception:  # noqa: BLE001 - as the reactor does: one connection ends, others do not
+            log.err()
+            transport: Any = self.transport
+            transport.connectionLost(Failure())
+            return True
 
     @property
     def session(self) -> Session | None:
@@ -239,7 +283,7 @@ class Wire(TwistedProtocol):
 
     def _reading(self, *, wanted: bool) -> None:
         transport: Any = self.transport
-        if self._lost or wanted is not getattr(self, "_stopped_reading", False):
+        if self._lost or wanted is not self._stopped_reading:
             return
         self._stopped_reading = not wanted
         if wanted:
@@ -330,6 +374,7 @@ class Wire(TwistedProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._lost = True
+        self._reads.direct.pop(self._fd, None)
         session, self._session = self._session, None
         if session is not None:
             session.connection_lost(self._timers.now())

@@ -91,7 +91,8 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),
-    "protocols.shell": ("gateway.model",),
+    "protocols.reads": (),
+    "protocols.shell": ("gateway.model", "protocols.reads"),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
         "gateway.model",

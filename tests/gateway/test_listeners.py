@@ -28,6 +28,7 @@ from gateway.listeners import (
 )
 from gateway.model.address import RoutingType
 from gateway.model.turn import Turn
+from protocols.reads import Reads
 from protocols.shell import PeerFacts, Speaker, Timers
 from protocols.sniff import Guess
 
@@ -76,7 +77,9 @@ def config(*sets: str) -> Config:
 
 
 def connections(clock: Clock, *, stubborn: bool = False, most: int = 10) -> Connections:
-    group = Connections("all", Turn(lambda action: clock.callLater(0, action)), Timers(clock), most)
+    group = Connections(
+        "all", Turn(lambda action: clock.callLater(0, action)), Timers(clock), Reads(), most
+    )
     group.speakers = (
         Speaker(guess=Guess.STOMP.value, build=lambda peer: PoliteSession(peer, stubborn=stubborn)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ class Script:
         self.sleeps: list[float] = []
         self.sleep_seconds = 50e-6
         self.comes_at: float | None = None
+        self.events = EVENTS
 
     def clock(self) -> float:
         return self.now
@@ -32,7 +34,7 @@ class Script:
             return EVENTS if self.comes_at is not None and self.now >= self.comes_at else []
         self.sleeps.append(timeout)
         self.now += self.sleep_seconds
-        return EVENTS
+        return self.events
 
     def register(self, fd: int, eventmask: int) -> None: ...
 
@@ -46,8 +48,10 @@ class Script:
         return 7
 
 
-def waits(script: Script, *, may_spin: bool = True) -> ShortWaits:
-    return ShortWaits(script, clock=script.clock, may_spin=lambda: may_spin)
+def waits(
+    script: Script, *, may_spin: bool = True, direct: dict[int, Callable[[], bool]] | None = None
+) -> ShortWaits:
+    return ShortWaits(script, clock=script.clock, may_spin=lambda: may_spin, direct=direct or {})
 
 
 def test_the_first_wait_sleeps_and_a_short_one_lets_the_next_look() -> None:
@@ -95,10 +99,29 @@ def test_it_goes_before_an_epoll_object_once() -> None:
         _poller: Any = None
 
     reactor = Reactor()
-    assert not shorten_waits(reactor, lambda: True, float)
+    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={})
     reactor._poller = Script()
-    assert shorten_waits(reactor, lambda: True, float)
+    assert shorten_waits(reactor, may_spin=bool, clock=float, direct={})
     first = reactor._poller
     assert first.fileno() == 7
-    assert not shorten_waits(reactor, lambda: True, float)
+    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={})
     assert reactor._poller is first
+
+
+def test_who_can_read_does_and_the_reactor_gets_the_rest() -> None:
+    script = Script()
+    read: list[str] = []
+    answers = {"whole": True, "ended": False}
+
+    def reader(name: str) -> Callable[[], bool]:
+        def reads() -> bool:
+            read.append(name)
+            return answers[name]
+
+        return reads
+
+    both, hung_up, writable, unknown = (3, 5), (3, 17), (4, 4), (9, 1)
+    script.events = [(3, 1), (4, 1), both, hung_up, writable, unknown]
+    poller = waits(script, direct={3: reader("whole"), 4: reader("ended")})
+    assert poller.poll(1.0) == [(4, 1), both, hung_up, writable, unknown]
+    assert read == ["whole", "ended"]
