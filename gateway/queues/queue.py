@@ -213,17 +213,23 @@ class Queue(Grouped):
 
         Whoever has charged for them then calls `trim`: a ring that was lowered is applied at start.
         """
+        if not messages:
+            return
+        kinds = {m.flags for m in messages}
         amid = self.reads_amid and not self.replaces
-        add = self._ready.put_back if amid else self._ready.add
-        for message in messages:
-            # What has come due meanwhile passes the ring's check as if it had come due now.
-            (self._scheduled.add if message.flags & SCHEDULED else add)(message)
-            self.any_flags |= message.flags
-            self.all_flags &= message.flags
-            self.size_bytes += len(message.body)
+        if len(kinds) == 1 and not amid and not messages[0].flags & SCHEDULED:
+            self._ready.add_run(messages, messages[0].flags & PRIORITY_MASK)
+        else:
+            add = self._ready.put_back if amid else self._ready.add
+            for message in messages:
+                # What has come due meanwhile passes the ring's check as if it had come due now.
+                (self._scheduled.add if message.flags & SCHEDULED else add)(message)
+        for flags in kinds:
+            self.any_flags |= flags
+            self.all_flags &= flags
+        self.size_bytes += sum([len(m.body) for m in messages])
         self.added += len(messages)
-        if messages:
-            self.next_seq = max(self.next_seq, messages[-1].seq + 1)
+        self.next_seq = max(self.next_seq, messages[-1].seq + 1)
 
     def trim_ring(self, added: int) -> None:
         """Evict for `added` new messages: at most one each, so sending never lowers the count."""
