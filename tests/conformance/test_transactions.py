@@ -163,8 +163,8 @@ def test_q30_a_coordinator_does_not_run_out_of_credit(core):
         assert outcome(one.end(one.declare())) == "accepted"
 
 
-@pytest.mark.parametrize("settled", [True, False])
-def test_r3_what_a_transaction_acknowledged_is_in_delivery_and_safe(settled):
+def ring_with_one_delivered():
+    """Return a core whose ring of one message has delivered it, to whom, and a transaction."""
     core = Core()
     core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
     numbered(core, 1)
@@ -172,7 +172,12 @@ def test_r3_what_a_transaction_acknowledged_is_in_delivery_and_safe(settled):
     one.peer.sender()
     one.peer.receiver(1, credit=1)
     one.peer.more()
-    name = one.declare()
+    return core, one, one.declare()
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_r3_what_a_transaction_acknowledged_is_in_delivery_and_safe(settled):
+    core, one, name = ring_with_one_delivered()
     one.retire(name, 1, settled=settled)
     assert one.peer.give(plain("h1")) == [ACCEPTED]
     queue = core.queue("q")
@@ -183,14 +188,7 @@ def test_r3_what_a_transaction_acknowledged_is_in_delivery_and_safe(settled):
 
 
 def test_r4_rolled_back_it_meets_a_full_ring():
-    core = Core()
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
-    numbered(core, 1)
-    one = Client.at(core)
-    one.peer.sender()
-    one.peer.receiver(1, credit=1)
-    one.peer.more()
-    name = one.declare()
+    core, one, name = ring_with_one_delivered()
     one.retire(name, 1)
     one.peer.give(plain("h1"))
     assert outcome(one.end(name, fail=True)) == "accepted"
