@@ -23,6 +23,7 @@ from gateway.broker.ports import Tap
 from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.tree import Config
 from gateway.disk_watch import DiskWatch, ballast_for, make_room
+from gateway.lagging import watch_lag
 from gateway.lingering import Linger
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.turn import Turn
@@ -243,6 +244,7 @@ def _set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
     """Say when senders wait for the disk, and what the disk may wait for."""
     broker, journal = core.broker, core.store.journal
     broker.busy.limit = config.store_task_limit
+    watch_lag(broker.lag, journal, config, now=reactor.seconds, later=reactor.callLater)
     if config.store_linger:
         journal.lingers = Linger(
             config.store_linger / 1000,

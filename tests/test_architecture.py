@@ -60,6 +60,12 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "storage",
     ),
     "gateway.lingering": ("storage",),
+    "gateway.lagging": (
+        "gateway.broker",
+        "gateway.compacting",
+        "gateway.config",
+        "gateway.model",
+    ),
     "gateway.slow_store": (),
     "gateway.compacting": ("gateway.config", "gateway.model", "storage"),
     "gateway.datadir": (

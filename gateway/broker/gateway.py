@@ -21,6 +21,7 @@ from gateway.broker.errand import refilter
 from gateway.broker.figures import Figures, Limits, NoStreams
 from gateway.broker.forecast import Forecast
 from gateway.broker.holds import Holds
+from gateway.broker.lag import Lag
 from gateway.broker.listeners import Listeners
 from gateway.broker.moves import Mover
 from gateway.broker.notices import Notices
@@ -86,6 +87,7 @@ class Gateway:
         self.disk = DiskGate(self)
         self.busy = StoreGate(self)
         self.holds = Holds(self)
+        self.lag = Lag(self)
         self.reaper = Reaper(self.directory, now_ms)
         self.visible = Visible(self)
         self.slow = SlowConsumers(self, Notices(self).consumer_slow)
@@ -203,6 +205,7 @@ class Gateway:
         """Step 5 of the durable order: called by the store, from nowhere else."""
         self._now_ms = self._clock_ms()
         self.durable = ticket
+        self.lag.durable_up_to(ticket)
         self.holds.durable_up_to(ticket)
         self.busy.look()
         self.streams.durable_up_to(ticket)

@@ -1,16 +1,18 @@
 """Dispatch that waits for the disk: between the append of a run and its place in the queue.
 
 Who waits: what is durable on a queue that is serialized (`strict-dispatch` of its address, or
-concurrent store and dispatch switched off for its routing type), and what a transaction sends, on
-any queue, whether it is durable or not: it is seen whole. All others never meet this module: a
-route takes `HeldStore` in place of the store when it looks at its address.
+concurrent store and dispatch switched off for its routing type), what is durable on any queue while
+the disk lags (`gateway.broker.lag`), and what a transaction sends, on any queue, whether it is
+durable or not: it is seen whole. All others never meet this module: a route takes `HeldStore` in
+place of the store when it looks at its address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from gateway.broker.address import Address
 from gateway.broker.ports import Appends
 from gateway.queues.queue import Queue
 
@@ -21,6 +23,9 @@ class Core(Protocol):
     @property
     def store(self) -> Appends: ...
 
+    @property
+    def addresses(self) -> Mapping[str, Address]: ...
+
     def touch(self, queue: Queue) -> None: ...
 
     def overflow(self, queue: Queue, added: int) -> None: ...
@@ -29,12 +34,14 @@ class Core(Protocol):
 class Holds:
     """See the module text. `held` (read only): messages that had to wait so far."""
 
-    __slots__ = ("_core", "_pending", "_waiting", "held")
+    __slots__ = ("_changed", "_core", "_meanwhile", "_pending", "_waiting", "held")
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._waiting: dict[int, Queue] = {}  # by id
         self._pending: dict[int, Queue] = {}  # of the transaction that is being committed
+        self._meanwhile = False  # the disk lags: all that is durable waits
+        self._changed: dict[int, Queue] = {}  # that were made to wait for that alone
         self.held = 0
 
     @property
@@ -43,9 +50,27 @@ class Holds:
         return bool(self._waiting)
 
     def store_for(self, queues: Sequence[Queue]) -> Appends:
-        """Return the store, or what stands for it where one of these queues is serialized."""
+        """Return the store, or what stands for it where one of these queues waits for it."""
         store = self._core.store
-        return HeldStore(store, self, queues) if any(q.serialized for q in queues) else store
+        if self._meanwhile:
+            for queue in queues:
+                if queue.durable and not queue.stores_first:
+                    queue.store_first(True)
+                    self._changed[queue.queue_id] = queue
+        return HeldStore(store, self, queues) if any(q.stores_first for q in queues) else store
+
+    def store_first(self, meanwhile: bool) -> None:  # noqa: FBT001 - says it by name
+        """Have all that is durable wait from now on, of whatever queue, or only what must again.
+
+        Each route finds out with its next send: only queues that are sent to are changed.
+        """
+        self._meanwhile = meanwhile
+        if not meanwhile:
+            changed, self._changed = self._changed, {}
+            for queue in changed.values():
+                queue.store_first(False)
+        for address in self._core.addresses.values():
+            address.version += 1
 
     def stamp(self, queue: Queue, ticket: int) -> None:
         """What came last to the queue is on disk with this ticket."""

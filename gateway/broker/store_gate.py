@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gateway.broker.address import Address
 from gateway.broker.disk_gate import DiskGate
+from gateway.broker.lag import Lag
 from gateway.broker.ports import Store
 from gateway.model.errors import Code, Refusal
 from gateway.model.turn import Turn
@@ -24,6 +25,7 @@ class Core(Protocol):
     """What the gate needs of the gateway."""
 
     disk: DiskGate
+    lag: Lag
     touched: list[Queue]
     turn: Turn
 
@@ -52,6 +54,7 @@ class StoreGate:
     def flush(self) -> None:
         """End a turn: let the store write, and look whether that is too much for it."""
         self._core.store.flush()
+        self._core.lag.look()
         if self._core.touched:  # by what it told; this turn's dispatch is over
             self._core.turn.after(self._core.turn.need_end)
         if self.refusal is None and self._core.store.congested:

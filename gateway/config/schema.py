@@ -172,6 +172,7 @@ TOP: Final = Table(
         "concurrent-store-and-dispatch-queues": v.boolean,
         "concurrent-store-and-dispatch-topics": v.boolean,
         "store-linger": v.within(0, 1_000, v.duration_ms),
+        "store-lag-limit": v.limit(v.duration_ms),
         "durability": v.choice(Durability),
         "sync-interval": v.within(1, 1_000, v.duration_ms),
         "max-disk-usage": v.within(-1, 100, v.count),

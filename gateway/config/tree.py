@@ -199,6 +199,8 @@ class Config:
             what is consumed before it is written is not written.
         concurrent_store_and_dispatch_topics: so do durable subscriptions.
         store_linger: ms that a batch which nobody waits for stays open; 0 not at all.
+        store_lag_limit: ms that anything may wait for the disk before dispatch waits for it too; -1
+            never.
         durability: what addresses have that say nothing else.
         sync_interval: ms after which what was only written is synced.
         store_task_limit: messages that may wait for the journal before senders wait.
@@ -235,6 +237,7 @@ class Config:
     concurrent_store_and_dispatch_queues: bool = True
     concurrent_store_and_dispatch_topics: bool = False
     store_linger: int = 5
+    store_lag_limit: int = 2_000
     durability: Durability = Durability.FSYNC
     sync_interval: int = 50
     max_disk_usage: int | None = None

@@ -62,7 +62,10 @@ class StatusApi:
         if reason is None:
             full = self._sources.gateway.disk.refusal
             # Still ready: whoever consumes makes room.
-            disk = {} if full is None else {"code": full.code.value, "message": full.text}
+            lag = views.lag_reason(self._sources)
+            disk = {} if lag is None else {"code": "store-lags", "message": lag}
+            if full is not None:
+                disk = {"code": full.code.value, "message": full.text}
             return json_response(200, {"status": "ready", **disk})
         return json_response(503, {"code": "not-ready", "message": reason})
 

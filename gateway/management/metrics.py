@@ -72,6 +72,27 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
     _gauge("messages", "Messages held in all queues", lambda s: s.gateway.messages),
     _gauge("memory_used_bytes", "Memory charged for messages", lambda s: s.gateway.memory),
     _gauge("memory_limit_bytes", "global-max-size", lambda s: s.gateway.memory_max),
+    _gauge(
+        "store_oldest_waiting_seconds",
+        "How long the oldest of what waits for the disk has waited; 0 with store-lag-limit off",
+        lambda s: round(s.gateway.lag.age, 3),
+    ),
+    _gauge(
+        "store_dispatch_waits",
+        "1 while dispatch waits for a disk that lags",
+        lambda s: s.gateway.lag.waits,
+    ),
+    _counter("store_lags_total", "How often the disk came to lag", lambda s: s.gateway.lag.times),
+    _gauge(
+        "store_held_messages",
+        "Messages that are handed out once they are on disk",
+        lambda s: sum(queue.storing_count for queue in s.gateway.queues.values()),
+    ),
+    _counter(
+        "store_first_messages_total",
+        "Messages that were handed out only when they were on disk",
+        lambda s: s.gateway.holds.held,
+    ),
     _counter("messages_in_total", "Messages taken from senders", lambda s: s.gateway.received),
     _counter(
         "messages_out_total", "Messages handed to consumers", lambda s: s.gateway.figures.delivered

@@ -99,6 +99,7 @@ class QueuesApi:
     """The functions behind the routes."""
 
     def __init__(self, sources: Sources) -> None:
+        self._sources = sources
         self._gateway = sources.gateway
         self._directory = sources.gateway.directory
 
@@ -117,7 +118,8 @@ class QueuesApi:
         router.add("POST", queue + "/disable", self.disable)
 
     def _view(self, queue: Queue) -> dict[str, object]:
-        return views.queue_view(queue, self._gateway.reaper.rule(queue))
+        lag = views.lag_reason(self._sources)
+        return views.queue_view(queue, self._gateway.reaper.rule(queue), lag)
 
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""

@@ -111,8 +111,11 @@ def persistent_bytes(queue: Queue) -> int:
     return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
 
 
-def queue_view(queue: Queue, reaping: Rule) -> dict[str, object]:
-    """Return a queue as the API shows it; `reaping` says when it goes by itself."""
+def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object]:
+    """Return a queue as the API shows it; `reaping` says when it goes by itself.
+
+    `lag`: why dispatch waits for the disk, None while it does not.
+    """
     return {
         "name": queue.name,
         "address": queue.address,
@@ -127,6 +130,7 @@ def queue_view(queue: Queue, reaping: Rule) -> dict[str, object]:
         "messageCount": queue.message_count,
         "deliveringCount": queue.delivering,
         "scheduledCount": queue.scheduled_count,
+        "storingCount": queue.storing_count,
         "messagesAdded": queue.added,
         "messagesAcknowledged": queue.acknowledged,
         "messagesExpired": queue.expired,
@@ -153,6 +157,7 @@ def queue_view(queue: Queue, reaping: Rule) -> dict[str, object]:
         "groupCount": queue.group_count,
         "consumerPriority": queue.attributes.consumer_priority,
         "firstMessageAge": None,
+        "reason": lag if queue.storing_count and not queue.serialized else None,
     }
 
 
@@ -273,11 +278,30 @@ def _decode(shown: bytes, *, truncated: bool) -> str:
         raise
 
 
+def lag_reason(sources: Sources) -> str | None:
+    """Return why dispatch waits for the disk; None: it does not, where it need not always."""
+    lag, journal = sources.gateway.lag, sources.journal
+    return lag.reason(0 if journal is None else journal.tasks) if lag.waits else None
+
+
+def lag_view(sources: Sources) -> dict[str, object]:
+    """Return how far the disk is behind, and what that does to dispatch."""
+    lag = sources.gateway.lag
+    return {
+        "limitMs": round(lag.limit * 1000) if lag.limit >= 0 else -1,
+        "oldestMs": round(lag.age * 1000),
+        "dispatchWaits": lag.waits,
+        "times": lag.times,
+        "reason": lag_reason(sources),
+    }
+
+
 def store_view(sources: Sources) -> dict[str, object]:
     """Return the figures of journal and disk."""
     journal = sources.journal
     return {
         "journal": None if journal is None else journal_view(journal),
+        "lag": lag_view(sources),
         "disk": disk_view(sources),
         "memory": {
             "usedBytes": sources.gateway.memory,

@@ -2,9 +2,10 @@
 
     add ──> storing ──its batch is on disk──> ready, or scheduled
 
-Only where dispatch waits for the disk: always, for a queue that is serialized, or while a
-transaction's messages are on their way. Until then what comes goes straight to the ready ones, and
-nothing here is asked: the queue's tail is its ready messages, or, while somebody has to wait, this.
+Only where dispatch waits for the disk: always, for a queue that is serialized, while the disk
+lags, or while a transaction's messages are on their way. Until then what comes goes straight to
+the ready ones, and nothing here is asked: the queue's tail is its ready messages, or, while
+somebody has to wait, this.
 
 A message that need not wait itself still stays behind one that does: order is as it was sent. It
 knows no store; tickets are numbers that ascend.
@@ -33,28 +34,30 @@ class Storing:
 
     Attributes:
         always: whatever is durable waits.
+        meanwhile: so it does as long as the disk lags.
         holding: all that comes now waits.
         count: messages.
     """
 
-    __slots__ = ("_arrive", "_open", "_waiting", "always", "count", "holding")
+    __slots__ = ("_arrive", "_open", "_waiting", "always", "count", "holding", "meanwhile")
 
     def __init__(self, arrive: Callable[[Run], None]) -> None:
         self._arrive = arrive
         self._waiting: deque[tuple[int, list[Run]]] = deque()
         self._open: list[Run] = []  # whose ticket is not known yet
-        self.always = False
+        self.always = self.meanwhile = False
         self.holding = False
         self.count = 0
 
     @property
     def idle(self) -> bool:
         """Whether nobody waits, and nobody will."""
-        return not (self.always or self.holding or self.count)
+        return not (self.always or self.meanwhile or self.holding or self.count)
 
     def add_run(self, messages: Run, _priority: int = 0) -> None:
         """Keep a run until its ticket, or that of the one before it, is on disk."""
-        if self._open or self.holding or (self.always and messages[0].flags & DURABLE):
+        waits = (self.always or self.meanwhile) and messages[0].flags & DURABLE
+        if self._open or self.holding or waits:
             self._open.append(messages)
         elif self._waiting:
             self._waiting[-1][1].append(messages)
@@ -147,6 +150,21 @@ class Serialized(Searched):
         """Have all that is durable wait for the disk from now on, or let it go at once again."""
         if self.durable and (always or self._storing is not None):
             self._waiting_room().always = always
+            self._leave_waiting_room()
+
+    @property
+    def stores_first(self) -> bool:
+        """Whether what is durable and comes now is on disk before it is delivered."""
+        storing = self._storing
+        return storing is not None and (storing.always or storing.meanwhile)
+
+    def store_first(self, meanwhile: bool) -> None:  # noqa: FBT001 - says it by name
+        """Have all that is durable wait while the disk lags, or let it go at once again.
+
+        What waits already keeps its place before what comes later, whichever way it changes.
+        """
+        if self.durable and (meanwhile or self._storing is not None):
+            self._waiting_room().meanwhile = meanwhile
             self._leave_waiting_room()
 
     def hold(self) -> None:

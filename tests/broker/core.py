@@ -259,9 +259,15 @@ def body_of(message) -> bytes:
 
 class Core:
     def __init__(
-        self, *entries: SettingsEntry, limits: Limits | None = None, serialized=()
+        self,
+        *entries: SettingsEntry,
+        limits: Limits | None = None,
+        serialized=(),
+        lag: tuple[float, float] | None = None,
     ) -> None:
+        """`lag`: (limit, calm) of a disk that lags, in seconds; without it, it is never judged."""
         self.entries = entries
+        self.lag = lag
         self.serialized = frozenset(serialized)
         self.limits = limits or Limits()
         self.now = 1_000_000
@@ -272,6 +278,7 @@ class Core:
     def _make(self) -> None:
         self.later = []
         self.alarm = None
+        self.timers = []
         self.gateway = Gateway(
             turn=Turn(self.later.append),
             settings=SettingsTable(self.entries),
@@ -282,12 +289,30 @@ class Core:
         )
         self.gateway.timetable.alarm = self._set_alarm
         self.directory.serialized = self.serialized
+        if self.lag is not None:
+            limit, calm = self.lag
+            self.gateway.lag.watch(limit, now=self.seconds, later=self._call_later, calm=calm)
 
     @property
     def directory(self):
         return self.gateway.directory
 
     # ---- time
+
+    def seconds(self) -> float:
+        return self.now / 1000
+
+    def _call_later(self, seconds: float, call) -> None:
+        self.timers.append((self.now + seconds * 1000, call))
+
+    def _ring(self, end: int) -> None:
+        """Call back whom that was promised until `end`, each in its time."""
+        while self.timers and min(due for due, _ in self.timers) <= end:
+            self.timers.sort(key=lambda timer: timer[0])
+            due, call = self.timers.pop(0)
+            self.now = max(self.now, due)
+            call()
+            self.turn()
 
     def _set_alarm(self, at_ms: int) -> None:
         self.alarm = at_ms if self.alarm is None else min(self.alarm, at_ms)
@@ -300,6 +325,7 @@ class Core:
             self.alarm = None
             self.gateway.on_time()
             self.turn()
+        self._ring(end)
         self.now = end
         self.gateway.on_time()
         self.turn()

@@ -52,6 +52,7 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     assert config.users_file_required is False
     assert config.global_max_size == 512 << 20
     assert config.journal_file_size == 32 << 20
+    assert config.store_lag_limit == 2000
     assert config.stomp_default_persistent is True
     assert config.concurrent_store_and_dispatch_queues is True
     assert config.message_expiry_scan_period == 30_000
@@ -72,6 +73,7 @@ global-max-size = "64MiB"
 global-max-messages = 1000
 journal-file-size = "16MiB"
 store-task-limit = 500
+store-lag-limit = "3s"
 concurrent-store-and-dispatch-queues = false
 message-expiry-scan-period = "5s"
 transaction-timeout = "90s"
@@ -160,6 +162,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     assert config.users_file == str(tmp_path / "users.toml")
     assert config.users_file_required is True
     assert config.global_max_size == 64 << 20
+    assert (config.store_task_limit, config.store_lag_limit) == (500, 3000)
     assert config.message_expiry_scan_period == 5000
     assert config.transaction_timeout == 90_000
     (acceptor,) = config.acceptors
@@ -173,7 +176,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
     assert settings.address_full_policy is FullPolicy.FAIL
     assert settings.max_size_bytes == 10 << 20
     origin = {e.key: e.origin for e in config.address_settings.explain("a.b")}
-    assert origin["max-size-bytes"] == f"{tmp_path}/f.toml:28"
+    assert origin["max-size-bytes"] == f"{tmp_path}/f.toml:29"
     orders, news = config.addresses
     assert [(q.name, q.ring_size, q.durable, q.routing_type) for q in orders.queues] == [
         ("orders", 5, True, RoutingType.ANYCAST),

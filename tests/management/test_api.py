@@ -178,6 +178,49 @@ def test_the_store_shows_files_counters_and_why_it_failed():
     }
 
 
+def test_a_disk_that_lags_is_told_with_the_queues_that_wait():
+    core = Core(journal=Journal())
+    seconds = [0.0]
+    lag = core.gateway.lag
+    lag.watch(2.0, now=lambda: seconds[0], later=lambda *_: None)
+    assert core.ask("GET", "/api/v1/store")[1]["lag"] == {
+        "limitMs": 2000,
+        "oldestMs": 0,
+        "dispatchWaits": False,
+        "times": 0,
+        "reason": None,
+    }
+    core.take("q", 5)
+    core.send("q", b"1")
+    core.turn()
+    seconds[0] = 2.25
+    core.gateway.turn.need_end()
+    core.turn()
+    core.send("q", b"2")
+    core.turn()
+    why = (
+        "Dispatch waits for the disk: the oldest write has waited for 2.2 s, 31 messages wait, and "
+        "store-lag-limit is 2000 ms. It changes back by itself once the disk keeps up."
+    )
+    shown = core.ask("GET", "/api/v1/store")[1]["lag"]
+    assert shown == {
+        "limitMs": 2000,
+        "oldestMs": 2250,
+        "dispatchWaits": True,
+        "times": 1,
+        "reason": why,
+    }
+    queue = core.queue("q")
+    assert (queue["deliveringCount"], queue["storingCount"], queue["reason"]) == (1, 1, why)
+    assert core.ask("GET", "/readyz")[1] == {
+        "status": "ready",
+        "code": "store-lags",
+        "message": why,
+    }
+    core.sync()
+    assert (core.queue("q")["storingCount"], core.queue("q")["reason"]) == (0, None)
+
+
 def test_metrics_can_be_left_out():
     router = Router()
     add_routes(router, Core().sources, with_metrics=False)

@@ -111,6 +111,28 @@ def test_the_journals_figures():
     assert value(found, "journal_congested") == 1
 
 
+def test_a_disk_that_lags():
+    core = Core()
+    seconds = [0.0]
+    core.gateway.lag.watch(2.0, now=lambda: seconds[0], later=lambda *_: None)
+    core.send("q", b"1")
+    core.turn()
+    seconds[0] = 2.5
+    core.gateway.turn.need_end()
+    core.turn()
+    core.send("q", b"2", b"3")
+    found = read(core)
+    assert value(found, "store_oldest_waiting_seconds") == 2.5
+    assert value(found, "store_dispatch_waits") == 1
+    assert value(found, "store_lags_total") == 1
+    assert value(found, "store_held_messages") == 2
+    core.sync()
+    found = read(core)
+    assert value(found, "store_oldest_waiting_seconds") == 0
+    assert value(found, "store_held_messages") == 0
+    assert value(found, "store_first_messages_total") == 2
+
+
 def test_queues_and_addresses():
     core = Core(limited("a", FullPolicy.DROP, max_size_messages=5))
     core.send("a", b"1", b"2", b"3", b"4", b"5", b"6")

@@ -21,6 +21,7 @@ FIELDS = (
     "name address routingType durable temporary autoCreated internal filter enabled paused "
     "consumerCount "
     "maxConsumers messageCount deliveringCount scheduledCount messagesAdded messagesAcknowledged "
+    "storingCount reason "
     "messagesExpired messagesKilled messagesReplaced persistentSize ringSize exclusive lastValue "
     "lastValueKey nonDestructive purgeOnNoConsumers consumersBeforeDispatch delayBeforeDispatch "
     "groupBuckets groupRebalance groupRebalancePauseDispatch groupFirstKey groupCount "

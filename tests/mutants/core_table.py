@@ -166,6 +166,38 @@ CORE_MUTANTS = (
         "self._open or ",
     ),
     _core(
+        "what is held while the disk lags is overtaken at the change back",
+        "gateway.queues.storing:Serialized.store_first",
+        "        self._leave_waiting_room()\n",
+        "        self._leave_waiting_room()\n"
+        "        if not (meanwhile or self.serialized):\n"
+        "            self._tail = self._ready\n",
+    ),
+    _core(
+        "queues that the disk made wait do so for ever",
+        "gateway.broker.holds:Holds.store_first",
+        "            queue.store_first(False)\n",
+        "            pass\n",
+    ),
+    _core(
+        "a disk that lags never keeps up again",
+        "gateway.broker.lag:Lag._judge",
+        "    elif self.waits and now - self._bad >= self._calm:\n",
+        "    elif False:\n",
+    ),
+    _core(
+        "senders that were there are not told that the disk lags",
+        "gateway.broker.holds:Holds.store_first",
+        "        address.version += 1\n",
+        "        pass\n",
+    ),
+    _core(
+        "what waits for a disk that lags never learns its ticket",
+        "gateway.broker.holds:Holds.store_for",
+        "if any(q.stores_first for q in queues)",
+        "if any(q.serialized for q in queues)",
+    ),
+    _core(
         "a serialized queue hands out with the batch before",
         "gateway.queues.storing:Storing.let_out",
         "waiting[0][0] <= ticket",

@@ -74,5 +74,15 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         assert event in joined, f"no seed comes to: {event}"
     assert seen["delivered"] > 2000
     assert seen["read back"] > 1000
-    for kind in ("paged", "pages ended", "clean", "commits", "expired", "killed", "replaced"):
+    for kind in (
+        "paged",
+        "pages ended",
+        "clean",
+        "commits",
+        "expired",
+        "killed",
+        "replaced",
+        "stored first",
+        "concurrent again",
+    ):
         assert seen[kind] > 10, kind

@@ -66,6 +66,7 @@ class Copy:
         seen: it was delivered once; `marked`: it must be marked from now on.
         attempts: failed deliveries.
         lasting: it is durable, and so is its queue.
+        first: it came while the disk lagged, and is to be stored before anybody gets it.
         transit: its send has not returned.
         part: the transaction that sent it, `parting`: the one that took it; 0: none.
     """
@@ -76,6 +77,7 @@ class Copy:
         "durable",
         "end",
         "expires",
+        "first",
         "floating",
         "gone_ticket",
         "holder",
@@ -99,6 +101,7 @@ class Copy:
         self.queue, self.key, self.order, self.priority = queue, key, order, priority
         self.durable = bool(more.get("durable"))
         self.lasting = bool(more.get("lasting"))
+        self.first = self.lasting and bool(more.get("first"))
         self.expires = more.get("expires", 0)
         self.due = more.get("due", 0)
         self.floating = bool(self.due)
@@ -128,6 +131,7 @@ class Ledger:
         live: by queue, what waits or is held.
         reported: the last ticket that clients were told.
         lost: by queue, what the gateway said that it cannot read any more.
+        lags: whether the disk lags, so that what comes is to be stored first.
     """
 
     def __init__(self) -> None:
@@ -136,6 +140,7 @@ class Ledger:
         self.reported = 0
         self.lost: defaultdict[str, int] = defaultdict(int)
         self.delivered_count = 0
+        self.lags: Callable[[], bool] = lambda: False
         self._order = 0
 
     # ---- in
@@ -145,7 +150,7 @@ class Ledger:
         if (queue, key) in self.copies and self.copies[queue, key].state is not State.GONE:
             raise ViolationError(f"{key[:12]!r} is in {queue} twice")
         self._order += 1
-        copy = Copy(queue, key, self._order, priority, **more)
+        copy = Copy(queue, key, self._order, priority, first=self.lags(), **more)
         self.copies[queue, key] = copy
         self.live[queue][key] = copy
         return copy
@@ -178,12 +183,13 @@ class Ledger:
         barred: Iterable[bytes],
         paged: bool,
         unstored: bool,
+        always: bool,
         storing: Iterable[bytes],
     ) -> Copy:
         """A consumer gets a message.
 
         `paged`: priorities hold only for what is in memory, and not for what is still `storing`.
-        `unstored`: it is not on disk, and its queue's dispatch waits for that.
+        `unstored`: it is not on disk; `always`: its queue's dispatch waits for that.
         """
         copy = self.find(queue, message)
         if copy.state is not State.WAITING:
@@ -202,7 +208,8 @@ class Ledger:
             raise ViolationError(f"delivered at {now}, due at {copy.due}: {copy}")
         if not wants(copy.key):
             raise ViolationError(f"the selector does not let it pass: {copy}")
-        if unstored or (copy.part and copy.ticket > self.reported):
+        early = unstored and (always or copy.first)
+        if early or (copy.part and copy.ticket > self.reported):
             raise ViolationError(f"delivered before it was on disk: {copy}")
         self._check_order(copy, now, wants, set(barred), late=None if paged else set(storing))
         copy.state, copy.holder, copy.seen = State.HELD, holder, True

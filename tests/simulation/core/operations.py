@@ -426,6 +426,8 @@ def settle(world: CoreWorld) -> None:
         world.gateway.on_time()
         world.settle()
         world.check_fed()
+        if world.steady.random() < 0.3:
+            world.check_keeps_up()
 
 
 OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {

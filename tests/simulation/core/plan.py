@@ -46,6 +46,8 @@ class Plan:
     weights: dict[str, float] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     serialized: list[RoutingType] = field(default_factory=list)
+    #: limit and calm of a disk that lags, in seconds: so short that it changes often
+    lag: tuple[float, float] | None = None
 
 
 def draw(chance: random.Random, operations: list[str]) -> Plan:
@@ -79,6 +81,8 @@ def draw(chance: random.Random, operations: list[str]) -> Plan:
     plan.entries = _entries(chance, plan)
     plan.weights = _weights(chance, operations, backlog=backlog)
     plan.serialized = [routing for routing in RoutingType if chance.random() < 0.3]
+    if chance.random() < 0.5:
+        plan.lag = chance.choice([0.001, 0.03, 0.1]), chance.choice([0.001, 0.001, 0.02])
     return plan
 
 

@@ -16,6 +16,7 @@ from types import ModuleType
 
 from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
+from gateway.broker.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
@@ -73,6 +74,10 @@ class CoreWorld:
         self.waiting: list[tuple[int, list[Copy]]] = []
         self.later: list[Callable[[], None]] = []
         self.alarm: int | None = None
+        # What a slow disk is judged by: it goes on a little with all that happens.
+        self.steady = random.Random(f"core steady/{seed}")
+        self.seconds = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
         self.evicted: list[tuple[Queue, Message]] | None = None
         self.failed = self.closed = False
         self.rotten: dict[str, int] = {}
@@ -172,6 +177,7 @@ class CoreWorld:
         self.failed = self.closed = False
         self.later = []
         self.alarm = None
+        self.timers = []
         self.takers, self.works, self.producers, self.waiting = [], [], {}, []
         self.reader = PageReader(self.disk, PAGING)
         self.store = Recorder(self.journal, self.reader, self.model)
@@ -188,6 +194,7 @@ class CoreWorld:
         gateway.pager.on_unreadable = self._unreadable
         gateway.pager.on_mode = self._mode
         gateway.directory.serialized = frozenset(self.plan.serialized)
+        self._watch_lag(gateway)
         self._spy(gateway)
         self.journal.cancels = self.plan.cancels
         self.journal.on_durable = self._on_durable
@@ -240,6 +247,30 @@ class CoreWorld:
 
     def _set_alarm(self, at_ms: int) -> None:
         self.alarm = at_ms if self.alarm is None else min(self.alarm, at_ms)
+
+    def _watch_lag(self, gateway: Gateway) -> None:
+        """Have dispatch wait for a disk that lags, where the plan says so."""
+
+        def changed(lag: Lag) -> None:
+            self.log(f"      dispatch {'waits' if lag.waits else 'does not wait'} for the disk")
+            self.figures["stored first" if lag.waits else "concurrent again"] += 1
+
+        if self.plan.lag is not None:
+            limit, calm = self.plan.lag
+            gateway.lag.on_change = changed
+            gateway.lag.watch(limit, now=lambda: self.seconds, later=self._call_later, calm=calm)
+        self.ledger.lags = lambda: gateway.lag.waits
+
+    def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.timers.append((self.seconds + seconds, call))
+
+    def go_on(self, seconds: float) -> None:
+        """Let the steady clock go on, and call back whom that was promised."""
+        self.seconds += seconds
+        due = [call for at, call in self.timers if at <= self.seconds]
+        self.timers = [timer for timer in self.timers if timer[0] > self.seconds]
+        for call in due:
+            call()
 
     def _mode(self, address: str, paging: bool) -> None:
         self.log(f"      {address} {'pages' if paging else 'pages no more'}")
@@ -344,7 +375,8 @@ class CoreWorld:
         """A consumer got these."""
         queue = self.gateway.queues[taker.queue]
         storing = [key_of(message) for message in queue.storing()]
-        stored = self.model.durable.of(queue.queue_id) if queue.serialized else None
+        asks = queue.serialized or (queue.durable and self.plan.lag is not None)
+        stored = self.model.durable.of(queue.queue_id) if asks else None
         for message in messages:
             self.figures["read back"] += bool(message.flags & PAGED)
             self.ledger.deliver(
@@ -358,6 +390,7 @@ class CoreWorld:
                 unstored=stored is not None
                 and bool(message.flags & DURABLE)
                 and message.seq not in stored,
+                always=queue.serialized,
                 storing=storing,
             )
         self.log(f"      {taker.queue} delivers {[m.seq for m in messages]}")
@@ -407,6 +440,7 @@ class CoreWorld:
             self.gateway.on_time()
             self.turn()
         self.now = end
+        self.go_on(by_ms / 1000)
         self.gateway.on_time()
         self.turn()
 
@@ -436,6 +470,7 @@ class CoreWorld:
             for number, name in enumerate(chance.choices(names, weights, k=steps)):
                 self.log(f"  {name}")
                 OPERATIONS[name](self)
+                self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
                 self.note_handed()
                 if self.failed:
                     break
@@ -522,6 +557,8 @@ class CoreWorld:
             if len(memory) + queue.paged_count != queue.message_count:
                 raise ViolationError(f"{queue.name}: {queue.message_count} is not the sum")
             self.ledger.check(queue.name, memory, queue.message_count)
+            if queue.stores_first and not (queue.serialized or gateway.lag.waits):
+                raise ViolationError(f"{queue.name} waits for a disk that does not lag")
             if queue.durable:
                 self._check_recorded(queue)
         for address in gateway.addresses.values():
@@ -553,6 +590,13 @@ class CoreWorld:
                     continue
                 if taker.wants(copy.key) and copy.key not in taker.barred:
                     raise ViolationError(f"a consumer with room waits in vain for {copy}")
+
+    def check_keeps_up(self) -> None:
+        """At rest the disk does not lag for long."""
+        for _ in range(3):
+            self.go_on(0.1)
+        if self.gateway.lag.waits or self.timers:
+            raise ViolationError("dispatch waits for a disk that has nothing to do")
 
     def _check_recorded(self, queue: Queue) -> None:
         """What would be found is what is there: a copy lives exactly while its record does."""
@@ -600,6 +644,7 @@ class CoreWorld:
 
     def _check_empty(self) -> None:
         gateway = self.gateway
+        self.check_keeps_up()
         if gateway.memory or gateway.messages:
             raise ViolationError(f"{gateway.memory} bytes, {gateway.messages} messages of nothing")
         zero = {"max_size_messages": 0, "max_size_bytes": 0}

@@ -1,0 +1,55 @@
+"""What the configuration says of a disk that lags, and what the log says when dispatch changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from gateway.broker.lag import Lag
+from gateway.compacting import serialized_types
+from gateway.config.tree import Config
+from gateway.model.address import RoutingType
+
+_log = structlog.get_logger()
+
+
+class Journal(Protocol):
+    """What the log tells of the journal: messages that wait for it."""
+
+    @property
+    def tasks(self) -> int: ...
+
+
+def watch_lag(
+    lag: Lag,
+    journal: Journal,
+    config: Config,
+    *,
+    now: Callable[[], float],
+    later: Callable[[float, Callable[[], None]], object],
+) -> None:
+    """Have dispatch wait for a disk that lags, unless it always does, or the limit is -1."""
+    if config.store_lag_limit < 0 or serialized_types(config) == frozenset(RoutingType):
+        return
+    lag.on_change = lambda changed: _tell(changed, journal, now())
+    lag.watch(config.store_lag_limit / 1000, now=now, later=later)
+
+
+def _tell(lag: Lag, journal: Journal, now: float) -> None:
+    facts = {
+        "oldest_ms": round(lag.longest * 1000),
+        "waiting_messages": journal.tasks,
+        "store_lag_limit_ms": round(lag.limit * 1000),
+        "changes": lag.times,
+    }
+    if lag.waits:
+        _log.warning(
+            "store.lags",
+            **facts,
+            text="New messages are handed out once they are on disk. Look for what else uses the "
+            "disk, or give the journal one of its own (journal-directory).",
+        )
+    else:
+        _log.info("store.keeps_up", **facts, seconds=round(now - lag.since, 1))
