@@ -60,7 +60,7 @@ _VERSION: Final = 1
 _CRC32: Final = 1
 _BLOCK: Final = 1
 _SEAL: Final = 2
-_SCHEMA_MESSAGE: Final = SCHEMA.serialize().to_pybytes()
+SCHEMA_MESSAGE: Final = SCHEMA.serialize().to_pybytes()
 
 
 class GoneError(LookupError):
@@ -95,6 +95,22 @@ class SegmentFacts:
     newest_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFile:
+    """One pair of files as it has to be now: for whoever checks it.
+
+    `size` is that of the sealed Arrow file, 0 while it still grows; `index` are the bytes of the
+    index up to now. The checksum of a block is `zlib.crc32`, begun with the low 32 bits of its
+    first offset.
+    """
+
+    path: str
+    index_path: str
+    blocks: Sequence[BlockRef]
+    size: int
+    index: bytes
+
+
 class _Segment:
     """One pair of files; descriptors only while it takes appends."""
 
@@ -104,7 +120,7 @@ class _Segment:
         self.base = base
         self.first = first
         self.blocks: list[BlockRef] = []
-        self.size = len(_SCHEMA_MESSAGE)
+        self.size = len(SCHEMA_MESSAGE)
         self.index_size = _HEADER.size
         self.fd = -1
         self.index_fd = -1
@@ -168,6 +184,10 @@ class ArrowLog:
             if segment.first < end and segment.end > start:
                 found += [b for b in segment.blocks if b.first < end and b.end > start]
         return found
+
+    def files(self) -> list[LogFile]:
+        """Return all files as they have to be now. Any thread."""
+        return [_as_it_should_be(s, sealed=s is not self._active) for s in self._segments]
 
     def append(self, blocks: Sequence[Rows]) -> None:
         """Add blocks; they are on the device when this returns. Blocks the thread.
@@ -294,6 +314,29 @@ class ArrowLog:
         self._fs.fsync_dir(self._directory)
 
 
+def _as_it_should_be(segment: _Segment, *, sealed: bool) -> LogFile:
+    blocks = tuple(segment.blocks)
+    parts = [_index_header(segment.first), *(_entry(_BLOCK, ref) for ref in blocks)]
+    if sealed:
+        parts.append(_entry(_SEAL, _seal_mark(segment, segment.size - len(END_MARK))))
+    return LogFile(
+        path=segment.path,
+        index_path=segment.index_path,
+        blocks=blocks,
+        size=segment.size if sealed else 0,
+        index=b"".join(parts),
+    )
+
+
+def _index_header(first: int) -> bytes:
+    header = _HEADER.pack(_MAGIC, _VERSION, _CRC32, first, 0)[:-4]
+    return header + struct.pack("<I", zlib.crc32(header))
+
+
+def _seal_mark(segment: _Segment, at: int) -> BlockRef:
+    return BlockRef(segment.path, segment.end, segment.end, 0, at, len(END_MARK), 0, 0)
+
+
 def _entry(kind: int, ref: BlockRef) -> bytes:
     body = _ENTRY.pack(
         kind, ref.rows, ref.first, ref.end, ref.position, ref.size, ref.newest_ms, ref.crc, 0
@@ -317,12 +360,11 @@ def _check_block(ref: BlockRef, data: bytes) -> None:
 
 def _create_files(fs: FileSystem, segment: _Segment, directory: str) -> None:
     """Make both files, index first: an index without entries and segment is an unfinished start."""
-    header = _HEADER.pack(_MAGIC, _VERSION, _CRC32, segment.first, 0)[:-4]
     created: list[tuple[int, str]] = []
     try:
         for path, data in (
-            (segment.index_path, header + struct.pack("<I", zlib.crc32(header))),
-            (segment.path, _SCHEMA_MESSAGE),
+            (segment.index_path, _index_header(segment.first)),
+            (segment.path, SCHEMA_MESSAGE),
         ):
             created.append((fs.open(path, create=True), path))
             fs.pwrite(created[-1][0], data, 0)
@@ -353,7 +395,7 @@ def _seal(fs: FileSystem, segment: _Segment, sync: Callable[[int], None]) -> Non
     """End the segment's Arrow stream and say so in the index; closes both files."""
     fs.pwrite(segment.fd, END_MARK, segment.size)
     sync(segment.fd)
-    mark = BlockRef(segment.path, segment.end, segment.end, 0, segment.size, len(END_MARK), 0, 0)
+    mark = _seal_mark(segment, segment.size)
     fs.pwrite(segment.index_fd, _entry(_SEAL, mark), segment.index_size)
     sync(segment.index_fd)
     segment.size += len(END_MARK)
@@ -416,14 +458,14 @@ def _check_sealed(fs: FileSystem, segment: _Segment) -> None:
     fd = fs.open(segment.path, write=False)
     try:
         size = fs.size(fd)
-        schema = fs.pread(fd, len(_SCHEMA_MESSAGE), 0)
+        schema = fs.pread(fd, len(SCHEMA_MESSAGE), 0)
         mark = fs.pread(fd, len(END_MARK), segment.size - len(END_MARK))
     finally:
         fs.close(fd)
     if size != segment.size:
         at = min(size, segment.size)
         raise DamageError(segment.path, at, f"it has {size} bytes instead of {segment.size}")
-    if schema != _SCHEMA_MESSAGE:
+    if schema != SCHEMA_MESSAGE:
         raise DamageError(segment.path, 0, "the schema is not what was written")
     if mark != END_MARK:
         raise DamageError(segment.path, size - len(END_MARK), "the end mark is missing")
@@ -434,7 +476,7 @@ def _finish_last(fs: FileSystem, segment: _Segment) -> None:
     segment.fd = fs.open(segment.path)
     segment.index_fd = fs.open(segment.index_path)
     fs.drop_cache(segment.fd)
-    if fs.pread(segment.fd, len(_SCHEMA_MESSAGE), 0) != _SCHEMA_MESSAGE:
+    if fs.pread(segment.fd, len(SCHEMA_MESSAGE), 0) != SCHEMA_MESSAGE:
         raise DamageError(segment.path, 0, "the schema is not what was written")
     for ref in segment.blocks:
         _check_block(ref, fs.pread(segment.fd, ref.size, ref.position))

@@ -12,12 +12,16 @@ A copy is an ADD record like the first one, with the same seqs, so replay needs 
 it. The copied message counts in the new segment once the copy is durable, and only then may the old
 file go. A removal that is recorded after the copy stands behind it in the journal, or in the same
 batch, where removals count last; what was removed before is not copied.
+
+A segment that has rotted is emptied the same way, and so are those before it, whatever the rule
+says: what cannot be read of it is taken from whoever has it in memory (`recall`). What nobody gives
+now is asked for again (`ask_again`): it is on its way to a consumer, and comes back or is done.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +36,9 @@ COPY_BYTES: Final = 1 << 20
 COPY_MESSAGES: Final = 4096
 
 Ranges = list[tuple[int, int]]
+#: Takes per queue the seqs that are wanted, and returns those that memory has, as runs for one
+#: queue each. Without it what has rotted stays.
+Recall = Callable[[dict[int, Ranges]], Sequence[AddRun]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +132,14 @@ class Compaction:
     """What is being compacted; see the module text.
 
     Figures (read only): `copied` messages and `copied_bytes`, `emptied` segments; `failure` says
-    why a segment could not be read: then nothing is compacted until the next start, and its file
-    stays.
+    why a segment could not be read: then nothing is compacted until the next start, or until it is
+    emptied as damaged, and its file stays. `recalled` messages were taken from memory, `lacking`
+    is how many of the segment memory did not have when it was asked last.
     """
 
     __slots__ = (
+        "_asked",
+        "_damaged",
         "_ended",
         "_index",
         "_offset",
@@ -142,8 +152,11 @@ class Compaction:
         "copied_bytes",
         "emptied",
         "failure",
+        "lacking",
         "on_failed",
         "reading",
+        "recall",
+        "recalled",
         "rule",
         "segment",
         "ticket",
@@ -173,6 +186,10 @@ class Compaction:
         self.copied = self.copied_bytes = self.emptied = 0
         self.failure: Exception | None = None
         self.on_failed: Callable[[Exception], None] = _ignore
+        self._damaged: dict[int, dict[int, int]] = {}  # segment -> where it rots -> until where
+        self._asked = False  # memory, for what lives in the segment
+        self.recall: Recall | None = None
+        self.recalled = self.lacking = 0
 
     # ---- which segment
 
@@ -180,6 +197,23 @@ class Compaction:
     def waiting(self) -> bool:
         """Whether runs wait to be copied."""
         return bool(self._runs)
+
+    @property
+    def damaged(self) -> list[int]:
+        """The damaged segments that are still there."""
+        for segment in [one for one in self._damaged if one not in self._index.live]:
+            del self._damaged[segment]
+        return sorted(self._damaged)
+
+    def empty(self, segment: int, places: Mapping[int, int]) -> None:
+        """Have a damaged segment emptied; `places` are offset -> where it is whole again, or 0."""
+        self._damaged[segment] = dict(places)
+        self.failure = None
+        self._asked = False
+
+    def ask_again(self) -> None:
+        """Ask memory once more for what it did not have."""
+        self._asked = False
 
     def choose(self, synced_segment: int, synced: int) -> int | None:
         """Return the offset at which `segment` is to be read on, None when there is no need.
@@ -194,6 +228,9 @@ class Compaction:
         elif self.segment and self._ended:
             if synced < self._settled_at:
                 return None  # what was removed meanwhile is still counted
+            if self._is_damaged(self.segment):
+                self._ask_memory(synced)
+                return None
             text = f"segment {self.segment} ends before all that lives in it was read"
             self.failed(self.segment, ValueError(text))
             return None
@@ -202,9 +239,11 @@ class Compaction:
             oldest = index.oldest()
             if oldest is None or oldest >= synced_segment:
                 return None
-            if not self.rule.wants(len(index.live), index.used_bytes, index.live_bytes):
+            wanted = self.rule.wants(len(index.live), index.used_bytes, index.live_bytes)
+            if not wanted and oldest > max(self.damaged, default=0):
                 return None
             self.segment, self._offset, self._ended = oldest, 0, False
+            self._asked = False
         self.reading = True
         return self._offset
 
@@ -217,10 +256,33 @@ class Compaction:
         self._runs.extend(piece.runs)
         self._offset = piece.end
         self._ended = piece.last
+        whole_at = self._damaged.get(segment, {}).get(piece.end, 0)
+        if piece.last and whole_at > piece.end:
+            self._offset, self._ended = whole_at, False
+
+    def _is_damaged(self, segment: int) -> bool:
+        return self.recall is not None and segment in self._damaged
+
+    def _ask_memory(self, synced: int) -> None:
+        """Take what lives in the segment, and was not read, from memory."""
+        if self._asked or self.recall is None:
+            return
+        self._asked = True
+        wanted = self._index.living(self.segment)
+        runs = self.recall(wanted)
+        # Of a ticket that nothing was seen before: their flags say it already.
+        self._runs.extend((synced + 1, run) for run in runs)
+        count = sum(len(run.bodies) for run in runs)
+        self.recalled += count
+        all_ = sum(high - low + 1 for ranges in wanted.values() for low, high in ranges)
+        self.lacking = all_ - count
 
     def failed(self, segment: int, error: Exception) -> None:
         """A segment could not be read: unless it is gone by now, nothing more is compacted."""
         self.reading = False
+        if segment == self.segment and segment in self._index.live and self._is_damaged(segment):
+            self._ended = True  # the rest is asked of memory
+            return
         self._give_up()
         if segment in self._index.live:
             self.failure = error
@@ -231,6 +293,23 @@ class Compaction:
         self._runs.clear()
 
     # ---- what is copied
+
+    def advance(
+        self, batch: Batch, unsettled: Sequence[Batch], limit: int, synced: tuple[int, int]
+    ) -> int | None:
+        """Put copies into `batch` (see `fill`), or return where `segment` is to be read on.
+
+        `synced` are the segment and the ticket of what is durable.
+        """
+        while True:
+            while self._runs:
+                self.fill(batch, unsettled, limit)
+                if batch.copies:
+                    self.ticket = batch.number
+                    return None
+            offset = self.choose(*synced)
+            if offset is not None or not self._runs:
+                return offset
 
     def fill(self, batch: Batch, unsettled: Sequence[Batch], limit: int) -> None:
         """Put copies of up to `limit` bytes, or of one message, into `batch`.

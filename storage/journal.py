@@ -22,7 +22,7 @@ writer is a port.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from storage.aside import Aside
@@ -31,6 +31,7 @@ from storage.compaction import COPY_BYTES, Compaction, CompactionRule, Piece
 from storage.live import LiveIndex
 from storage.pages import PageBlock
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
+from storage.silent import ignore_failure, ignore_ticket, ignore_tickets, never
 from storage.writing import Writer
 
 #: A batch larger than this is closed and the next one filled: bounds what one sync writes and what
@@ -153,16 +154,16 @@ class Journal:
         self._unsynced: list[Batch] = []  # reported, and not synced
         self.cancels = True
         self.lax: set[int] = set()
-        self.lingers: Callable[[Batch], bool] = _never
+        self.lingers: Callable[[Batch], bool] = never
         self.task_limit = TASKS_MAX
         self.tasks = self.syncs = 0
         self.stalled = 0.0  # seconds that the writer has hung, as whoever watches it says
         self.batches = self.stored = self.cancelled = 0
         self.bytes_written = self.bytes_cancelled = 0
         self.snapshot: Callable[[], list[bytes]] = list
-        self.on_durable: Callable[[int], None] = _ignore_ticket
-        self.on_consumed: Callable[[list[int]], None] = _ignore_tickets
-        self.on_failed: Callable[[BaseException], None] = _ignore_failure
+        self.on_durable: Callable[[int], None] = ignore_ticket
+        self.on_consumed: Callable[[list[int]], None] = ignore_tickets
+        self.on_failed: Callable[[BaseException], None] = ignore_failure
 
     def start(self, writer: Writer) -> None:
         """Give the journal its writer; until then nothing is written."""
@@ -182,23 +183,27 @@ class Journal:
             return self._open.number
         if self._aside.batches:
             return self._aside.batches[-1].number
-        if self._pending:
-            return self._pending[-1].number
-        return 0 if self._busy is None else self._busy.number
+        return self._pending[-1].number if self._pending else self.busy_with
 
     @property
     def congested(self) -> bool:
         """Whether more waits for the disk than should: messages, or BACKLOG_BYTES_MAX."""
-        batch = self._open
-        waiting = self._backlog + self._aside.bytes + batch.bytes_bound + batch.page_bytes
-        return self.tasks >= self.task_limit or waiting > BACKLOG_BYTES_MAX
+        return self.tasks >= self.task_limit or self._waiting() > BACKLOG_BYTES_MAX
 
     @property
     def relieved(self) -> bool:
         """Whether at most nine tenths of that wait."""
-        batch = self._open
-        waiting = self._backlog + self._aside.bytes + batch.bytes_bound + batch.page_bytes
-        return self.tasks <= self.task_limit * 9 // 10 and waiting <= BACKLOG_BYTES_MAX * 9 // 10
+        few = self.tasks <= self.task_limit * 9 // 10
+        return few and self._waiting() <= BACKLOG_BYTES_MAX * 9 // 10
+
+    def _waiting(self) -> int:
+        """Return the bytes that wait for the disk, at most."""
+        return self._backlog + self._aside.bytes + self._open.bytes_bound + self._open.page_bytes
+
+    @property
+    def on_disk(self) -> int:
+        """The number of the last synced batch, as on disk."""
+        return self._on_disk
 
     @property
     def writing(self) -> bool:
@@ -208,7 +213,7 @@ class Journal:
     @property
     def busy_with(self) -> int:
         """The number of the batch that the writer has, 0 for none."""
-        return 0 if self._busy is None else self._busy.number
+        return self._busy.number if self._busy else 0
 
     @property
     def failure(self) -> BaseException | None:
@@ -402,8 +407,8 @@ class Journal:
 
         Rot in the last batch of all looks like a torn tail. With one behind it, it is told apart.
         """
-        quiet, self._looked = self._looked == self.synced, self.synced
-        if not quiet or self._stopping or self._busy is not None or self._pending:
+        looked, self._looked = self._looked, self.synced
+        if looked != self.synced or self._stopping or self._busy is not None or self._pending:
             return
         if self._covered != self.synced:
             self._open.covers = True
@@ -528,15 +533,27 @@ class Journal:
         busy = [] if self._busy is None else [self._busy]
         unsettled = [*self._unsynced, *busy, *self._pending, *self._aside.removals()]
         limit = min(COPY_BYTES, self._segment_bytes // 4)
-        while compaction.waiting:
-            compaction.fill(self._open, unsettled, limit)
-            if self._open.copies:
-                compaction.ticket = self._open.number
-                self.flush()
-                return
-        offset = compaction.choose(self._segment_synced, self.synced)
+        synced = self._segment_synced, self.synced
+        offset = compaction.advance(self._open, unsettled, limit, synced)
         if offset is not None:
             self._writer.read(compaction.segment, offset)
+        elif self._open.copies:
+            self.flush()
+
+    def empty(self, segment: int, places: Mapping[int, int]) -> None:
+        """Have a segment emptied that has rotted; see `Compaction.empty`, and call `go_on`."""
+        self.compaction.empty(segment, places)
+        if segment == self._segment:
+            self._segment_room = 0  # what comes goes to another
+            self._open.covers = True
+            self.flush()
+        self._compact()
+
+    def go_on(self) -> None:
+        """Try again to empty what is damaged: what a consumer had may have come back."""
+        if self.compaction.damaged:
+            self.compaction.ask_again()
+            self._compact()
 
     def piece_read(self, segment: int, piece: Piece) -> None:
         """The writer's answer: part of a segment."""
@@ -581,20 +598,3 @@ class Journal:
                 done()
             else:
                 self._writer.stop(done)
-
-
-def _never(batch: Batch) -> bool:
-    """Stand for a reason to wait that is not there."""
-    return False
-
-
-def _ignore_ticket(ticket: int) -> None:
-    """Stand for a listener that is not there yet."""
-
-
-def _ignore_tickets(tickets: list[int]) -> None:
-    """Stand for a listener that is not there yet."""
-
-
-def _ignore_failure(error: BaseException) -> None:
-    """Stand for a listener that is not there yet."""

@@ -256,6 +256,20 @@ class LiveIndex:
                 ranges += without_ranges([(low, high)], extent.join())
         return ranges
 
+    def living(self, segment: int) -> dict[int, list[tuple[int, int]]]:
+        """Return per queue the ranges of seqs that live in a segment, ascending."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for queue_id, extents in self._extents.items():
+            ranges = [
+                pair
+                for extent in extents
+                if extent.segment == segment and extent.live
+                for pair in without_ranges([(extent.first, extent.last)], extent.join())
+            ]
+            if ranges:
+                found[queue_id] = ranges
+        return found
+
     def moved(
         self, queue_id: int, first: int, last: int, size: int, *, source: int, segment: int
     ) -> None:
