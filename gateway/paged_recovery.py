@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from gateway.model.definitions import PageMark, PagesDefinition
 from gateway.model.pages import FoundPages
-from storage.files import FileSystem, durable_replace, read_file
+from storage.files import FileSystem, settle
 from storage.page_scan import FoundPage, scan_page
 from storage.pages import page_files, page_name
+from storage.quarantine import keep_copy
 from storage.recovery import Recovered
 
 #: Where the bytes of damaged pages are kept, below the directory of the page files.
@@ -100,21 +101,10 @@ def _read(
 ) -> FoundPage:
     path = posixpath.join(directory, page_name(*place))
     if device and fs.exists(path):
-        # What is read must be what the device has, not what a failed sync left in memory.
-        fd = fs.open(path)
-        try:
-            fs.fdatasync(fd)
-            fs.drop_cache(fd)
-        finally:
-            fs.close(fd)
+        settle(fs, path)
     scanned = scan_page(fs, directory, *place, blocks)
     if scanned.damage and fs.exists(path):
-        keep = posixpath.join(directory, QUARANTINE)
-        copy = posixpath.join(keep, page_name(*place))
-        if not fs.exists(copy):
-            fs.mkdir(keep)
-            fs.fsync_dir(directory)
-            durable_replace(fs, copy, read_file(fs, path))
+        keep_copy(fs, path, posixpath.join(directory, QUARANTINE))
     return scanned
 
 

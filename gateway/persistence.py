@@ -35,7 +35,7 @@ from gateway.model.pages import Fetched, FoundPages, UnreadablePageError
 from gateway.paged_recovery import find_pages, ids_on_pages, pages_fields, pages_of
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
-from storage.files import FileSystem, durable_replace, read_file
+from storage.files import FileSystem, durable_replace, read_file, settle
 from storage.journal import DEFAULT_SEGMENT_BYTES, Journal
 from storage.page_reads import Answer, Fetches
 from storage.pages import PageBlock, PageReader
@@ -474,13 +474,7 @@ def _segments(fs: FileSystem, directory: str) -> Iterator[tuple[int, str, bytes]
     numbers = sorted(n for n in map(segment_number, fs.listdir(directory)) if n is not None)
     for number in numbers:
         path = posixpath.join(directory, segment_name(number))
-        fd = fs.open(path)
-        try:
-            # What is read must be what the device has, not what a failed sync left in memory.
-            fs.fdatasync(fd)
-            fs.drop_cache(fd)
-        finally:
-            fs.close(fd)
+        settle(fs, path)
         yield number, path, read_file(fs, path)
 
 

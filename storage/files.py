@@ -169,6 +169,19 @@ def read_file(fs: FileSystem, path: str) -> bytes:
         fs.close(fd)
 
 
+def settle(fs: FileSystem, path: str) -> None:
+    """Have the next read of `path` be of the device: not of what a failed sync left in memory.
+
+    What was written and never synced, as by a process that was killed, is synced.
+    """
+    fd = fs.open(path)
+    try:
+        fs.fdatasync(fd)
+        fs.drop_cache(fd)
+    finally:
+        fs.close(fd)
+
+
 def durable_replace(fs: FileSystem, path: str, data: bytes) -> None:
     """Make `path` hold `data`, whole or not at all, and on the device when this returns.
 

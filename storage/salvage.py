@@ -8,10 +8,10 @@ in the middle leaves each segment either as it was or repaired; a second salvage
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 
-from storage.files import FileSystem, durable_replace, read_file
+from storage.files import FileSystem, durable_replace
+from storage.quarantine import keep_copy
 from storage.record import (
     SUSPECT_RECORD,
     encode_batch,
@@ -29,26 +29,14 @@ def salvage(
     Raises OSError; what was done until then stays.
     """
     copies: list[str] = []
-    if any(facts.damaged for facts in seen.segments):
-        fs.mkdir(quarantine)
     for at, facts in enumerate(seen.segments):
         if not facts.damaged:
             continue
-        copy = _free_name(fs, posixpath.join(quarantine, posixpath.basename(facts.path)))
-        durable_replace(fs, copy, read_file(fs, facts.path))
+        copy = keep_copy(fs, facts.path, quarantine)
         later = seen.segments[at + 1].first if at + 1 < len(seen.segments) else 0
         durable_replace(fs, facts.path, _rebuilt(facts, later, make_uuid()))
         copies.append(copy)
     return copies
-
-
-def _free_name(fs: FileSystem, path: str) -> str:
-    """Return a name of the quarantine that no earlier salvage took."""
-    number, name = 1, path
-    while fs.exists(name):
-        number += 1
-        name = f"{path}.{number}"
-    return name
 
 
 def _rebuilt(facts: SegmentFacts, later: int, uuid: bytes) -> bytes:
