@@ -62,6 +62,9 @@ COVER_SECONDS: Final = 1.0
 #: How often it is looked whether the disk hangs.
 WATCH_SECONDS: Final = 1.0
 
+#: How often it is looked whether a scrub is due, or a repair may go on.
+SCRUB_LOOK_SECONDS: Final = 1.0
+
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
 
@@ -169,6 +172,7 @@ class GatewayService(MultiService):
         )
         self._watching = self._loop(watch.look, WATCH_SECONDS)
         self._loop(core.store.journal.sync, self.config.sync_interval / 1000)
+        self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
         for work, seconds in chores(core.broker, core.disk, self.config):
             self._loop(work, seconds)
         self.ready = True
@@ -209,6 +213,7 @@ class GatewayService(MultiService):
             clock=self.clock,
             connections=self.connections,
             streams=core.registry,
+            scrubber=core.scrubber,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry).install(self._router)

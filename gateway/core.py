@@ -7,6 +7,7 @@ brought in by `declared`.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -28,8 +29,11 @@ from gateway.lingering import Linger
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.turn import Turn
 from gateway.orphans import adopt
+from gateway.paged_recovery import QUARANTINE
 from gateway.persistence import JournalStore, Restored, open_journal
 from gateway.restart import restore_pages, restore_routing, stream_runs
+from gateway.scrub_plan import Stored, make_scrubber
+from gateway.scrubber import Scrubber
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from gateway.upkeep import watch_of
 from storage.arrow_log import StreamFiles
@@ -65,11 +69,13 @@ class Chance:
 
 
 class Threads:
-    """Runs what blocks (the streams' `RunBlocking` port) on threads of its own."""
+    """Runs what blocks (the `RunBlocking` ports) on threads of its own."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(
+        self, reactor: Reactor, count: int = BLOCKING_THREADS, name: str = "blocking"
+    ) -> None:
         self._reactor = reactor
-        self._pool = ThreadPool(0, BLOCKING_THREADS, "blocking")
+        self._pool = ThreadPool(0, count, name)
         self._pool.start()
 
     def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
@@ -98,6 +104,7 @@ class Core:
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
         self.alarm: Alarm
+        self.scrubber: Scrubber
         self._lock = lock
         self.threads: Threads
         self._defined: dict[int, StreamDefinition] = {}
@@ -169,6 +176,7 @@ class Core:
     async def close(self) -> None:
         """Seal the streams, sync and close the journal, give the directory back."""
         self.alarm.stop()
+        self.scrubber.stop()
         try:
             if self.store.journal.failure is None:
                 await self.registry.stop()
@@ -237,6 +245,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
     _set_up_store(reactor, core, config)
+    core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
 
 
@@ -254,6 +263,22 @@ def _set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
             later=reactor.callLater,
             flush=journal.flush,
         )
+
+
+def _make_scrubber(reactor: Reactor, core: Core, config: Config, files: RealFiles) -> Scrubber:
+    """Return what reads all that is stored now and then."""
+    stored = Stored(
+        files=files,
+        broker=core.broker,
+        journal=core.store.journal,
+        streams=core.registry,
+        journal_directory=config.journal_directory,
+        paging_directory=config.paging_directory,
+        quarantine=posixpath.join(config.data_directory, QUARANTINE),
+    )
+    threads = Threads(reactor, 1, "scrub")
+    period = config.scrub_period / 1000
+    return make_scrubber(stored, threads, reactor, rate=config.scrub_rate, period=period)
 
 
 def _start_journal(

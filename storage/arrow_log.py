@@ -189,6 +189,10 @@ class ArrowLog:
         """Return all files as they have to be now. Any thread."""
         return [_as_it_should_be(s, sealed=s is not self._active) for s in self._segments]
 
+    def holds(self, path: str) -> bool:
+        """Whether an Arrow file is one of this log's. Any thread."""
+        return any(segment.path == path for segment in self._segments)
+
     def append(self, blocks: Sequence[Rows]) -> None:
         """Add blocks; they are on the device when this returns. Blocks the thread.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import posixpath
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +41,7 @@ SLICE: Final = 256 << 10
 _MAGIC: Final = BATCH_MAGIC.to_bytes(4, "little")
 
 #: A check: yields bytes read, and is done when it returns.
-Check = Iterator[int]
+Check = Generator[int, None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "gateway.paged_recovery": ("gateway.model", "storage"),
     "gateway.restart": ("*",),
+    "gateway.scrub_plan": ("*",),
+    "gateway.scrubber": ("storage",),
     "gateway.management": ("*",),
     "gateway.cli": ("*",),
     "gateway.app": ("*",),

@@ -13,7 +13,7 @@ A transaction that holds a known id is refused as a whole; what it held stays un
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from gateway.addresses.settings import AddressSettings, FullPolicy
@@ -92,6 +92,10 @@ class Known:
         self._order.extend(keys)
         self._keys.update(keys)
         return first
+
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """Go through the ids with their seqs."""
+        return enumerate(self._order, self._first)
 
     def forget(self, size: int) -> tuple[int, int]:
         """Keep the newest `size`; returns the seqs of those that went, as (first, last)."""
@@ -258,6 +262,19 @@ class Duplicates:
         if known is None or not known.ids_id:
             return 0
         return self._core.store.undefine(known.definition)
+
+    def names(self) -> dict[int, str]:
+        """Return per number in the journal what people call it."""
+        known = self._known.values()
+        return {k.ids_id: f"duplicate ids of {k.definition.address}" for k in known if k.ids_id}
+
+    def recall(self, ids_id: int) -> list[tuple[int, bytes, int]]:
+        """Return (seq, key, flags) of all ids that have this number in the journal."""
+        flags = DEFAULT_PRIORITY | DURABLE
+        for known in self._known.values():
+            if ids_id and known.ids_id == ids_id:
+                return [(seq, key, flags) for seq, key in known.numbered()]
+        return []
 
     def definitions(self) -> list[IdsDefinition]:
         """Return what each new journal segment begins with."""

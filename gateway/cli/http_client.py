@@ -18,6 +18,20 @@ Json = Any
 
 def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Json:
     """Return the JSON at `path`; raises CliError with the gateway's own code and text."""
+    return _ask("GET", url, path, None, (user, password))
+
+
+def post(
+    url: str, path: str, body: Json, *, user: str | None = None, password: str | None = None
+) -> Json:
+    """Return the JSON that answers a POST of `body`; raises CliError as `get` does."""
+    return _ask("POST", url, path, json.dumps(body), (user, password))
+
+
+def _ask(
+    method: str, url: str, path: str, body: str | None, login: tuple[str | None, str | None]
+) -> Json:
+    user, password = login
     parts = urlsplit(url if "//" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         text = f"{url} is no HTTP URL"
@@ -27,10 +41,12 @@ def get(url: str, path: str, *, user: str | None = None, password: str | None = 
     connection = kind(parts.hostname, parts.port, timeout=_SECONDS)
     headers = {"Accept": "application/json"}
     if user is not None:
-        login = b64encode(f"{user}:{password or ''}".encode()).decode()
-        headers["Authorization"] = f"Basic {login}"
+        encoded = b64encode(f"{user}:{password or ''}".encode()).decode()
+        headers["Authorization"] = f"Basic {encoded}"
+    if body is not None:
+        headers["Content-Type"] = "application/json"
     try:
-        connection.request("GET", path, headers=headers)
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         content = answer.read()
     except (OSError, http.client.HTTPException) as error:
@@ -48,7 +64,7 @@ def _read(url: str, status: int, content: bytes) -> Json:
     except ValueError:
         text = f"{url} answers {status} without JSON; it is no Sluicegate"
         raise CliError("not-connected", text, status=EX_UNAVAILABLE) from None
-    if status != http.client.OK:
+    if status not in (http.client.OK, http.client.ACCEPTED):
         attempt = "--user NAME" if status == http.client.UNAUTHORIZED else None
         raise CliError(
             str(value.get("code", "refused")), str(value.get("message", status)), attempt=attempt

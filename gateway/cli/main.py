@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "browse": ("gateway.cli.browse", "browse", "Look at a queue's messages, changing nothing."),
     "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
     "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),
+    "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
     "demo": ("gateway.cli.demo", "demo", "A gateway, senders and a Spark query, checked."),
     "bench": ("gateway.cli.bench", "bench", "Measure messages a second."),

@@ -179,6 +179,8 @@ TOP: Final = Table(
         "min-disk-free": v.limit(v.size_bytes),
         "disk-scan-period": v.at_least(1, v.duration_ms),
         "ballast-size": v.at_least(0, v.size_bytes),
+        "scrub-period": v.at_least(-1, v.duration_ms),
+        "scrub-rate": v.at_least(1 << 16, v.size_bytes),
         "address-queue-scan-period": v.at_least(-1, v.duration_ms),
         "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
         "transaction-timeout": v.at_least(1, v.duration_ms),

@@ -208,6 +208,9 @@ class Config:
         min_disk_free: bytes that stay free, -1 no limit; None not written.
         disk_scan_period: ms between two looks at the disk.
         ballast_size: bytes kept back for what goes on while the disk is full; 0 none.
+        scrub_period: ms between two times of reading all that is stored, to find what has rotted;
+            0 or less: only when an operator says so.
+        scrub_rate: bytes of it that are read in a second.
         address_queue_scan_period: ms between two looks for unused queues; 0 or less: never.
         message_expiry_scan_period: ms between two looks for expired messages; 0 or less: only on
             delivery.
@@ -244,6 +247,8 @@ class Config:
     min_disk_free: int | None = None
     disk_scan_period: int = 5_000
     ballast_size: int = 64 * MIB
+    scrub_period: int = 24 * 3_600_000
+    scrub_rate: int = 4 * MIB
     address_queue_scan_period: int = 30_000
     message_expiry_scan_period: int = 30_000
     transaction_timeout: int = 300_000

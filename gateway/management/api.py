@@ -2,14 +2,15 @@
 
     GET /livez           200 as long as the process turns
     GET /readyz          200 when messages can be sent and received, else 503 with the reason; a
-                         full disk is named with it, and does not stop those that consume
+                         full disk is named with it, and does not stop those that consume; so are
+                         files that are damaged
     GET /metrics         Prometheus text (`metrics`)
     GET /api/v1/store    journal, disk, memory
     GET /api/v1/clock    broker time, and whether the wall clock is followed
     POST /api/v1/clock/trust    follow it now, although it has made a large step
 
-Queues, addresses and streams have modules of their own (`queues_api`, `addresses_api`,
-`streams_api`).
+The scrub, queues, addresses and streams have modules of their own (`scrub_api`, `queues_api`,
+`addresses_api`, `streams_api`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gateway.management.messages_api import MessagesApi
 from gateway.management.producers_api import ProducersApi
 from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
+from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
 
 
@@ -33,6 +35,8 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
     AddressesApi(sources).add_routes(router)
     DivertsApi(sources).add_routes(router)
     ProducersApi(sources).add_routes(router)
+    if sources.scrubber is not None:
+        ScrubApi(sources.scrubber, sources.journal).add_routes(router)
     if with_metrics:
         metrics.add_routes(router, sources)
 
@@ -63,10 +67,13 @@ class StatusApi:
             full = self._sources.gateway.disk.refusal
             # Still ready: whoever consumes makes room.
             lag = views.lag_reason(self._sources)
-            disk = {} if lag is None else {"code": "store-lags", "message": lag}
+            told = {} if lag is None else {"code": "store-lags", "message": lag}
             if full is not None:
-                disk = {"code": full.code.value, "message": full.text}
-            return json_response(200, {"status": "ready", **disk})
+                told = {"code": full.code.value, "message": full.text}
+            scrubber = self._sources.scrubber
+            if scrubber is not None and scrubber.alarm is not None:
+                told["damage"] = scrubber.alarm
+            return json_response(200, {"status": "ready", **told})
         return json_response(503, {"code": "not-ready", "message": reason})
 
     def show_store(self, request: Request) -> Response:

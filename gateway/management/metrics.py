@@ -23,6 +23,7 @@ from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.queues.queue import Queue
+from gateway.scrubber import Scrubber
 from gateway.streams.registry import Tap
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -180,6 +181,19 @@ _DISK: Final[Sequence[_Figure[DiskWatch]]] = (
     _counter("disk_scans_total", "How often it was looked at", lambda d: d.monitor.scans),
 )
 
+_SCRUB: Final[Sequence[_Figure[Scrubber]]] = (
+    _gauge("scrub_running", "1 while what is stored is read for rot", lambda s: s.running),
+    _gauge("scrub_damaged_places", "Places on disk that are damaged", lambda s: len(s.damage)),
+    _counter(
+        "scrub_damage_found_total", "Places found damaged", lambda s: len(s.damage) + s.repaired
+    ),
+    _counter(
+        "scrub_damage_gone_total", "Of these, repaired or not needed any more", lambda s: s.repaired
+    ),
+    _counter("scrub_read_bytes_total", "Bytes read for it", lambda s: s.bytes_read),
+    _counter("scrub_runs_total", "How often all was read", lambda s: s.tours),
+)
+
 _ADDRESS: Final[Sequence[_Figure[Address]]] = (
     _counter("address_routed_messages_total", "Messages that met a queue", lambda a: a.routed),
     _counter("address_unrouted_messages_total", "Messages that met none", lambda a: a.unrouted),
@@ -299,6 +313,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
+    if sources.scrubber is not None:
+        yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:
         yield from _single(_DISK, sources.disk)
         seconds = sources.disk.monitor.seconds_left

@@ -28,6 +28,7 @@ from gateway.streams.columns import BlockReader, headers_map
 if TYPE_CHECKING:
     from gateway.clock import BrokerClock
     from gateway.disk_watch import DiskWatch
+    from gateway.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
 
 #: Of each body that a browse shows; whoever needs all of it consumes or reads the stream.
@@ -49,6 +50,8 @@ class CompactionFigures(Protocol):
     copied: int
     copied_bytes: int
     emptied: int
+    recalled: int
+    lacking: int
     failure: Exception | None
 
 
@@ -94,6 +97,7 @@ class Sources:
         clock: broker time; None where it is not judged.
         connections: protocol -> open connections.
         streams: None where there are none.
+        scrubber: what reads all that is stored; None where nothing is.
     """
 
     gateway: Gateway
@@ -104,6 +108,7 @@ class Sources:
     clock: BrokerClock | None = None
     connections: Callable[[], Mapping[str, int]] = _no_connections
     streams: StreamRegistry | None = None
+    scrubber: Scrubber | None = None
 
 
 def persistent_bytes(queue: Queue) -> int:
@@ -351,6 +356,7 @@ def compaction_view(compaction: CompactionFigures) -> dict[str, object]:
         "copiedMessages": compaction.copied,
         "copiedBytes": compaction.copied_bytes,
         "emptiedFiles": compaction.emptied,
+        "messagesTakenFromMemory": compaction.recalled,
         "failure": None if compaction.failure is None else str(compaction.failure),
     }
 

@@ -14,7 +14,7 @@ from gateway.service import EX_IOERR, EX_RUNNING
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text("utf-8")
 ROWS = [line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith("| ")][1:]
-EVENT = re.compile(r"`((?:clock|disk|gateway|page|queue|store|stream)\.[a-z_]+)`")
+EVENT = re.compile(r"`((?:clock|disk|gateway|page|queue|scrub|store|stream)\.[a-z_]+)`")
 
 
 def functions_of(path: Path) -> set[str]:

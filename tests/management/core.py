@@ -94,7 +94,9 @@ class Journal:
     batches, stored, cancelled, bytes_written, synced = 3, 5, 7, 11, 13
     bytes_cancelled = 17
     tasks, syncs, stalled = 31, 37, 4.1
-    compaction = SimpleNamespace(copied=19, copied_bytes=23, emptied=29, failure=None)
+    compaction = SimpleNamespace(
+        copied=19, copied_bytes=23, emptied=29, recalled=31, lacking=0, failure=None
+    )
     index = Live({1: 0, 2: 4})
     congested = True
     failure = None

@@ -167,6 +167,7 @@ def test_the_store_shows_files_counters_and_why_it_failed():
             "copiedMessages": 19,
             "copiedBytes": 23,
             "emptiedFiles": 29,
+            "messagesTakenFromMemory": 31,
             "failure": None,
         },
         "syncedTicket": 13,
