@@ -8,6 +8,7 @@
 #   make simulate  the store, and the whole core over it, on a simulated disk: SEEDS=n and
 #                CORE_SEEDS=n of them, or SEED=k, replayed and told; ONLY=storage or ONLY=core
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
+#   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
 #   make mutants   bugs planted in the journal and in the core, and how many seeds it takes to catch each
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
@@ -31,7 +32,7 @@ CORE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate crash mutants soak scenarios bench bench-store bench-pages \
+.PHONY: demo test check fmt simulate crash power mutants soak scenarios bench bench-store bench-pages \
 	bench-growth clean
 .DEFAULT_GOAL := test
 
@@ -61,6 +62,9 @@ simulate: $(STAMP)
 
 crash: $(STAMP)
 	@$(BIN)/python -m tests.durability --rounds $(ROUNDS)
+
+power: $(STAMP)
+	@$(BIN)/python -m tests.durability --power --rounds $(ROUNDS)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants

@@ -11,6 +11,7 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,15 +24,17 @@ ADDRESS = "kill.q"
 
 
 class AmqpSender(threading.Thread):
-    """Sends numbered durable messages over AMQP until the connection breaks; `confirmed` were
-    accepted."""
+    """Sends numbered durable messages over AMQP until the connection breaks.
+
+    `confirmed`: what was accepted, and when.
+    """
 
     def __init__(self, port: int, prefix: str) -> None:
         super().__init__(daemon=True)
         self.port = port
         self.prefix = prefix
         self.sent: set[str] = set()
-        self.confirmed: set[str] = set()
+        self.confirmed: dict[str, float] = {}
 
     def run(self) -> None:
         try:
@@ -41,14 +44,16 @@ class AmqpSender(threading.Thread):
                 body = f"{self.prefix}-amqp-{number}"
                 self.sent.add(body)
                 sender.send(Message(body=body, durable=True))
-                self.confirmed.add(body)
+                self.confirmed[body] = time.monotonic()
         except Exception:  # however the kill shows in proton, sending is over
             return
 
 
 class StompSender(threading.Thread):
-    """Sends windows of numbered messages over STOMP with a receipt each; `confirmed` have
-    theirs."""
+    """Sends windows of numbered messages over STOMP with a receipt each.
+
+    `confirmed`: what has its receipt, and since when.
+    """
 
     def __init__(self, port: int, prefix: str, padding: int = 0) -> None:
         super().__init__(daemon=True)
@@ -56,7 +61,7 @@ class StompSender(threading.Thread):
         self.prefix = prefix
         self.padding = "." * padding
         self.sent: set[str] = set()
-        self.confirmed: set[str] = set()
+        self.confirmed: dict[str, float] = {}
 
     def run(self) -> None:
         try:
@@ -83,7 +88,8 @@ class StompSender(threading.Thread):
                         for frame in done.split(b"\x00"):
                             _, found, name = frame.partition(b"receipt-id:")
                             if found:
-                                self.confirmed.add(name.split(b"\n")[0].decode())
+                                body = name.split(b"\n")[0].decode()
+                                self.confirmed[body] = time.monotonic()
                                 wanted -= 1
         except OSError:
             return
@@ -148,6 +154,8 @@ class Tally:
     cancelled: int = 0
     again: int = 0
     lost: list[str] = field(default_factory=list)
+    #: Seconds from the confirmation of the first one lost in a round to that round's end.
+    lost_span: float = 0.0
     unmarked: list[str] = field(default_factory=list)
     invented: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
@@ -167,9 +175,14 @@ class Tally:
 
 
 def run_rounds(
-    folder: Path, rounds: int, chance: random.Random, settings: tuple[str, ...] = ()
+    folder: Path,
+    rounds: int,
+    chance: random.Random,
+    settings: tuple[str, ...] = (),
+    *,
+    end: Callable[[ScratchGateway], None] = ScratchGateway.kill,
 ) -> Tally:
-    """Kill so many gateways under load; each is drained by the one after it."""
+    """Kill so many gateways under load, by `end`; each is drained by the one after it."""
     tally = Tally()
     before: set[str] = set()
     gateway = ScratchGateway(folder, settings=settings)
@@ -178,7 +191,8 @@ def run_rounds(
         for number in range(rounds):
             threads = _load(gateway, f"{number}", chance)
             tally.cancelled += _cancelled(gateway)
-            gateway.kill()
+            ended = time.monotonic()
+            end(gateway)
             for thread in threads:
                 thread.join(20)
             gateway = ScratchGateway(folder, settings=settings)
@@ -188,7 +202,7 @@ def run_rounds(
                 tally.refusals.append(str(error))
                 return tally
             taken = drain(gateway)
-            _judge(tally, threads, taken, before)
+            _judge(tally, threads, taken, before, ended)
             before = {body for body, _ in taken}
     finally:
         if gateway.running():
@@ -224,7 +238,13 @@ def _load(gateway: ScratchGateway, prefix: str, chance: random.Random) -> Thread
     return threads
 
 
-def _judge(tally: Tally, threads: Threads, taken: list[tuple[str, bool]], before: set[str]) -> None:
+def _judge(
+    tally: Tally,
+    threads: Threads,
+    taken: list[tuple[str, bool]],
+    before: set[str],
+    ended: float,
+) -> None:
     """Count one round. What the drain before took may come again: nobody waited for its accepts."""
     amqp, stomp, receiver = threads
     confirmed = amqp.confirmed | stomp.confirmed
@@ -235,7 +255,9 @@ def _judge(tally: Tally, threads: Threads, taken: list[tuple[str, bool]], before
     tally.received += len(received)
     tally.drained += len(bodies)
     tally.again += len(before.intersection(bodies))
-    tally.lost += sorted(confirmed - received - set(bodies))
+    lost = sorted(confirmed.keys() - received - set(bodies))
+    tally.lost += lost
+    tally.lost_span = max([tally.lost_span, *(ended - confirmed[body] for body in lost)])
     tally.invented += sorted(set(bodies) - amqp.sent - stomp.sent - before)
     tally.unmarked += [body for body, marked in taken if not marked]
     if len(bodies) != len(set(bodies)):

@@ -116,7 +116,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path, call: str, fault: str, k: int
         struck = not traced.running()
         traced.end()
         sender.join(20)
-        confirmed, sent = sender.confirmed, sender.sent
+        confirmed, sent = set(sender.confirmed), sender.sent
     except GatewayFailedError:
         struck = True  # the fault met the start itself
     finally:

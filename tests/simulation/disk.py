@@ -61,6 +61,13 @@ class Node:
             part = bytes(cache[sector * SECTOR : (sector + 1) * SECTOR])
             self.dirty.setdefault(sector, []).append(part)
 
+    def truncate(self, size: int) -> None:
+        if size > len(self.cache):
+            self.cache.extend(bytes(size - len(self.cache)))
+            return
+        del self.cache[size:]
+        self.dirty = {at: versions for at, versions in self.dirty.items() if at * SECTOR < size}
+
     def sync(self) -> None:
         self._resize(len(self.cache))
         for sector, versions in self.dirty.items():
@@ -287,7 +294,10 @@ class SimDisk:
         return len(self._node(fd).cache)
 
     def truncate(self, fd: int, size: int) -> None:
-        raise NotImplementedError("the journal never truncates")
+        cut = self._enter(f"truncate {self._name(fd)} {size}")
+        self._node(fd).truncate(size)
+        if cut:
+            raise Crash
 
     def rename(self, source: str, target: str) -> None:
         cut = self._enter(f"rename {source} {target}")
