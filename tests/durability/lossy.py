@@ -223,7 +223,7 @@ def main() -> None:
     threading.Thread(target=_obey, args=(lossy, orders), daemon=True).start()
     while True:
         orders.acquire()
-        mfusepy.FUSE(lossy, mount, foreground=True, nothreads=True, hard_remove=True, nonempty=True)
+        mfusepy.FUSE(lossy, mount, foreground=True, nothreads=True, hard_remove=True)
         _say("unmounted")
 
 
