@@ -22,6 +22,7 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.orphans import adopted_name, orphaned
+from gateway.page_rescue import Rescue, look_for_pages
 from gateway.paged_recovery import known_blocks
 from gateway.persistence import JournalStore, decode_definition, open_journal, restore
 from storage.compaction import CompactionRule
@@ -49,10 +50,14 @@ class MissingJournalError(StorageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvaged:
-    """What a salvage found and did; `copies` are the files in the quarantine."""
+    """What a salvage found and did; `copies` are the files in the quarantine.
+
+    `rescue` is what it took back of pages that the journal had lost.
+    """
 
     seen: Survey
     copies: list[str]
+    rescue: Rescue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,20 +167,21 @@ def describe(record: Record) -> str:
             return str(record)
 
 
-def repair(data: str, directory: str, make_uuid: Callable[[], bytes]) -> Salvaged:
-    """Salvage the journal in `directory`, of a data directory that nobody runs on.
+def repair(places: Places, make_uuid: Callable[[], bytes]) -> Salvaged:
+    """Salvage the journal of a data directory that nobody runs on.
 
     Raises LockedError naming the owner, FormatError, OSError.
     """
     fs = RealFiles()
-    fs.mkdir(data)
-    fs.mkdir(directory)
-    lock = DirectoryLock(data, f"process {os.getpid()} (sluicegate {__version__}, salvage)")
+    fs.mkdir(places.data)
+    fs.mkdir(places.journal)
+    lock = DirectoryLock(places.data, f"process {os.getpid()} (sluicegate {__version__}, salvage)")
     try:
-        seen = look(directory)
-        quarantine = posixpath.join(data, QUARANTINE)
-        copies = salvage(fs, seen, quarantine, make_uuid)
-        return Salvaged(seen=seen, copies=copies)
+        seen = look(places.journal)
+        rescue = look_for_pages(fs, places.paging, seen)
+        quarantine = posixpath.join(places.data, QUARANTINE)
+        copies = salvage(fs, seen, quarantine, make_uuid, instead=rescue.records())
+        return Salvaged(seen=seen, copies=copies, rescue=rescue)
     finally:
         lock.release()
 
@@ -271,6 +277,18 @@ def look_at_pages(places: Places, seen: Survey) -> list[PageFacts]:
                     damage=scanned.damage,
                 )
             )
+    for lost in look_for_pages(fs, directory, seen).pages:
+        path = posixpath.join(directory, page_name(lost.store, lost.page))
+        facts.append(
+            PageFacts(
+                path=path,
+                address=lost.address,
+                size=len(read_file(fs, path)),
+                blocks=lost.blocks,
+                messages=lost.messages,
+                damage="what the journal said of it is damaged; run --salvage takes it back",
+            )
+        )
     return facts
 
 

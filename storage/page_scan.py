@@ -249,6 +249,30 @@ class _Judgement:
         return blocks, unsure
 
 
+def block_tickets(fs: FileSystem, directory: str, store: int, page: int) -> list[tuple[int, int]]:
+    """Return (number, ticket) of all blocks in a page whose header is whole. Raises OSError.
+
+    Also of those that the journal does not say exist.
+    """
+    path = posixpath.join(directory, page_name(store, page))
+    data = read_file(fs, path)
+    try:
+        scan = _Scan(path, data, page_uuid(data, store, page, path), 1 << 32)
+    except PageDamageError:
+        return []
+    found: list[tuple[int, int]] = []
+    offset, number = PAGE_HEADER_BYTES, -1
+    while True:
+        head = scan.head(offset)
+        if head is None or head.number <= number:
+            following = scan.next_head(offset, number)
+            if following is None:
+                return found
+            offset, head = following
+        found.append((head.number, head.synced))
+        offset, number = offset + BATCH_HEADER_BYTES + head.length, head.number
+
+
 def scan_page(fs: FileSystem, directory: str, store: int, page: int, blocks: int) -> FoundPage:
     """Read one page of which the journal says that `blocks` exist. Raises OSError."""
     path = posixpath.join(directory, page_name(store, page))

@@ -81,7 +81,8 @@ class Survey:
     def lost(self) -> dict[int, int]:
         """Return per queue id how many messages are missing, at most."""
         counts = {}
-        for queue_id, highest in self.found.highest.items():
+        for queue_id in [*self.found.highest, *self._only_named()]:
+            highest = self.found.highest.get(queue_id, 0)
             named = self.named.get(queue_id, [])
             pairs = zip(named[::2], named[1::2], strict=True)
             # What names a seq may be what is damaged.
@@ -97,6 +98,12 @@ class Survey:
             left = without_ranges(merged_ranges(flat), gone)
             counts[queue_id] = sum(high - low + 1 for low, high in left)
         return {queue_id: count for queue_id, count in counts.items() if count}
+
+    def _only_named(self) -> list[int]:
+        """Return the queues of which nothing is there but what damaged batches name."""
+        known = self.found.highest
+        near = [n for n in self.named if not known or min(abs(n - k) for k in known) <= _NEAR]
+        return sorted(set(near) - known.keys())
 
     def live(self) -> dict[int, tuple[int, int]]:
         """Return per segment the messages that live in it and the bytes of their bodies."""

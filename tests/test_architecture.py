@@ -71,6 +71,14 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.datadir": (
         "gateway.model",
         "gateway.orphans",
+        "gateway.page_rescue",
+        "gateway.paged_recovery",
+        "gateway.persistence",
+        "storage",
+    ),
+    "gateway.page_rescue": (
+        "gateway.model",
+        "gateway.orphans",
         "gateway.paged_recovery",
         "gateway.persistence",
         "storage",

@@ -36,11 +36,17 @@ def run(*, file: str | None, data: str | None, sets: tuple[str, ...], salvage: b
 
 def _salvage(config: Config) -> None:
     """Repair the journal, and say what was lost."""
-    from gateway.datadir import lost_by_name, repair  # noqa: PLC0415 - as above
+    from gateway.datadir import Places, lost_by_name, repair  # noqa: PLC0415 - as above
+    from gateway.page_rescue import rescued_by_address  # noqa: PLC0415 - as above
     from gateway.service import make_uuid  # noqa: PLC0415 - as above
 
+    places = Places(
+        data=config.data_directory,
+        journal=config.journal_directory,
+        paging=config.paging_directory,
+    )
     try:
-        done = repair(config.data_directory, config.journal_directory, make_uuid)
+        done = repair(places, make_uuid)
     except LockedError as error:
         raise CliError("already-running", str(error), status=EX_RUNNING) from None
     except (StorageError, OSError) as error:
@@ -49,6 +55,8 @@ def _salvage(config: Config) -> None:
         _say(f"salvaged: {damage.path} at offset {damage.offset}: {damage.what}")
     for copy in done.copies:
         _say(f"quarantined: {copy}")
+    for address, count in rescued_by_address(done.rescue):
+        _say(f"taken back: {count} messages on pages of {address}")
     for name, count in lost_by_name(done.seen).items():
         _say(f"lost: at most {count} messages of {name}")
     if not done.seen.damage:
