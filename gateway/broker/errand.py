@@ -3,14 +3,19 @@
 Long queues are worked through in steps, each a turn of its own, so that nobody waits for all of it:
 
     started ──step: look, select, act──> ... ──> ended ──all durable──> done (count, why not more)
+               │  ^                       └──cancelled──> what was done stays
+               v  │ a block of a page is there
+             waiting
 
 What came after the start is left alone; what was consumed meanwhile is passed over. Each step is
-whole or not at all: of a moved message the copy and the removal are in one journal batch.
+whole or not at all: of a moved message the copy and the removal are in one journal batch. What is
+on pages is looked at as its blocks come from the disk; other errands, and consumers, go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +23,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because
 from gateway.broker.producer import OVERHEAD_BYTES, Route
+from gateway.broker.walk import PageWalk
 from gateway.model.address import Destination, parse_destination
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import (
@@ -41,10 +47,10 @@ if TYPE_CHECKING:
 STEP: Final = 500
 #: Messages that one step looks at: some milliseconds of selecting.
 LOOK: Final = 2000
-#: Steps of the longest errand: each one goes through the whole queue once to take its share out.
+#: Steps of the longest errand in memory: each one goes through that to take its share out.
 _STEPS_MAX: Final = 64
-#: Messages of a page that are looked at together: about a block.
-_PIECE: Final = 256
+#: Messages of pages that one step acts on at most: some 20 ms of moving.
+_PAGED_STEP: Final = 256
 _KEPT: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT | EXPIRES | GROUPED
 
 #: Acts on messages that were selected; returns how many it did something with, and why not others.
@@ -64,12 +70,14 @@ class Errand:
         "_ended",
         "_gateway",
         "_limit",
-        "_messages",
         "_refusal",
+        "_rest",
         "_selects",
         "_step_size",
         "_synced",
         "_ticket",
+        "_waiting",
+        "_walk",
     )
 
     def __init__(
@@ -82,24 +90,28 @@ class Errand:
         limit: int | None = None,
         step: int | None = None,
         among: list[Message] | None = None,
+        only: int | None = None,
     ) -> None:
         """Prepare; at most `limit` of the messages that `selects` finds are acted on.
 
         They are looked for `among` these, by default among all that wait, step by `step`; then on
-        the queue's pages, from where they are read back to be acted on.
+        the queue's pages, from where they are read back to be acted on. With `only` it is that seq.
         """
         waiting = list(queue.holdings()) if among is None else among
-        count = len(waiting) + queue.paged_count
+        if only is not None:
+            waiting = [m for m in waiting if m.seq == only]
         self._gateway = gateway
         self._act = act
         self._selects = selects
-        self._limit = count if limit is None else limit
-        self._messages: Iterator[Message] = chain(waiting, on_pages(queue))
-        self._step_size = step or max(STEP, count // _STEPS_MAX)
+        self._limit = len(waiting) + queue.paged_count if limit is None else limit
+        self._rest = deque(waiting)  # looked up and not looked at
+        start, end = (0, None) if only is None else (only, only + 1)
+        self._walk = PageWalk(queue, self._woken, start=start, end=end)
+        self._step_size = step or max(STEP, len(waiting) // _STEPS_MAX)
         self._count = 0
         self._done: Done = _nothing
         self._refusal: Refusal | None = None
-        self._ended = False
+        self._ended = self._waiting = False
         self._ticket = self._synced = 0
 
     def start(self, done: Done) -> None:
@@ -107,7 +119,14 @@ class Errand:
         self._done = done
         self._step()
 
+    def cancel(self) -> None:
+        """Do nothing more, and tell nobody: who asked for it is gone."""
+        self._ended = True
+        self._done = _nothing
+
     def _step(self) -> None:
+        if self._ended:
+            return
         gateway = self._gateway
         chosen, more = self._look()
         gateway.recorded = 0  # of this step; 0 stays where nothing stored was concerned
@@ -120,9 +139,18 @@ class Errand:
         gateway.turn.need_end()
         self._ended = self._refusal is not None or not more or self._count >= self._limit
         if not self._ended:
-            gateway.turn.after(self._step)
+            if not self._waiting:
+                gateway.turn.after(self._step)
         elif self._synced >= self._ticket:
             self._done(self._count, self._refusal)
+
+    def _woken(self) -> None:
+        """A block is there: look it up at once, before it has to make room, and go on."""
+        if not self._waiting or self._ended:
+            return
+        self._look_up()
+        if not self._waiting:
+            self._gateway.turn.after(self._step)
 
     def durable_up_to(self, ticket: int) -> None:
         """See the DurableListener port."""
@@ -142,56 +170,46 @@ class Errand:
         if self._ended:
             self._done(0, refusal)
         else:
-            self._messages = iter(())
+            self._rest.clear()
+            self._walk.ended = True
+            if self._waiting:
+                self._waiting = False
+                self._gateway.turn.after(self._step)
 
     def _look(self) -> tuple[list[Message], bool]:
         """Return the messages of the next step, and whether there may be more behind them."""
         selects = self._selects
         most = min(self._step_size, self._limit - self._count)
+        looked = 0
         chosen: list[Message] = []
-        if most <= 0:
-            return chosen, False
-        for looked, message in enumerate(self._messages, 1):
+        while most > 0 and (self._rest or self._look_up()):
+            message = self._rest.popleft()
+            if message.flags & PAGED:
+                most = min(most, _PAGED_STEP)
+            looked += 1
             if selects is None or selects(message):
                 chosen.append(message)
             if len(chosen) >= most or (selects is not None and looked >= LOOK):
                 return chosen, True
-        return chosen, False
+        return chosen, self._waiting
+
+    def _look_up(self) -> bool:
+        """Look up what is next on pages; returns whether there is something."""
+        if not self._walk.ended:
+            self._rest.extend(self._walk.look(_PAGED_STEP))
+            self._waiting = self._walk.waits
+        return bool(self._rest)
 
 
-def on_pages(queue: Queue) -> Iterator[Message]:
-    """Go through what is on a queue's pages now, a piece in memory at a time, untouched.
-
-    The queue may change meanwhile; what comes later is left out.
-    """
-    end = queue.next_seq
-    at = 0
-    while queue.backlog is not None and at < end:
-        messages, at, _ = queue.backlog.peek(at, _PIECE)
-        if not messages:
-            return
-        for message in messages:
-            if message.seq >= end:
-                return
-            yield message
-
-
-def read_back(queue: Queue, messages: list[Message]) -> None:
-    """Have those of these that are on pages wait in memory, so that they can be acted on."""
+def read_back(queue: Queue, messages: list[Message]) -> set[int]:
+    """Have those of these that are on pages wait in memory, to be acted on; returns their seqs."""
     backlog = queue.backlog
     if backlog is None:
-        return
+        return set()
     paged = [m for m in messages if m.flags & PAGED and backlog.unread(m.seq)]
     if paged:
         backlog.take(paged)
-
-
-def on_page(queue: Queue, seq: int) -> Message | None:
-    """Return a message that is on a page and not in memory; None when it is not there."""
-    if queue.backlog is None or not queue.backlog.unread(seq):
-        return None
-    found, _, _ = queue.backlog.peek(seq, 1)
-    return found[0] if found and found[0].seq == seq else None
+    return {m.seq for m in paged}
 
 
 def counting(count: Callable[[Message], None]) -> Act:
@@ -237,8 +255,9 @@ def passing(queue: Queue, do: Callable[[list[Message]], int]) -> Act:
 
 
 def _that_wait(queue: Queue, messages: list[Message]) -> list[Message]:
-    read_back(queue, messages)
-    there = {m.seq for m in queue.holdings()}
+    there = read_back(queue, messages)
+    if len(there) < len(messages):
+        there |= {m.seq for m in queue.holdings()}
     return [m for m in messages if m.seq in there]
 
 

@@ -181,7 +181,7 @@ class Gateway:
         self._now_ms = self._clock_ms()
         self.figures.delivered += queue.dispatch(self._now_ms, DISPATCH_TURN)
         if queue.backlog is not None:
-            went = self.pager.feed(queue, self._now_ms, DISPATCH_TURN, here=False)
+            went = self.pager.feed(queue, self._now_ms, DISPATCH_TURN)
             self.figures.delivered += went
         if queue.searching:
             self.touch(queue)
@@ -555,7 +555,7 @@ class Gateway:
         for queue in list(self.queues.values()):
             total += queue.expire(self._now_ms)
             if queue.backlog is not None:
-                total += self.pager.expire(queue, self._now_ms)
+                total += self.pager.expire(queue)
         return total
 
     def restored(self, queue: Queue) -> None:

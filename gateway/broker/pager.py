@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.settings import FullPolicy, PageFullPolicy
@@ -26,7 +27,7 @@ from gateway.paging.paging import Paging
 from gateway.paging.restore import restore_paging
 from gateway.queues.queue import Queue
 from gateway.queues.scheduled import NEVER
-from gateway.queues.selecting import PLACES_MIN
+from gateway.queues.selecting import PLACES_MIN, Held
 
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 #: Steps of reading that one expiry scan does for a queue: what expires on pages is found as it is
 #: read, and a scan must end.
 _EXPIRY_STEPS: Final = 64
+#: Messages on pages that expire in one turn of a scan.
+_EXPIRY_TURN: Final = 2048
 #: Messages on pages that the selectors of one queue look at in a turn: some milliseconds, reading
 #: included.
 _SEARCH_TURN: Final = 1024
@@ -55,6 +58,7 @@ class Pager:
         self._ending: deque[tuple[int, int, list[int]]] = deque()  # ticket, store id, pages
         self.idle: dict[int, Address] = {}
         self._looking = False
+        self._draining: dict[Queue, list[Held]] = {}  # who waits for the end of what is read
         self.lost = 0
         self.started = 0
         self.on_mode: Callable[[str, bool], None] = _ignore_mode
@@ -138,6 +142,8 @@ class Pager:
         if pages:
             self._ending.append((ticket, paging.store_id, pages))
         address.set_paging(None)
+        for queue in [q for q in self._draining if q.address == address.name]:
+            self._tell_draining(queue)
         del self._paging[paging.store_id], self.idle[paging.store_id]
         self.on_mode(address.name, False)
 
@@ -266,13 +272,13 @@ class Pager:
 
     # ---- out
 
-    def feed(self, queue: Queue, now_ms: int, limit: int, *, here: bool = True) -> int:
+    def feed(self, queue: Queue, now_ms: int, limit: int) -> int:
         """Read back what consumers, or a ring, take; returns how many messages went out.
 
-        Not `here`: now, whatever the disk takes, since whoever asks must know that this was all.
+        Of what is in memory; what is next is fetched, and the queue touched when it is there.
         """
         total = vain = 0
-        while total < limit and not queue.paused and self.read(queue, here=here):
+        while total < limit and not queue.paused and self.read(queue):
             went = queue.dispatch(now_ms, limit - total) if queue.consumer_count else 0
             total += went
             if queue.ring_size >= 0:
@@ -288,7 +294,41 @@ class Pager:
         searches = queue.selective and not (queue.replaces or queue.keeps or queue.paused)
         if searches and total < limit:
             total += self._search(queue, now_ms, limit - total)
+        if queue in self._draining:
+            self._tell_draining(queue)
         return total
+
+    def keeps_reading(self, queue: Queue, held: Held) -> bool:
+        """Whether more is read back for consumers like this one, who is told of the end of it."""
+        if not self._reads_on(queue, held):
+            return False
+        waiting = self._draining.setdefault(queue, [])
+        if held not in waiting:
+            waiting.append(held)
+        return True
+
+    def _reads_on(self, queue: Queue, held: Held) -> bool:
+        """Whether something is on disk that will be read without anybody's doing."""
+        backlog = queue.backlog
+        if not isinstance(backlog, Backlog) or queue.paused or held.group is not None:
+            return False  # a selector has a search of its own
+        if not _reads(queue) or (queue.exclusive and queue.consumers[0] is not held):
+            return False
+        room = self._reading_room(queue, backlog)
+        if not (room.messages and room.size and backlog.has(backlog.next)):
+            return False
+        if backlog.fetch(backlog.next):
+            self._gateway.touch(queue)
+        return True
+
+    def _tell_draining(self, queue: Queue) -> None:
+        """Tell those that waited to see all, or have no room any more."""
+        waiting = self._draining.pop(queue)
+        for held in waiting:
+            if held.attached and held.consumer.room() > 0 and self.keeps_reading(queue, held):
+                continue
+            if held.attached:
+                held.consumer.exhausted()
 
     def _search(self, queue: Queue, now_ms: int, limit: int) -> int:
         """Look on the pages for what selectors want; returns how many messages went out."""
@@ -329,34 +369,47 @@ class Pager:
             taken_bytes=queue.size_bytes * taken // held if held else 0,
         )
 
-    def read(self, queue: Queue, *, here: bool = False) -> int:
+    def read(self, queue: Queue) -> int:
         """Read one step of a queue's pages into it, for consumers or a ring."""
-        return self._read_step(queue, here=here) if _reads(queue) else 0
+        return self._read_step(queue) if _reads(queue) else 0
 
-    def _read_step(self, queue: Queue, *, here: bool = False) -> int:
-        backlog = queue.backlog
-        if not isinstance(backlog, Backlog) or not backlog.count:
-            return 0
-        room = reading_room(
+    def _reading_room(self, queue: Queue, backlog: Backlog) -> Room:
+        return reading_room(
             self._gateway.addresses[queue.address].settings,
             waiting=queue.ready_count,
             held=queue.message_count - backlog.count,
             held_bytes=queue.size_bytes,
             ring=queue.ring_size >= 0 or queue.replaces,
         )
-        count = backlog.read(room, here=here)
+
+    def _read_step(self, queue: Queue) -> int:
+        backlog = queue.backlog
+        if not isinstance(backlog, Backlog) or not backlog.count:
+            return 0
+        count = backlog.read(self._reading_room(queue, backlog))
         if queue.next_time < NEVER:
             self._gateway.wake(queue, queue.next_time)
         return count
 
-    def expire(self, queue: Queue, now_ms: int) -> int:
-        """Read on while what is read has expired; returns how many had."""
+    def expire(self, queue: Queue) -> int:
+        """Read on while what is read has expired; returns how many had, until the next turn."""
         total = 0
-        for _ in range(_EXPIRY_STEPS):
-            if queue.ready_count or not self._read_step(queue):
-                break
-            total += queue.expire(now_ms)
+        while total < _EXPIRY_TURN:
+            backlog = queue.backlog
+            if queue.ready_count or not isinstance(backlog, Backlog) or not backlog.count:
+                return total
+            if not backlog.fetch(backlog.next, partial(self._expire_on, queue)):
+                return total
+            if not self._read_step(queue):
+                return total
+            total += queue.expire(self._gateway.now_ms())
+        self._gateway.turn.after(partial(self._expire_on, queue))
         return total
+
+    def _expire_on(self, queue: Queue) -> None:
+        """A block of a queue that is scanned is there, or another turn."""
+        if not queue.deleted:
+            self.expire(queue)
 
     @staticmethod
     def counted(queue: Queue, messages: list[Message]) -> None:

@@ -11,6 +11,12 @@ from gateway.queues.indexed import Condition
 from gateway.queues.queue import Held, Queue
 
 
+class Reading(Protocol):
+    """Who reads pages back."""
+
+    def keeps_reading(self, queue: Queue, held: Held) -> bool: ...
+
+
 class Core(Protocol):
     """What a subscription needs of the gateway.
 
@@ -19,6 +25,9 @@ class Core(Protocol):
     """
 
     recorded: int
+
+    @property
+    def pager(self) -> Reading: ...
 
     def touch(self, queue: Queue) -> None: ...
 
@@ -78,7 +87,9 @@ class Hold:
 
     def keeps_searching(self) -> bool:
         """See the Subscription port."""
-        return self.queue.wait_for_search(self._held)
+        if self.queue.wait_for_search(self._held):
+            return True
+        return self._core.pager.keeps_reading(self.queue, self._held)
 
     def acknowledge(self, messages: list[Message]) -> int:
         """See the Subscription port."""

@@ -4,7 +4,8 @@
     paged       on page files, in order of arrival
     scheduled   by the time at which they are due
 
-What has expired is left out though no scan has found it yet. Pure: reads the core.
+What has expired is left out though no scan has found it yet. What is on pages comes when the disk
+has given it; what has left the queue meanwhile is not shown. Reads the core, changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from gateway.broker.errand import on_page
+from gateway.broker.walk import PageWalk, still_waits
 from gateway.model.message import DURABLE, EXPIRES, PAGED, Message
 from gateway.queues.queue import Queue
 
@@ -22,31 +23,62 @@ Shown = tuple[Message, str]
 
 def waiting(queue: Queue, now_ms: int) -> Iterator[Message]:
     """Go through what is in memory and has not expired."""
-    return filter(_alive(now_ms), queue.holdings())
+    return filter(alive(now_ms), queue.holdings())
 
 
-def window(queue: Queue, offset: int, limit: int, now_ms: int) -> list[Shown]:
-    """Return up to `limit` messages from place `offset` on.
+class Window:
+    """Some of the messages of a queue, by place, as it was when it was looked at.
 
-    What has expired on pages takes a place, so that places there need no reading of what is before.
+    What has expired on pages takes a place, and so does what cannot be read, so that places there
+    need no reading of what is before.
     """
-    alive = _alive(now_ms)
-    ready: Iterator[Message] = islice(queue.holdings(), queue.ready_count)
-    scheduled: Iterator[Message] = islice(queue.holdings(), queue.ready_count, None)
-    before = queue.ready_count
-    if queue.any_flags & EXPIRES:
-        before = sum(map(alive, islice(queue.holdings(), queue.ready_count)))
-        ready, scheduled = filter(alive, ready), filter(alive, scheduled)
-    found = [(m, "ready") for m in islice(ready, offset, offset + limit)]
-    offset = max(0, offset - before)
-    paged = queue.paged_count
-    left = limit - len(found)
-    if left and offset < paged and queue.backlog is not None:
-        some = queue.backlog.browse(offset, left)
-        left -= len(some)
-        found += [(m, "paged") for m in some if alive(m)]
-    offset = max(0, offset - paged)
-    return found + [(m, "scheduled") for m in islice(scheduled, offset, offset + left)]
+
+    def __init__(self, queue: Queue, offset: int, limit: int, now_ms: int) -> None:
+        """Look for up to `limit` messages from place `offset` on."""
+        self._alive = living = alive(now_ms)
+        ready: Iterator[Message] = islice(queue.holdings(), queue.ready_count)
+        scheduled: Iterator[Message] = islice(queue.holdings(), queue.ready_count, None)
+        before = queue.ready_count
+        if queue.any_flags & EXPIRES:
+            before = sum(map(living, islice(queue.holdings(), queue.ready_count)))
+            ready, scheduled = filter(living, ready), filter(living, scheduled)
+        self._found = list(islice(ready, offset, offset + limit))
+        offset = max(0, offset - before)
+        left = limit - len(self._found)
+        self._paged = max(0, min(left, queue.paged_count - offset))
+        self._start = 0
+        if self._paged and queue.backlog is not None:
+            self._start = queue.backlog.skip(offset)
+        left -= self._paged
+        offset = max(0, offset - queue.paged_count)
+        self._scheduled = list(islice(scheduled, offset, offset + left))
+        self._queue = queue
+        self._walk: PageWalk | None = None
+        self._done: Callable[[list[Message]], None] = _forget
+
+    def read(self, done: Callable[[list[Message]], None]) -> None:
+        """Call `done` with the messages, now or when their pages were read."""
+        self._done = done
+        if self._paged:
+            self._walk = PageWalk(self._queue, self._go_on, start=self._start)
+        self._go_on()
+
+    def cancel(self) -> None:
+        """Read nothing more."""
+        self._paged = 0
+        self._done = _forget
+
+    def _go_on(self) -> None:
+        while self._paged and self._walk is not None:
+            found = self._walk.look(self._paged)[: self._paged]
+            self._paged -= len(found)
+            self._found += filter(self._alive, found)
+            if self._walk.waits:
+                return
+            if self._walk.ended:
+                break
+        done, self._done = self._done, _forget
+        done(self._found + self._scheduled)
 
 
 def states(queue: Queue) -> Callable[[Message], str]:
@@ -63,19 +95,22 @@ def states(queue: Queue) -> Callable[[Message], str]:
     return state
 
 
-def find(queue: Queue, seq: int, now_ms: int) -> Shown | None:
-    """Return a message by its seq; None when it does not wait, or has expired."""
-    message = next((m for m in waiting(queue, now_ms) if m.seq == seq), None)
-    if message is None:
-        paged = on_page(queue, seq)
-        message = paged if paged is not None and _alive(now_ms)(paged) else None
-    return None if message is None else (message, states(queue)(message))
+def shown(queue: Queue, found: list[Message]) -> list[Shown]:
+    """Return those of these that still wait, each once, with the state that it is in now."""
+    waits, state = still_waits(queue), states(queue)
+    once = {message.seq: message for message in found}
+    return [(message, state(message)) for message in once.values() if waits(message)]
 
 
-def unsynced(shown: list[Shown], ticket: int) -> int:
+def unsynced(found: list[Message], ticket: int) -> int:
     """Return the ticket to wait for before these are shown; 0 when none of them needs the disk."""
-    return ticket if any(m.flags & DURABLE for m, _ in shown) else 0
+    return ticket if any(m.flags & DURABLE for m in found) else 0
 
 
-def _alive(now_ms: int) -> Callable[[Message], bool]:
+def _forget(found: list[Message]) -> None:
+    """Stand for whoever is gone."""
+
+
+def alive(now_ms: int) -> Callable[[Message], bool]:
+    """Return what tells whether messages have not expired."""
     return lambda m: not (m.flags & EXPIRES and m.expires <= now_ms)

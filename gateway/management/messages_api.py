@@ -25,7 +25,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final, TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from gateway.addresses.settings import BROWSE_MAX
 from gateway.broker.errand import (
@@ -33,16 +33,13 @@ from gateway.broker.errand import (
     Errand,
     Move,
     counting,
-    on_page,
     passing,
-    read_back,
     removing,
 )
 from gateway.management import browsing, views
 from gateway.management.answers import (
     Fields,
     Nothing,
-    answer_gone,
     answer_later,
     list_response,
 )
@@ -118,41 +115,63 @@ class MessagesApi:
         limit = query_int(request, "limit", page, low=1, high=BROWSE_MAX)
         selector = _selector(query.get("filter"), queue)
         now_ms = self._gateway.now_ms()
+        done: Deferred[list[Message]]
         if selector is None:
-            return self._answer(browsing.window(queue, offset, limit, now_ms), most)
-        found: list[Message] = []
-        state = browsing.states(queue)
-        errand = Errand(
-            self._gateway,
-            queue,
-            counting(found.append),
-            selects=selector.matches,
-            limit=offset + limit,
-            among=list(islice(browsing.waiting(queue, now_ms), OFFSET_MAX)),
-        )
-        done: Deferred[None] = Deferred()
-        errand.start(lambda *_: done.callback(None))
-        return done.addCallback(
-            lambda _: self._answer([(m, state(m)) for m in found[offset:]], most)
-        )
+            window = browsing.Window(queue, offset, limit, now_ms)
+            done = Deferred(lambda _: window.cancel())
+            window.read(done.callback)
+        else:
+            found = _Places(offset)
+            errand = Errand(
+                self._gateway,
+                queue,
+                counting(found.take),
+                selects=selector.matches,
+                limit=offset + limit,
+                among=list(islice(browsing.waiting(queue, now_ms), OFFSET_MAX)),
+            )
+            done = Deferred(lambda _: errand.cancel())
+            errand.start(lambda *_: done.callback(found.messages))
+        return self._shown(queue, done, most)
 
-    def _answer(self, found: list[browsing.Shown], most: int) -> Response | Deferred[Response]:
-        """Answer with messages, once they are on disk."""
-        ticket = browsing.unsynced(found, self._gateway.store.unsynced)
-        if not ticket:
-            return _shown(found, most)
-        return when_durable(self._gateway, ticket).addCallback(lambda _: _shown(found, most))
+    def _shown(
+        self, queue: Queue, found: Deferred[list[Message]], most: int
+    ) -> Response | Deferred[Response]:
+        """Answer with those messages that still wait when all of them are on disk."""
+        gateway = self._gateway
+
+        def durable(messages: list[Message]) -> Deferred[list[Message]]:
+            ticket = browsing.unsynced(messages, gateway.store.unsynced)
+            return when_durable(gateway, ticket).addCallback(lambda _: messages)
+
+        found.addCallback(durable)
+        return found.addCallback(lambda messages: _list(browsing.shown(queue, messages), most))
 
     def show(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
         """One waiting message, once it is on disk."""
         check_query(request, ())
         queue = self._directory.find_queue(name)
-        found = browsing.find(queue, _sequence(sequence), self._gateway.now_ms())
-        if found is None:
+        found: list[Message] = []
+        errand = Errand(
+            self._gateway,
+            queue,
+            counting(found.append),
+            among=list(browsing.waiting(queue, self._gateway.now_ms())),
+            only=_sequence(sequence),
+        )
+        done: Deferred[None] = Deferred(lambda _: errand.cancel())
+        errand.start(lambda *_: done.callback(None))
+        ticket = browsing.unsynced(found, self._gateway.store.unsynced)
+        done.addCallback(lambda _: when_durable(self._gateway, ticket))
+
+        def answer(_: None) -> Response:
+            alive = browsing.alive(self._gateway.now_ms())
+            for message, state in browsing.shown(queue, found):
+                if alive(message):
+                    return json_response(200, views.message_view(BlockReader(), message, state))
             raise _not_waiting(queue, sequence)
-        ticket = browsing.unsynced([found], self._gateway.store.unsynced)
-        shown = views.message_view(BlockReader(), *found)
-        return when_durable(self._gateway, ticket).addCallback(lambda _: json_response(200, shown))
+
+        return done.addCallback(answer)
 
     def count(self, request: Request, name: str) -> Deferred[Response]:
         """How many messages a filter selects, by the values of a property where one is named."""
@@ -161,18 +180,23 @@ class MessagesApi:
         selector = _selector(query.get("filter"), queue)
         named = query.get("groupByProperty")
         groups: Counter[str] = Counter()
+        if selector is None and named is None:
+            count = queue.ready_count + queue.scheduled_count + queue.paged_count
+            return succeed(json_response(200, {"messages": count}))
         errand = Errand(
             self._gateway,
             queue,
             counting(_into(groups, named, queue)),
             selects=None if selector is None else selector.matches,
         )
+        done: Deferred[int] = Deferred(lambda _: errand.cancel())
+        errand.start(lambda count, _: done.callback(count))
 
         def answer(count: int) -> Response:
             shown: dict[str, object] = {"messages": count}
             return json_response(200, shown if named is None else {**shown, "groups": groups})
 
-        return _when_done(errand, answer)
+        return done.addCallback(answer)
 
     # ---- one message
 
@@ -182,13 +206,25 @@ class MessagesApi:
         read_fields(request, Nothing)
         queue = self._directory.find_queue(name)
         check_store(self._gateway)
-        self._gateway.recorded = 0
-        paged = on_page(queue, _sequence(sequence))
-        if paged is not None:
-            read_back(queue, [paged])
-        if not queue.take_out({_sequence(sequence)}, Gone.REMOVED):
-            raise _not_waiting(queue, sequence)
-        return answer_gone(self._gateway, self._gateway.recorded)
+        errand = Errand(
+            self._gateway,
+            queue,
+            removing(queue, Gone.REMOVED),
+            among=[*queue.holdings(), *queue.storing()],
+            only=_sequence(sequence),
+        )
+        done: Deferred[Response] = Deferred(lambda _: errand.cancel())
+
+        def removed(count: int, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                done.errback(RefusedError(refusal))
+            elif not count:
+                done.errback(_not_waiting(queue, sequence))
+            else:
+                done.callback(Response(status=204))
+
+        errand.start(removed)
+        return done
 
     # ---- many
 
@@ -269,7 +305,7 @@ class MessagesApi:
             step=step,
             among=among,
         )
-        waiting: Deferred[Response] = Deferred()
+        waiting: Deferred[Response] = Deferred(lambda _: errand.cancel())
 
         def done(count: int, refusal: Refusal | None) -> None:
             if refusal is not None and not count:
@@ -284,13 +320,23 @@ class MessagesApi:
         return waiting
 
 
-def _when_done(errand: Errand, answer: Callable[[int], Response]) -> Deferred[Response]:
-    waiting: Deferred[Response] = Deferred()
-    errand.start(lambda count, _: waiting.callback(answer(count)))
-    return waiting
+class _Places:
+    """Keeps what comes behind the first so many."""
+
+    __slots__ = ("_before", "messages")
+
+    def __init__(self, before: int) -> None:
+        self._before = before
+        self.messages: list[Message] = []
+
+    def take(self, message: Message) -> None:
+        if self._before:
+            self._before -= 1
+        else:
+            self.messages.append(message)
 
 
-def _shown(found: list[browsing.Shown], most: int) -> Response:
+def _list(found: list[browsing.Shown], most: int) -> Response:
     block_reader = BlockReader()
     shown = (views.message_view(block_reader, m, state, most=most) for m, state in found)
     # One in each piece: a body may be 64 KiB, and the next request should not wait for all.

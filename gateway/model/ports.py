@@ -176,9 +176,9 @@ class Subscription(Protocol):
         """Dispatch at once what `room()` allows (drain [AMQP 2.6.7])."""
 
     def keeps_searching(self) -> bool:
-        """Whether messages wait that its selector has not judged yet.
+        """Whether messages wait that it may yet get: to be judged, or on their way from a page.
 
-        If so, `Consumer.exhausted` tells when all are judged, or its room has ended.
+        If so, `Consumer.exhausted` tells when there are none, or its room has ended.
         """
 
     def acknowledge(self, messages: list[Message]) -> int:

@@ -29,10 +29,13 @@ from gateway.model.message import (
 from gateway.model.pages import Run, UnreadablePageError
 from gateway.paging.limits import Room
 from gateway.paging.part import Part
+from gateway.queues.ports import Peeked
 from gateway.queues.queue import Queue
 
 #: What a search looks at before it asks whether it has enough: about a block.
 _LOOK: Final = 256
+#: And bytes of it: what one who looks through holds at a time.
+_LOOK_BYTES: Final = 1 << 20
 #: Blocks that are fetched together: the disk works while those before are handed out.
 _FETCHED: Final = 4
 
@@ -77,11 +80,14 @@ class Source(Protocol):
     def here(self, page: Page, block: int) -> bool:
         """Whether a block is in memory."""
 
-    def fetch(self, queue: Queue, wanted: Sequence[tuple[Page, int]]) -> bool:
-        """Whether the first of these blocks is in memory.
+    def fetch(self, wake: Callable[[], None], wanted: Sequence[tuple[Page, int]]) -> bool:
+        """Whether the first of these blocks is in memory; the others are fetched if they are not.
 
-        If not it is fetched, and the queue is touched when it is there; so are the others.
+        If not it is fetched, and `wake` is called when it, or another one, is there: ask again.
         """
+
+    def touch(self, queue: Queue) -> None:
+        """The queue waited for a block, and may go on."""
 
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """So many messages of the queue cannot be read."""
@@ -186,27 +192,40 @@ class Backlog:
             if at <= high:
                 yield at, high
 
-    def fetch(self, start: int) -> bool:
+    def fetch(self, start: int, wake: Callable[[], None] | None = None) -> bool:
         """Whether what is next from seq `start` on can be looked at without the disk.
 
-        If not it is on its way, with what follows it; the queue is touched when it is there.
+        If not it is on its way, with what follows it, and `wake` is called when it is there, by
+        default the queue is touched.
         """
-        start = max(start, self.next)
+        wanted = self._wanted(start)
+        return not wanted or self._source.fetch(wake or self._touch, wanted)
+
+    def _touch(self) -> None:
+        if self.queue.backlog is self:
+            self._source.touch(self.queue)
+
+    def _wanted(self, start: int) -> list[tuple[Page, int]]:
+        """Return the blocks, as many as are fetched together, of what is next from `start` on."""
         wanted: list[tuple[Page, int]] = []
-        for page, part in self._from(start):
-            for low, high in self._unread(part, start):
-                at = low
-                for block, last in part.blocks_from(low):
-                    if at > min(high, part.readable):
-                        break
-                    if (page, block) not in wanted:
-                        wanted.append((page, block))
-                    at = last + 1
-                    if len(wanted) >= _FETCHED:
-                        return self._source.fetch(self.queue, wanted)
+        at = max(start, self.next)
+        for page, part in self._from(at):
+            at = self._next_in(part, at)
+            while at <= part.readable:
+                wanted.append((page, part.block_of(at)[0]))
+                if len(wanted) >= _FETCHED:
+                    return wanted
+                at = self._next_in(part, part.block_end(at) + 1)
             if part.readable < part.last:
                 break
-        return not wanted or self._source.fetch(self.queue, wanted)
+        return wanted
+
+    def _next_in(self, part: Part, start: int) -> int:
+        """Return the first seq from `start` on that is neither done nor read ahead."""
+        at = part.next_waiting(start)
+        while at in self.ahead:
+            at = part.next_waiting(at + 1)
+        return at
 
     def look(self, start: int, room: Room, *, here: bool = False) -> tuple[list[Message], int]:
         """Return messages from seq `start` on, within `room`, and where to go on.
@@ -283,17 +302,17 @@ class Backlog:
             messages.append(message)
         return messages, last
 
-    def read(self, room: Room, *, here: bool = False) -> int:
+    def read(self, room: Room) -> int:
         """Read what comes next into the queue; returns how many left the pages.
 
-        With `here` only what is in memory; the queue is touched when more is.
+        Only what the disk has given; the queue is touched when there is more.
         """
         before = self.count
         while self.count and self.count == before and room.messages and room.size:
-            if here and not self.fetch(self.next):
+            if not self.fetch(self.next):
                 break
             try:
-                messages, following = self.look(self.next, room, here=here)
+                messages, following = self.look(self.next, room, here=True)
             except UnreadablePageError as error:
                 self._lose(error)
                 continue
@@ -359,7 +378,7 @@ class Backlog:
         size = 0
         start = max(start, self.next)
         while count > 0 and len(found) < room.messages and size < room.size:
-            looked, following = self._peek(start, min(count, _LOOK), here=True)
+            looked, following = self._look_past(start, Room(min(count, _LOOK), _LOOK_BYTES))
             if not looked:
                 return found, following
             count -= len(looked)
@@ -376,12 +395,9 @@ class Backlog:
     def _behind_block(self, start: int) -> int:
         """Return the seq behind the block that has what is next from `start` on."""
         for _, part in self._from(start):
-            for low, high in self._unread(part, start):
-                block, _ = part.block_of(low)
-                at, end = low, min(high, part.readable)
-                while at <= end and part.block_of(at)[0] == block:
-                    at += 1
-                return at
+            at = self._next_in(part, start)
+            if at <= part.readable:
+                return part.block_end(at) + 1
         return start
 
     def _lose(self, error: UnreadablePageError) -> None:
@@ -399,37 +415,64 @@ class Backlog:
                 self._finish_part(page, part, low, last)
                 return
 
-    def browse(self, offset: int, limit: int) -> list[Message]:
-        """Return messages that were not read yet, without touching them."""
-        found: list[Message] = []
+    def skip(self, offset: int) -> int:
+        """Return the seq before which so many were not read; what is there is not looked at."""
         at = self.next
         for _, part in self._from(at):
-            if self.ahead or part.first < at or part.live > offset:
-                break
-            offset -= part.live
-            at = part.last + 1
-        while len(found) < offset + limit:
+            unread = self._count_unread(part)
+            if offset < unread:
+                for low, high in self._unread(part, at):
+                    if offset <= high - low:
+                        return low + offset
+                    offset -= high - low + 1
+            offset -= unread
+            at = max(at, part.last + 1)
+        return at
+
+    def _count_unread(self, part: Part) -> int:
+        if part.first < self.next:
+            return sum([high - low + 1 for low, high in self._unread(part, self.next)])
+        return part.live - sum([part.first <= seq <= part.last for seq in self.ahead])
+
+    def browse(self, offset: int, limit: int) -> list[Message]:
+        """Return messages that were not read yet, without touching them; waits for the disk."""
+        found: list[Message] = []
+        at = self.skip(offset)
+        while len(found) < limit:
             try:
-                messages, at = self.look(at, Room(offset + limit - len(found), 1 << 60))
+                messages, at = self.look(at, Room(limit - len(found), 1 << 60))
             except UnreadablePageError:
-                break
+                at = self._behind_block(at)
+                continue
             if not messages:
                 break
             found += messages
-        return found[offset:]
+        return found
 
-    def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
+    def peek(self, start: int, count: int, wake: Callable[[], None] | None = None) -> Peeked:
         """See queues.Backlog."""
-        messages, start = self._peek(start, count)
-        return messages, start, any(part.readable < part.last for _, part in self._from(start))
+        at = max(start, self.next)
+        while wanted := self._wanted(at):
+            if not self._source.fetch(wake or self._touch, wanted):
+                return Peeked([], at, unsynced=False, coming=True)
+            messages, at = self._look_past(at, Room(count, _LOOK_BYTES))
+            if messages:
+                return Peeked(messages, at, unsynced=self._unsynced, coming=False)
+        return Peeked([], at, unsynced=self._unsynced, coming=False)
 
-    def _peek(self, start: int, count: int, *, here: bool = False) -> tuple[list[Message], int]:
+    @property
+    def _unsynced(self) -> bool:
+        """Whether some of it is not on disk yet; what is comes before it."""
+        return bool(self._entries) and self._entries[-1][1].readable < self._entries[-1][1].last
+
+    def _look_past(self, start: int, room: Room) -> tuple[list[Message], int]:
+        """As `look`, past what cannot be read, which is given up when it is read back."""
         start = max(start, self.next)
         while True:
             try:
-                return self.look(start, Room(count, 1 << 60), here=here)
+                return self.look(start, room, here=True)
             except UnreadablePageError:
-                start = self._behind_block(start)  # it is given up when it is read back
+                start = self._behind_block(start)
 
     # ---- done
 

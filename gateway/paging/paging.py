@@ -77,7 +77,7 @@ class Paging:
         self._doomed: deque[tuple[int, int]] = deque()  # ticket, page
         self._kept: dict[tuple[int, int], Fetched] = {}
         self._asked: set[tuple[int, int]] = set()  # blocks that are on their way
-        self._waiting: dict[int, Queue] = {}
+        self._waiting: dict[Callable[[], None], None] = {}
 
     # ---- figures
 
@@ -237,7 +237,7 @@ class Paging:
         """See Source."""
         return (page.number, block) in self._kept
 
-    def fetch(self, queue: Queue, wanted: Sequence[tuple[Page, int]]) -> bool:
+    def fetch(self, wake: Callable[[], None], wanted: Sequence[tuple[Page, int]]) -> bool:
         """See Source."""
         first = wanted[0][0].number, wanted[0][1]
         for page, block in wanted:
@@ -245,7 +245,7 @@ class Paging:
             if key in self._kept or key in self._asked:
                 continue
             if len(self._asked) >= _ASKED_MAX:
-                break  # whoever waits is touched by what arrives, and asks again
+                break  # whoever waits is woken by what arrives, and asks again
             self._keep(2 * _ASKED_MAX - len(self._asked) - 1)
             self._asked.add(key)
             self._store.fetch_page(
@@ -256,17 +256,20 @@ class Paging:
             )
         if first in self._kept:
             return True
-        self._waiting[queue.queue_id] = queue
+        self._waiting[wake] = None
         return False
+
+    def touch(self, queue: Queue) -> None:
+        """See Source."""
+        self._fetched(queue)
 
     def _arrived(self, key: tuple[int, int], run: Fetched) -> None:
         self._asked.discard(key)
         if key[0] in self.pages:
             self._kept[key] = run
         waiting, self._waiting = self._waiting, {}
-        for queue in waiting.values():
-            if queue.backlog is not None:
-                self._fetched(queue)
+        for wake in waiting:
+            wake()
 
     def _keep(self, most: int) -> None:
         """Let go of the blocks that nobody has wanted for the longest time."""

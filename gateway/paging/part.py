@@ -55,11 +55,10 @@ class Part:
         at = bisect_right(self._seqs, seq) - 1
         return self._blocks[at], self._seqs[at]
 
-    def blocks_from(self, seq: int) -> Iterator[tuple[int, int]]:
-        """Yield (block, its last seq) of the readable ones, from the one that has `seq` on."""
-        seqs = self._seqs
-        for at in range(max(0, bisect_right(seqs, seq) - 1), len(seqs)):
-            yield self._blocks[at], seqs[at + 1] - 1 if at + 1 < len(seqs) else self.readable
+    def block_end(self, seq: int) -> int:
+        """Return the seq of the last message in the block that a readable one is in."""
+        at = bisect_right(self._seqs, seq)
+        return self._seqs[at] - 1 if at < len(self._seqs) else self.readable
 
     # ---- what is done
 
@@ -87,6 +86,15 @@ class Part:
             self._marks = None
             self.floor = self.last + 1
         return count
+
+    def next_waiting(self, start: int) -> int:
+        """Return the first seq from `start` on that is not done; one behind the last without."""
+        at = max(start, self.floor)
+        marks = self._marks
+        if marks is None or at - self.first >= len(marks):
+            return at
+        place = marks.find(0, at - self.first)
+        return self.first + (place if place >= 0 else len(marks))
 
     def waiting(self, start: int) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of what is not done, from `start` on."""

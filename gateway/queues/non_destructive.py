@@ -46,9 +46,10 @@ class Reader(Held):
         attempts: failed deliveries to it, by seq.
         seen: the queue's `news` when it had seen all.
         behind: there may be more for it, and it had room.
+        fetching: what is next for it is on its way from its page.
     """
 
-    __slots__ = ("again", "attempts", "behind", "later", "paged", "search", "seen")
+    __slots__ = ("again", "attempts", "behind", "fetching", "later", "paged", "search", "seen")
 
     def __init__(self, consumer: Consumer, priority: int, condition: Condition | None) -> None:
         super().__init__(consumer, priority)
@@ -58,7 +59,12 @@ class Reader(Held):
         self.later: list[tuple[int, int, Message]] = []
         self.attempts: dict[int, int] = {}
         self.seen = -1
-        self.behind = False
+        self.behind = self.fetching = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not seen all that there is, and had room."""
+        return self.behind or self.fetching
 
     def wants(self, message: Message) -> bool:
         """Whether it is for this consumer."""
@@ -112,9 +118,9 @@ class NonDestructiveQueue(LastValueQueue):
     def wait_for_search(self, member: Held) -> bool:
         """See Searched."""
         assert isinstance(member, Reader), "a consumer of another queue"
-        if member.behind and member not in self._readers_waiting:
+        if member.waits and member not in self._readers_waiting:
             self._readers_waiting.append(member)
-        return member.behind
+        return member.waits
 
     # ---- in
 
@@ -170,7 +176,7 @@ class NonDestructiveQueue(LastValueQueue):
     def _tell_waiting(self) -> None:
         waiting, self._readers_waiting = self._readers_waiting, []
         for reader in waiting:
-            if reader.attached and reader.behind and reader.consumer.room() > 0:
+            if reader.attached and reader.waits and reader.consumer.room() > 0:
                 self._readers_waiting.append(reader)
             elif reader.attached:
                 reader.consumer.exhausted()
@@ -178,7 +184,7 @@ class NonDestructiveQueue(LastValueQueue):
     def _show(self, reader: Reader, most: int, now_ms: int) -> int:
         """Show a consumer up to `most` messages; returns how many it was."""
         reader.search.allowance = TURN_LOOKS if reader.search.condition else 2 * most + TURN_LOOKS
-        reader.behind = reader.search.held_up = False
+        reader.behind = reader.fetching = reader.search.held_up = False
         shown = 0
         while (room := reader.consumer.room()) > 0:
             if shown >= most:
@@ -267,9 +273,10 @@ class NonDestructiveQueue(LastValueQueue):
             if reader.search.allowance <= 0:
                 reader.behind = True
                 break
-            messages, reader.paged, more = self.backlog.peek(reader.paged, count)
+            messages, reader.paged, unsynced, coming = self.backlog.peek(reader.paged, count)
             if not messages:
-                reader.search.held_up = reader.search.held_up or more
+                reader.search.held_up = reader.search.held_up or unsynced
+                reader.fetching = coming
                 break
             reader.search.allowance -= len(messages)
             for message in messages:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gateway.model.message import Message
 
@@ -20,6 +20,20 @@ class Gone(Enum):
     KILLED = "killed"
     REPLACED = "replaced"
     REMOVED = "removed"  # by an operator, or with its queue; counts as killed, goes nowhere
+
+
+class Peeked(NamedTuple):
+    """What is next on pages, and where to go on behind it.
+
+    Attributes:
+        unsynced: there are some that are not on disk yet.
+        coming: there is no message, since what is next is on its way from the disk.
+    """
+
+    messages: list[Message]
+    following: int
+    unsynced: bool
+    coming: bool
 
 
 class Account(Protocol):
@@ -55,11 +69,14 @@ class Backlog(Protocol):
 
     def browse(self, offset: int, limit: int) -> list[Message]: ...
 
-    def peek(self, start: int, count: int) -> tuple[list[Message], int, bool]:
-        """Return up to `count` messages from seq `start` on, untouched, and where to go on.
+    def skip(self, offset: int) -> int:
+        """Return the seq before which so many were not read, without looking at them."""
 
-        Only what is on disk, past what cannot be read; and whether some behind them are not on disk
-        yet.
+    def peek(self, start: int, count: int, wake: Callable[[], None] | None = None) -> Peeked:
+        """Return up to `count` messages from seq `start` on, untouched: what is on disk.
+
+        What cannot be read is passed over. What is on its way from the disk is told of by `wake`,
+        by default by touching the queue: ask again then.
         """
 
     def take(self, messages: list[Message]) -> None:

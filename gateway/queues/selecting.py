@@ -24,6 +24,8 @@ from gateway.queues.ready import Ready
 TURN_PLACES: Final = 512
 #: What each search gets at least, however many there are.
 PLACES_MIN: Final = 32
+#: A seq behind all others.
+_ALL: Final = 1 << 128
 
 
 class Group(Search):
@@ -91,13 +93,15 @@ class Browser(Search):
         early: list[Message] = []
         while room > 0:
             found = ready.find(self, room)
-            if not found and backlog is not None and not self.unfinished:
+            until = self.until
+            if not found and backlog is not None and not self.waits:
                 found = self._find_paged(backlog, room)
+                until = _ALL  # what is read from a page is on disk
                 for message in found:
                     any_flags |= message.flags
             if not found:
                 break
-            fresh = [m for m in found if self._is_new(m, now_ms, early)]
+            fresh = [m for m in found if self._is_new(m, now_ms, until, early)]
             if fresh:
                 self.delivering = True
                 self.consumer.deliver(fresh, any_flags)
@@ -112,13 +116,13 @@ class Browser(Search):
             self.patient = False
             self.consumer.exhausted()
 
-    def _is_new(self, message: Message, now_ms: int, early: list[Message]) -> bool:
+    def _is_new(self, message: Message, now_ms: int, until: int, early: list[Message]) -> bool:
         """Whether to show it; what came due before it was on disk goes to `early`."""
         seen, seq = self.seen, message.seq
         assert seen is not None, "a browser takes nothing"
         if seq in seen or (message.flags & EXPIRES and message.expires <= now_ms):
             return False
-        if seq >= self.until:
+        if seq >= until:
             early.append(message)
             self.held_up = True
             return False
@@ -134,9 +138,9 @@ class Browser(Search):
             if count <= 0:
                 self.unfinished = True
                 break
-            messages, self.page_next, more = backlog.peek(self.page_next, count)
+            messages, self.page_next, unsynced, coming = backlog.peek(self.page_next, count)
             if not messages:
-                self.held_up = self.held_up or more
+                self.held_up = unsynced or coming
                 break
             self.allowance -= len(messages)
             found = [m for m in messages if matches is None or matches(m)]

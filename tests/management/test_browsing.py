@@ -17,8 +17,11 @@ PATH = "/api/v1/queues/q/messages"
 
 
 def shown(core: BrokerCore, offset: int = 0, limit: int = 100) -> list[tuple[bytes, str]]:
-    found = browsing.window(core.queue("q"), offset, limit, core.now)
-    return [(body_of(message), state) for message, state in found]
+    queue = core.queue("q")
+    told = []
+    browsing.Window(queue, offset, limit, core.now).read(told.append)
+    assert len(told) == 1
+    return [(body_of(message), state) for message, state in browsing.shown(queue, told[0])]
 
 
 def in_every_state() -> BrokerCore:
@@ -77,37 +80,51 @@ def test_an_offset_behind_everything():
 
 
 def test_one_is_found_with_its_state_unless_it_is_late():
-    core = in_every_state()
-    queue = core.queue("q")
+    core = Core(SettingsEntry(match="q", values={"max_size_messages": 2}))
+    core.send("q", b"ready", b"second")
+    late = DURABLE | STOMP | EXPIRES | 4
+    core.send("q", b"paged late", flags=late, expires=core.now + 10)
+    core.send("q", b"paged")
+    core.sync()
+    core.now += 20
     states = {}
-    for message in queue.holdings():
-        found = browsing.find(queue, message.seq, core.now)
-        states[body_of(message)] = None if found is None else found[1]
+    for seq in range(1, 7):
+        status, one = core.ask("GET", f"{PATH}/{seq}")
+        states[seq] = (one["body"], one["state"]) if status == 200 else status
     assert states == {
-        b"high": "ready",
-        b"late": None,
-        b"ready": "ready",
-        b"soon": "scheduled",
-        b"later": "scheduled",
+        1: ("ready", "ready"),
+        2: ("second", "ready"),
+        3: 404,
+        4: ("paged", "paged"),
+        5: 404,
+        6: 404,
     }
+    assert core.ask("DELETE", f"{PATH}/4")[0] == 204
+    assert core.ask("DELETE", f"{PATH}/4")[0] == 404
+    assert core.queue("q")["messageCount"] == 3
+
+
+def asked(core: Core, path: str) -> list[list]:
+    """Ask; returns a list of what will be answers."""
+    told: list = []
+    answer = core.start("GET", path)
+    assert isinstance(answer, Deferred)
+    answer.addCallback(told.append)
+    return [told]
 
 
 def test_an_answer_waits_for_the_disk():
     core = Core()
     core.send("q", b"x")
-    answer = core.start("GET", PATH)
-    assert isinstance(answer, Deferred)
-    assert not answer.called
-    one = core.start("GET", PATH + "/1")
-    assert not one.called
+    told = asked(core, PATH) + asked(core, PATH + "/1")
+    assert told == [[], []]
     core.sync()
-    assert (answer.called, one.called) == (True, True)
-    assert answer.result.status == one.result.status == 200
+    assert [answer.status for answers in told for answer in answers] == [200, 200]
     # With everything on disk there is nothing to wait for, nor for what never goes there.
-    assert not isinstance(core.start("GET", PATH), Deferred)
+    assert [len(answers) for answers in asked(core, PATH)] == [1]
     core.send("w", b"y", flags=STOMP | 4)
     core.send("q", b"z")
-    assert not isinstance(core.start("GET", "/api/v1/queues/w/messages"), Deferred)
+    assert [len(answers) for answers in asked(core, "/api/v1/queues/w/messages")] == [1]
 
 
 def test_with_a_filter_too():

@@ -685,7 +685,7 @@ def test_a_full_page_of_large_bodies_leaves_one_by_one():
     core.send("q", *[b"x" * 100_000] * 30)
     core.sync()
     answer = core.start("GET", f"{QUEUES}/q/messages?limit=30")
-    pieces = list(answer.body)
+    pieces = list(answer.result.body)
     assert len(pieces) == 31
     assert max(map(len, pieces)) < BODY_SHOWN_MAX + 2000
 

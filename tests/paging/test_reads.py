@@ -41,11 +41,67 @@ def test_nothing_is_read_on_the_way_of_a_turn(life):
     life.check()
 
 
-def test_who_must_know_that_this_is_all_waits_for_the_disk(life):
-    taker = life.consume("q")
-    taker.left = 2000
+def drained(life: Node, taker) -> list[int]:
+    """Let all that is fetched arrive, one by one; returns how many it had when it was told."""
+    told = []
+
+    def exhausted() -> None:
+        # As a link does that drains: whoever is told early asks again.
+        if taker.left and not taker.hold.keeps_searching():
+            told.append(len(taker.got))
+
+    taker.exhausted = exhausted
     taker.hold.dispatch_now()
-    assert taker.bodies() == BODIES[:2000]
+    assert taker.hold.keeps_searching()
+    fetches = life.store.fetches
+    while fetches.step() or fetches.answer() or life.later:
+        assert not told
+        life.turn()
+    return told
+
+
+def test_who_must_know_that_this_is_all_is_told_when_it_is(life):
+    taker = life.consume("q")
+    taker.left = 5000
+    assert drained(life, taker) == [3000]
+    assert taker.bodies() == BODIES
+    assert not taker.hold.keeps_searching()
+
+
+def test_who_must_know_is_told_where_a_limit_ends_it(tmp_path):
+    limited = SettingsEntry(match="#", values={**SETTINGS, "max_read_page_messages": 100})
+    made = node(tmp_path, limited)
+    made.send("q", BODIES[:300])
+    made.send("q", BODIES[300:600])
+    made.sync()
+    made.store.fetches = TurnFetches(PageReader(made.fs, f"{made.directory}/paging"))
+    taker = made.consume("q")
+    taker.left = 5000
+    assert drained(made, taker) == [100]
+    assert taker.bodies() == BODIES[:100]
+
+
+@pytest.mark.parametrize("how", ["purge", "delete", "pause"])
+def test_who_must_know_is_told_when_nothing_comes_any_more(life, how):
+    taker = life.consume("q")
+    taker.left = 5000
+    told = []
+    taker.exhausted = lambda: told.append(True)
+    taker.hold.dispatch_now()
+    assert taker.hold.keeps_searching()
+    if how == "purge":
+        taker.ack()
+        life.gateway.queues["q"].purge()
+    elif how == "pause":
+        life.gateway.directory.update_queue("q", paused=True)
+    else:
+        life.gateway.directory.delete_queue("q", remove_consumers=True)
+    life.sync()
+    fetches = life.store.fetches
+    while fetches.step() or fetches.answer() or life.later:
+        life.turn()
+    assert told or taker.refusals
+    assert how == "delete" or not taker.hold.keeps_searching()
 
 
 def test_blocks_that_arrive_when_nobody_wants_them_change_nothing(life):
