@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import structlog
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.defer import TimeoutError as DeferredTimeoutError
-from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
 from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
@@ -43,6 +43,9 @@ Authenticators = Callable[[str], Authenticator]
 #: These tell a supervisor whether the process lives; it has no password.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
 
+#: What changes nothing is not gone on with when nobody waits for its answer any more.
+LOOKING: Final = frozenset({"GET", "HEAD"})
+
 _log = structlog.get_logger()
 
 
@@ -55,7 +58,8 @@ class WireSettings:
             address: lower case, without port, IPv6 in brackets.
         allow_insecure: take passwords over plain TCP from other machines.
         request_seconds: within which a request must arrive whole; also how long a connection idles.
-        answer_seconds: within which a function must have its answer.
+        answer_seconds: within which a function must have its answer; what changes something goes
+            on behind that, and ends when its client leaves before.
         connections_max: open at once; what is beyond is closed at once.
     """
 
@@ -144,7 +148,16 @@ class ApiResource(Resource):
 class Exchange:
     """One request and its answer; see the module text."""
 
-    __slots__ = ("_began", "_over", "_resource", "_sender", "_user", "_waiting", "_wire")
+    __slots__ = (
+        "_began",
+        "_deadline",
+        "_over",
+        "_resource",
+        "_sender",
+        "_user",
+        "_waiting",
+        "_wire",
+    )
 
     def __init__(self, resource: ApiResource, wire: ApiRequest) -> None:
         self._resource = resource
@@ -154,6 +167,7 @@ class Exchange:
         self._sender: ChunkSender | None = None
         self._user: str | None = None
         self._waiting: Deferred[Response] | None = None
+        self._deadline: IDelayedCall | None = None
 
     def start(self) -> None:
         """Judge the request and set out for its answer."""
@@ -206,7 +220,11 @@ class Exchange:
             self._send(answer)
             return
         self._waiting = answer
-        answer.addTimeout(self._resource.settings.answer_seconds, self._resource.clock)
+        seconds, clock = self._resource.settings.answer_seconds, self._resource.clock
+        if request.method in LOOKING:
+            answer.addTimeout(seconds, clock)
+        else:
+            self._deadline = clock.callLater(seconds, self._answer_late)
         answer.addCallbacks(self._send, self._failed)
         answer.addErrback(self._fault)
 
@@ -215,15 +233,20 @@ class Exchange:
         if self._over and failure.check(CancelledError):
             return
         if failure.check(DeferredTimeoutError):
-            seconds = self._resource.settings.answer_seconds
-            message = f"There was no answer within {seconds:g} s; it may still take effect."
-            self._send(problem_response(ProblemError(503, "timed-out", message)))
+            self._answer_late()
             return
         response = error_response(cast("Exception", failure.value))
         if response is None:
             self._fault(failure)
         else:
             self._send(response)
+
+    def _answer_late(self) -> None:
+        """Keep the client waiting no longer; what it has asked to be done goes on."""
+        self._waiting = None
+        seconds = self._resource.settings.answer_seconds
+        message = f"There was no answer within {seconds:g} s; it may still take effect."
+        self._send(problem_response(ProblemError(503, "timed-out", message)))
 
     def _fault(self, failure: Failure) -> None:
         """Answer a fault of ours: the cause goes to the log, not to the client."""
@@ -241,6 +264,7 @@ class Exchange:
 
     def _send(self, response: Response) -> None:
         self._waiting = None
+        self._end_deadline()
         if self._over:
             close_chunks(response.body)
             return
@@ -299,10 +323,16 @@ class Exchange:
         # Ending the chunks properly would make a short answer look complete.
         wire.connection.abort()
 
+    def _end_deadline(self) -> None:
+        if self._deadline is not None and self._deadline.active():
+            self._deadline.cancel()
+        self._deadline = None
+
     def _client_gone(self, failure: Failure) -> None:
         if self._over:
             return
         self._over = True
+        self._end_deadline()
         if self._sender is not None:
             self._sender.stopProducing()
         if self._waiting is not None:

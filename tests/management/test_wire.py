@@ -408,6 +408,31 @@ def test_an_answer_that_never_comes_is_given_up():
     assert cancelled == [site.answer]
 
 
+def test_what_was_asked_to_be_done_goes_on_when_its_answer_is_late():
+    cancelled = []
+    site = Site()
+    site.answer = Deferred(cancelled.append)
+    assert site.peer.send(request_bytes("POST", "/thing")) == []
+    site.clock.advance(120)
+    (reply,) = site.peer.replies()
+    assert (reply.status, code(reply)) == (503, "timed-out")
+    site.peer.leave()
+    assert cancelled == []
+    site.answer.callback(json_response(200, {}))
+    assert site.peer.replies() == []
+    assert site.clock.getDelayedCalls() == []
+
+
+def test_what_was_asked_to_be_done_ends_with_its_client():
+    cancelled = []
+    site = Site()
+    site.answer = Deferred(cancelled.append)
+    site.peer.send(request_bytes("POST", "/thing"))
+    site.peer.leave()
+    assert cancelled == [site.answer]
+    assert site.clock.getDelayedCalls() == []
+
+
 def test_a_client_that_leaves_cancels_what_it_waited_for():
     ends = []
     site = Site()

@@ -37,6 +37,7 @@ class Taker:
         self.selector = selector
         self.hold: Subscription
         self.closed = False
+        self.draining = False
 
     def room(self) -> int:
         return self.left
@@ -51,7 +52,13 @@ class Taker:
         self.world.delivered(self, messages)
 
     def exhausted(self) -> None:
-        """It asked for the end of its search; there is nothing to do then."""
+        """All that is for it may have come: a drain ends if so."""
+        self.draining = self.draining and self.left > 0 and self.hold.keeps_searching()
+
+    def drain(self) -> None:
+        """Take at once what there is; `draining` until that is known to be all."""
+        self.hold.dispatch_now()
+        self.draining = self.left > 0 and self.hold.keeps_searching()
 
     def removed(self, refusal: object) -> None:
         self.close()

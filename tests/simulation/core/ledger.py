@@ -143,6 +143,11 @@ class Ledger:
         self.lags: Callable[[], bool] = lambda: False
         self._order = 0
 
+    @property
+    def last_order(self) -> int:
+        """The order of what came last."""
+        return self._order
+
     # ---- in
 
     def arrive(self, queue: str, key: bytes, priority: int, **more: int) -> Copy:

@@ -12,6 +12,7 @@ from gateway.model.message import DURABLE, EXPIRES, STOMP
 from gateway.model.stomp_form import pack
 from tests.simulation.core.clients import Taker, wanted
 from tests.simulation.core.ledger import Copy, State
+from tests.simulation.core.looking import LOOKING
 from tests.simulation.core.plan import DROPS
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ def take(world: CoreWorld) -> None:
     taker.left += world.chance.choice([1, 2, 5, 100])
     taker.hold.ready()
     if world.chance.random() < 0.2:
-        taker.hold.dispatch_now()
+        taker.drain()
 
 
 def ack(world: CoreWorld) -> None:
@@ -428,6 +429,8 @@ def settle(world: CoreWorld) -> None:
         world.check_fed()
         if world.steady.random() < 0.3:
             world.check_keeps_up()
+        for viewer in world.viewers:
+            viewer.check_seen()
 
 
 OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {
@@ -455,4 +458,4 @@ OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {
         cover,
         settle,
     )
-}
+} | LOOKING

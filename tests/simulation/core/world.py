@@ -32,6 +32,7 @@ from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
+from tests.simulation.core.looking import Job, Viewer
 from tests.simulation.core.operations import OPERATIONS
 from tests.simulation.core.plan import Plan, draw
 from tests.simulation.core.record import CoreModel, Recorder
@@ -69,6 +70,9 @@ class CoreWorld:
         self.names = 0
         self.parts = 0
         self.takers: list[Taker] = []
+        self.viewers: list[Viewer] = []
+        self.jobs: list[Job] = []
+        self.acting: Job | None = None
         self.works: list[tuple[object, list[Copy], list[tuple[Taker, list[Message]]]]] = []
         self.producers: dict[str, Producer] = {}
         self.waiting: list[tuple[int, list[Copy]]] = []
@@ -179,6 +183,7 @@ class CoreWorld:
         self.alarm = None
         self.timers = []
         self.takers, self.works, self.producers, self.waiting = [], [], {}, []
+        self.viewers, self.jobs = [], []
         self.reader = PageReader(self.disk, PAGING)
         self.store = Recorder(self.journal, self.reader, self.model)
         self.store.fetches = self.fetches = TurnFetches(PageReader(self.disk, PAGING))
@@ -346,6 +351,8 @@ class CoreWorld:
             Gone.REPLACED: queue.ring_size >= 0 and copy.state is State.WAITING,
             Gone.REMOVED: copy.intent == "removed" or queue.deleted,
         }[why]
+        if self.acting is not None:
+            legal = self.acting.takes(queue.name, copy, why)
         if not legal:
             raise ViolationError(f"gone as {why.value} without a reason: {copy}")
         self.figures[why.value] += 1
@@ -511,8 +518,8 @@ class CoreWorld:
     def close(self) -> None:
         """Stop in order, as far as the disk allows."""
         self.log("close")
-        for taker in list(self.takers):
-            taker.close()
+        for one in [*self.takers, *self.viewers]:
+            one.close()
         for work in list(self.works):
             self.roll_back(work)
         self.settle()
@@ -573,6 +580,8 @@ class CoreWorld:
     def check_fed(self) -> None:
         """At rest nobody with room waits for what is there, unless a limit of reading says so."""
         for taker in self.takers:
+            if taker.draining and not taker.selector:
+                raise ViolationError(f"a drain of {taker.queue} has no end")
             queue = self.gateway.queues[taker.queue]
             settings = self.gateway.addresses[queue.address].settings
             limit, size = settings.max_read_page_messages, settings.max_read_bytes
@@ -636,8 +645,8 @@ class CoreWorld:
             self.pass_time(100)
         else:
             raise ViolationError(f"never empty: {self.ledger.live}")
-        for taker in list(self.takers):
-            taker.close()
+        for one in [*self.takers, *self.viewers]:
+            one.close()
         self.settle()
         self.check()
         self._check_empty()
