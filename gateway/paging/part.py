@@ -55,6 +55,12 @@ class Part:
         at = bisect_right(self._seqs, seq) - 1
         return self._blocks[at], self._seqs[at]
 
+    def blocks_from(self, seq: int) -> Iterator[tuple[int, int]]:
+        """Yield (block, its last seq) of the readable ones, from the one that has `seq` on."""
+        seqs = self._seqs
+        for at in range(max(0, bisect_right(seqs, seq) - 1), len(seqs)):
+            yield self._blocks[at], seqs[at + 1] - 1 if at + 1 < len(seqs) else self.readable
+
     def block_end(self, seq: int) -> int:
         """Return the seq of the last message in the block that a readable one is in."""
         at = bisect_right(self._seqs, seq)
