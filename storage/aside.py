@@ -46,6 +46,23 @@ class Aside:
         self.bytes += batch.bytes_bound
         self._runs += len(batch.adds)
 
+    def remove(
+        self, batch: Batch, queue_id: int, first: int, last: int, count: int, *, consumed: bool
+    ) -> bool:
+        """As `Batch.remove` of the open batch, for what is in that or here."""
+        start = batch.first_seqs.get(queue_id, last + 1)
+        if last >= start:
+            batch.cancel(queue_id, max(first, start), last, consumed=consumed)
+            count -= last - max(first, start) + 1
+            last = start - 1
+        if first > last:
+            return True
+        left = self.cancel(queue_id, first, last, consumed=consumed)
+        if first > left:
+            return True
+        batch.remove_stored(queue_id, first, left, count - (last - left))
+        return False
+
     def cancel(self, queue_id: int, first: int, last: int, *, consumed: bool) -> int:
         """Cancel the upper part of a range, as far as it is here; returns the last seq left."""
         for batch in reversed(self.batches):

@@ -171,16 +171,17 @@ class Batch:
 
     def remove(
         self, queue_id: int, first: int, last: int, count: int, *, consumed: bool = True
-    ) -> None:
+    ) -> bool:
         """Record that `count` stored messages between two seqs are gone, or cancel them here.
 
-        `consumed`: for itself; not since another message of this store came.
+        `consumed`: for itself; not since another message of this store came. Returns whether all
+        of them are cancelled.
         """
         start = self.first_seqs.get(queue_id)
         if start is not None and last >= start:
             if first >= start:
                 self.cancel(queue_id, first, last, consumed=consumed)
-                return
+                return True
             # The range straddles: stored ones in front, ours behind. Seqs of one queue are stored
             # without a gap but for those that are not durable, and callers with such give single
             # seqs.
@@ -188,6 +189,7 @@ class Batch:
             count -= last - start + 1
             last = start - 1
         self.remove_stored(queue_id, first, last, count)
+        return False
 
     def cancel(self, queue_id: int, first: int, last: int, *, consumed: bool) -> None:
         """Leave out messages that this batch adds."""

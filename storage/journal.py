@@ -27,6 +27,7 @@ from typing import Final
 
 from storage.aside import Aside
 from storage.batch import Batch
+from storage.bonds import Bonds
 from storage.compaction import COPY_BYTES, Compaction, CompactionRule, Piece
 from storage.live import LiveIndex
 from storage.pages import PageBlock
@@ -63,6 +64,7 @@ class Journal:
     __slots__ = (
         "_aside",
         "_backlog",
+        "_bonds",
         "_busy",
         "_bytes",
         "_closed",
@@ -125,6 +127,7 @@ class Journal:
         self._open.suspect = suspect
         self._covered = 0 if suspect else next_ticket - 1
         self._aside = Aside()
+        self._bonds = Bonds()
         # 2: consumers overtook the disk since the writer got its batch; 1: while it had the last
         self._overtaken = 0
         self._written_as = next_ticket  # of the next batch, as on disk
@@ -264,6 +267,7 @@ class Journal:
     def remove_paged(self, queue_id: int, first: int, last: int) -> int:
         """Record that messages on pages are gone; returns the ticket."""
         self._open.remove_paged(queue_id, first, last)
+        self._bonds.gave(self._open)
         self.compaction.changes.removed(queue_id, first, last)
         return self._open.number
 
@@ -278,28 +282,26 @@ class Journal:
         """Record that the `count` stored messages between two seqs are gone; returns the ticket.
 
         What is not written yet need not be, but for what a transaction takes. `consumed`: not
-        because another message came.
+        because another message came. 0: none of them will be on disk, nor what they stand for.
         """
         batch = self._open
         self.compaction.changes.removed(queue_id, first, last)
         if not self.cancels or batch.atomic:
             batch.remove_stored(queue_id, first, last, count)
-        elif not self._aside.batches:
-            batch.remove(queue_id, first, last, count, consumed=consumed)
+            self._bonds.gave(batch)
+            return batch.number
+        if self._aside.batches:
+            whole = self._aside.remove(batch, queue_id, first, last, count, consumed=consumed)
+            self._overtaken = 2
+        else:
+            whole = batch.remove(queue_id, first, last, count, consumed=consumed)
             if batch.cancelled:
                 self._overtaken = 2
-        else:
-            start = batch.first_seqs.get(queue_id, last + 1)
-            if last >= start:
-                batch.cancel(queue_id, max(first, start), last, consumed=consumed)
-                count -= last - max(first, start) + 1
-                last = start - 1
-            if first <= last:
-                left = self._aside.cancel(queue_id, first, last, consumed=consumed)
-                batch.asked = True
-                self._overtaken = 2
-                if first <= left:
-                    batch.remove_stored(queue_id, first, left, count - (last - left))
+        if not consumed:
+            self._bonds.bind(queue_id, batch.number)
+        elif whole and self._bonds.free(queue_id, self.synced):
+            return 0
+        batch.asked = True
         return batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
@@ -327,11 +329,14 @@ class Journal:
 
     def begin_atomic(self) -> None:
         """Keep all that follows in one batch until `end_atomic`, however large it grows."""
+        if not self._open.atomic:
+            self._bonds.begin(self._open)
         self._open.atomic = True
 
     def end_atomic(self) -> None:
         """End what `begin_atomic` began."""
         self._open.atomic = False
+        self._bonds.end(self._open)
 
     def _close_open(self) -> Batch:
         """Fix the open batch; what goes on with it may be in the middle of something."""

@@ -61,7 +61,7 @@ class Store(PageStore, Appends, Protocol):
         """What is recorded of a queue may be reported when the kernel has it."""
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
-        """The `count` stored messages between two seqs are gone."""
+        """The `count` stored messages between two seqs are gone; 0: no disk is needed for that."""
 
     def replace(self, queue_id: int, first: int, last: int, count: int) -> int:
         """As `remove`, because another message came: they go when that one is stored."""

@@ -240,7 +240,7 @@ class Config:
     concurrent_store_and_dispatch_queues: bool = True
     concurrent_store_and_dispatch_topics: bool = False
     store_linger: int = 5
-    store_lag_limit: int = 2_000
+    store_lag_limit: int = 5_000
     durability: Durability = Durability.FSYNC
     sync_interval: int = 50
     max_disk_usage: int | None = None

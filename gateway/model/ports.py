@@ -182,7 +182,10 @@ class Subscription(Protocol):
         """
 
     def acknowledge(self, messages: list[Message]) -> int:
-        """Remove them for good; returns the ticket after which they cannot come back."""
+        """Remove them for good; returns the ticket after which they cannot come back.
+
+        0: they cannot, as they are, since none of them will ever be on disk.
+        """
 
     def release(
         self,

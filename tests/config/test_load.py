@@ -52,7 +52,7 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     assert config.users_file_required is False
     assert config.global_max_size == 512 << 20
     assert config.journal_file_size == 32 << 20
-    assert config.store_lag_limit == 2000
+    assert config.store_lag_limit == 5000
     assert config.stomp_default_persistent is True
     assert config.concurrent_store_and_dispatch_queues is True
     assert config.message_expiry_scan_period == 30_000

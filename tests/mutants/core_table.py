@@ -166,6 +166,24 @@ CORE_MUTANTS = (
         "self._open or ",
     ),
     _core(
+        "an end that the disk has to know of is told at once",
+        "storage.journal:Journal.remove",
+        "    elif whole and self._bonds",
+        "    elif self._bonds",
+    ),
+    _core(
+        "a dead letter's end is told before that of what it was is on disk",
+        "storage.bonds:Bonds.end",
+        "            self._bound[queue_id] = batch.number\n",
+        "            pass\n",
+    ),
+    _core(
+        "what is half on disk is told to be gone for good",
+        "storage.batch:Batch.remove",
+        "    return False\n",
+        "    return start is not None\n",
+    ),
+    _core(
         "what is held while the disk lags is overtaken at the change back",
         "gateway.queues.storing:Serialized.store_first",
         "        self._leave_waiting_room()\n",

@@ -122,6 +122,7 @@ class Model:
         self.handed = 0  # the last batch that the writer was given
         self.places = {0: 0}  # number on disk to ticket, of those that it was given
         self.promised = 0  # the last number on disk that was reported
+        self.free: set[tuple[int, int]] = set()  # gone for good, though nothing says so on disk
         self.stop = "none"  # how the last life ended: none, clean, maybe, unclean
 
     def clone(self) -> Model:
@@ -137,6 +138,7 @@ class Model:
         ]
         other.reported, other.handed, other.stop = self.reported, self.handed, self.stop
         other.places, other.promised = dict(self.places), self.promised
+        other.free = set(self.free)
         return other
 
     def did(self, ticket: int, what: str, *args: object) -> None:
@@ -145,6 +147,28 @@ class Model:
         if ticket < self.reported:
             raise ViolationError(f"ticket {ticket} was given after {self.reported} was reported")
         self.effects.append((ticket, what, args))
+
+    def removed(self, told: int, queue_id: int, first: int, last: int) -> None:
+        """Note a removal by a ticket; 0: whoever asked was told that they are gone for good."""
+        if told:
+            self.did(told, "remove", queue_id, first, last)
+            return
+        here = self.now.queues.get(queue_id, {})
+        gone = {seq for seq in range(first, last + 1) if seq in here}
+        self.free.update((queue_id, seq) for seq in gone)
+        self.now.remove(queue_id, first, last)
+        kept = []
+        for effect in self.effects:
+            ticket, what, args = effect
+            if what != "add" or args[0] != queue_id or args[1] not in gone:
+                kept.append(effect)
+            elif ticket <= self.handed:
+                raise ViolationError(f"{args[:2]} is being written, and told to be gone for good")
+            else:
+                gone.remove(args[1])
+        if gone:
+            raise ViolationError(f"queue {queue_id}: {gone} told to be gone for good, on disk")
+        self.effects = kept
 
     def hand(self, batch: Batch) -> bool:
         """Note that the writer was given a batch; returns whether that is new."""
@@ -193,6 +217,7 @@ class Model:
                     kept.suspect = True
         self._check_defined(found)
         self._check_messages(found)
+        self._check_free(found)
         self.effects.clear()
         self.now = self.durable.copy()
         self.handed = self.reported = self.promised = number  # tickets go on from there
@@ -205,6 +230,13 @@ class Model:
             raise ViolationError("the stop was in order and is not known to be")
         if self.stop == "unclean" and found.clean and self.durable.message_count():
             raise ViolationError("the stop was not in order and nobody is told")
+
+    def _check_free(self, found: Restored) -> None:
+        for queue_id, messages in found.messages.items():
+            back = [m.seq for m in messages if (queue_id, m.seq) in self.free]
+            if back and queue_id in self.durable.defined:
+                raise ViolationError(f"queue {queue_id}: told to be gone for good, is back: {back}")
+        self.free.clear()  # their numbers may be used again
 
     def _check_defined(self, found: Restored) -> None:
         got: dict[int | str, Definition] = {}

@@ -84,5 +84,6 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         "replaced",
         "stored first",
         "concurrent again",
+        "needed no disk",
     ):
         assert seen[kind] > 10, kind

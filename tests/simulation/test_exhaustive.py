@@ -83,8 +83,8 @@ class Store:
     def take(self, queue: int, count: int) -> None:
         seqs = sorted(self.model.now.queues.get(queue, {}))[:count]
         for seq in seqs[-1:]:
-            ticket = self.store.remove(queue, seqs[0], seq, len(seqs))
-            self.model.did(ticket, "remove", queue, seqs[0], seq)
+            told = self.store.remove(queue, seqs[0], seq, len(seqs))
+            self.model.removed(told, queue, seqs[0], seq)
 
     # ---- operations
 

@@ -430,8 +430,8 @@ class World:
     def _remove(self, queue_id: int, first: int, last: int) -> None:
         held = self.model.now.queues[queue_id]
         count = sum(1 for seq in range(first, last + 1) if seq in held)
-        ticket = self.store.remove(queue_id, first, last, count)
-        self.model.did(ticket, "remove", queue_id, first, last)
+        told = self.store.remove(queue_id, first, last, count)
+        self.model.removed(told, queue_id, first, last)
 
     def _held(self, *, streams: bool = False) -> tuple[int, list[int]] | None:
         known = [

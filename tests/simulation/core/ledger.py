@@ -316,6 +316,12 @@ class Ledger:
     ) -> None:
         if copy.state is State.GONE and there and copy.gone_ticket <= recovered:
             raise ViolationError(f"came back: {copy}, {recovered} was found")
+        if copy.state is State.GONE and there:
+            last = copy
+            while last.moved is not None:
+                last = last.moved
+            if last is not copy and last.end == "acknowledged" and last.gone_ticket <= recovered:
+                raise ViolationError(f"came back: {copy}, which became {last}")
         if there or not copy.lasting or copy.queue in volatile:
             return
         if not 0 <= copy.ticket <= self.reported:

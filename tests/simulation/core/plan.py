@@ -83,7 +83,24 @@ def draw(chance: random.Random, operations: list[str]) -> Plan:
     plan.serialized = [routing for routing in RoutingType if chance.random() < 0.3]
     if chance.random() < 0.5:
         plan.lag = chance.choice([0.001, 0.03, 0.1]), chance.choice([0.001, 0.001, 0.02])
+    if chance.random() < 0.3:
+        _hurry(chance, plan)
     return plan
+
+
+def _hurry(chance: random.Random, plan: Plan) -> None:
+    """Have consumers overtake the disk: nothing pages, and what is sent is taken and settled."""
+    for entry in plan.entries:
+        for name in ("max_size_messages", "max_size_bytes"):
+            entry.values.pop(name, None)  # type: ignore[attr-defined]
+    plan.limits = Limits()
+    plan.cancels, plan.serialized = True, []
+    plan.durable = 1.0
+    if chance.random() < 0.7:
+        plan.lag = None
+    hurried = {"send": 9.0, "take": 9.0, "ack": 14.0, "reject": 3.0, "turn": 14.0}
+    slow = {"step": 1.0, "answer": 1.0, "settle": 0.3, "pause": 0.0, "time": 0.3}
+    plan.weights.update(hurried | slow)
 
 
 def _addresses(chance: random.Random) -> list[str]:

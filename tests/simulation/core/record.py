@@ -189,9 +189,11 @@ class Recorder(JournalStore):
         known = sum(1 for seq in range(first, last + 1) if seq in held)
         if known != count:
             raise ViolationError(f"{count} removed of {known} from {first} to {last}")
-        ticket = super().remove(queue_id, first, last, count)
-        self._did(ticket, "remove", queue_id, first, last)
-        return ticket
+        told = super().remove(queue_id, first, last, count)
+        if self._parts and told != self._began:
+            raise ViolationError(f"an atomic part is in the batches {self._began} and {told}")
+        self.model.removed(told, queue_id, first, last)
+        return told
 
     def replace(self, queue_id: int, first: int, last: int, count: int) -> int:
         ticket = super().replace(queue_id, first, last, count)

@@ -696,8 +696,9 @@ class CoreWorld:
         for copy in copies:
             copy.intent = "acknowledged"
         ticket = taker.hold.acknowledge(messages)
+        self.figures["needed no disk"] += sum(not ticket and copy.lasting for copy in copies)
         for copy in copies:
-            copy.gone_ticket = ticket or copy.gone_ticket
+            copy.gone_ticket = ticket
 
 
 def message_of(kept: object) -> Message:
