@@ -23,9 +23,11 @@ class Bonds:
         self._gave = False  # something goes in it
 
     def begin(self, batch: Batch) -> None:
-        """An atomic part of a batch begins."""
-        self._start = len(batch.adds)
-        self._gave = False
+        """An atomic part of a batch begins, or one within it."""
+        if not batch.atomic:
+            batch.atomic = True
+            self._start = len(batch.adds)
+            self._gave = False
 
     def gave(self, batch: Batch) -> None:
         """A stored message goes, by a record of this batch."""
@@ -34,6 +36,7 @@ class Bonds:
 
     def end(self, batch: Batch) -> None:
         """The atomic part ends: what it adds, if something goes for it, is bound."""
+        batch.atomic = False
         if self._gave:
             self._gave = False
             for run in batch.adds[self._start :]:

@@ -9,7 +9,8 @@ the writer is free.
 Until a batch is fixed, a removal of what it adds cancels both; it then has its place in a segment.
 While the writer is busy and consumers overtake it, turns are set aside one by one (`storage.aside`)
 and are one batch again when it is free; `on_consumed` tells the tickets of those that nothing is
-left of. A batch that nothing is left of is not written either.
+left of. A batch that nothing is left of is not written either. Whoever removes what is not written
+yet is told so by ticket 0, unless it stands for something else that goes (`storage.bonds`).
 
 A batch that concerns only queues of `lax` is reported when the kernel has it; `sync`, called now
 and then, has what was so reported synced. Headers, segments and copies go by what is synced alone.
@@ -126,8 +127,7 @@ class Journal:
         self._open = Batch(next_ticket)
         self._open.suspect = suspect
         self._covered = 0 if suspect else next_ticket - 1
-        self._aside = Aside()
-        self._bonds = Bonds()
+        self._aside, self._bonds = Aside(), Bonds()
         # 2: consumers overtook the disk since the writer got its batch; 1: while it had the last
         self._overtaken = 0
         self._written_as = next_ticket  # of the next batch, as on disk
@@ -135,9 +135,7 @@ class Journal:
         self._pending: deque[Batch] = deque()
         self._segment = next_segment - 1
         self._segment_bytes = segment_bytes
-        self._segment_room = (
-            0  # the first batch opens a new segment: an old one is never appended to
-        )
+        self._segment_room = 0  # the first batch opens a segment: old ones are not appended to
         self._segment_synced = 0
         self._writer: Writer | None = None
         self._busy: Batch | None = None
@@ -329,13 +327,10 @@ class Journal:
 
     def begin_atomic(self) -> None:
         """Keep all that follows in one batch until `end_atomic`, however large it grows."""
-        if not self._open.atomic:
-            self._bonds.begin(self._open)
-        self._open.atomic = True
+        self._bonds.begin(self._open)
 
     def end_atomic(self) -> None:
         """End what `begin_atomic` began."""
-        self._open.atomic = False
         self._bonds.end(self._open)
 
     def _close_open(self) -> Batch:

@@ -168,3 +168,76 @@ def test_a_stop_writes_what_was_set_aside_before_its_mark() -> None:
     assert stored(paper, 1) == [(2, 1), (3, 1)]
     assert paper.written[2].clean
     assert paper.stopped
+
+
+def test_what_was_not_written_is_gone_without_a_ticket() -> None:
+    journal, paper, _, _ = held()
+    add(journal, 2, b"a", b"b")
+    assert journal.remove(7, 2, 2, 1) == 0
+    journal.flush()
+    add(journal, 4)
+    journal.flush()
+    add(journal, 5)
+    assert journal.remove(7, 3, 5, 3) == 0
+    assert journal.remove(7, 1, 1, 1) == journal.ticket, "the disk has it"
+    assert [batch.number for batch in paper.written] == [1]
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_range_of_which_the_disk_has_a_part_has_a_ticket(aside: bool) -> None:
+    journal, _, _, _ = held()
+    add(journal, 2)
+    journal._overtaken = 2 if aside else 0
+    journal.flush()
+    add(journal, 3)
+    assert bool(journal._aside.batches) == aside
+    assert journal.remove(7, 1, 3, 3) == journal.ticket
+
+
+def test_without_cancelling_every_end_has_a_ticket() -> None:
+    journal, _, _, _ = held()
+    journal.cancels = False
+    add(journal, 2)
+    assert journal.remove(7, 2, 2, 1) == journal.ticket
+
+
+@pytest.mark.parametrize("how", ["replaced", "moved", "moved over two parts", "paged"])
+def test_what_stands_for_something_that_goes_is_bound_to_its_end(how: str) -> None:
+    journal, paper, durable, _ = held()
+    journal._overtaken = 2
+    if how == "replaced":
+        add(journal, 2)
+        journal.remove(7, 1, 1, 1, consumed=False)
+    else:
+        journal.begin_atomic()
+        journal.begin_atomic()
+        if how == "paged":
+            journal.remove_paged(9, 1, 1)
+        else:
+            journal.remove(9, 1, 1, 1)
+        add(journal, 2)
+        journal.end_atomic()
+    journal.flush()
+    add(journal, 3)
+    journal.flush()
+    waits = journal.remove(7, 3, 3, 1)
+    assert waits, "what came later is no better while the older one may come back"
+    bound = journal.remove(7, 2, 2, 1)
+    assert bound
+    add(journal, 1, queue=8)
+    assert journal.remove(8, 1, 1, 1) == 0, "another queue has nothing to do with it"
+    while journal.writing:
+        journal.written(paper.written[-1], 1)
+    assert durable[-1] >= max(bound, waits)
+    add(journal, 4)
+    assert journal.remove(7, 4, 4, 1) == 0
+
+
+def test_what_comes_together_and_takes_nothing_away_is_free() -> None:
+    journal, _, _, _ = held()
+    journal.begin_atomic()
+    add(journal, 2)
+    add(journal, 1, queue=8)
+    journal.end_atomic()
+    assert journal.remove(7, 2, 2, 1) == 0
+    assert journal.remove(8, 1, 1, 1) == 0
