@@ -501,8 +501,12 @@ class Backlog:
         count, self.count, self.size = self.count, 0, 0
         start = self.next
         for page, part in list(self._from(start)):
-            for low, high in list(self._unread(part, start)):
-                self._finish_part(page, part, low, high)
+            at = max(start, part.first)
+            # What is done already between two seqs is done once more: one record, not thousands.
+            for seq in sorted([seq for seq in self.ahead if at <= seq <= part.last]):
+                self._finish_part(page, part, at, seq - 1)
+                at = seq + 1
+            self._finish_part(page, part, at, part.last)
             start = max(start, part.last + 1)
         if not self.ahead:
             self.next = start

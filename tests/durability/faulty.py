@@ -44,6 +44,24 @@ def pread(self, fd, count, offset):
 RealFiles.pread = pread
 """
 
+#: Pages are read by threads only: the process ends when its reactor's reads of one.
+ELSEWHERE = """
+import os, traceback
+from storage.files import RealFiles
+from twisted.python.threadable import isInIOThread
+_page_open, _page_pread, _page_fds = RealFiles.open, RealFiles.pread, set()
+def page_open(self, path, **how):
+    fd = _page_open(self, path, **how)
+    (_page_fds.add if path.endswith(".page") else _page_fds.discard)(fd)
+    return fd
+def page_pread(self, fd, count, offset):
+    if fd in _page_fds and isInIOThread():
+        traceback.print_stack()
+        os._exit(70)
+    return _page_pread(self, fd, count, offset)
+RealFiles.open, RealFiles.pread = page_open, page_pread
+"""
+
 #: While the file is there, what it says is refused: an error, a call, and part of the path.
 REFUSING = """
 import errno, os, pathlib
