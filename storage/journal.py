@@ -299,7 +299,7 @@ class Journal:
             self._bonds.bind(queue_id, batch.number)
         elif whole and self._bonds.free(queue_id, self.synced):
             return 0
-        batch.asked = True
+        batch.asked = batch.asked or whole
         return batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:

@@ -271,21 +271,20 @@ class Gateway:
         first = messages[0].seq
         if count == 1:
             if messages[0].flags & DURABLE:
-                self._record(forget(queue.queue_id, first, first, 1))
+                ticket = forget(queue.queue_id, first, first, 1)
+                if ticket:  # 0: gone without a record, which must not hide an earlier one
+                    self.recorded = ticket
             return
         if queue.all_flags & DURABLE:
             last = messages[-1].seq
             if last - first == count - 1 and [m.seq for m in messages] == list(
                 range(first, last + 1)
             ):
-                self._record(forget(queue.queue_id, first, last, count))
+                self.recorded = forget(queue.queue_id, first, last, count) or self.recorded
                 return
         for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
-            self._record(forget(queue.queue_id, low, high, high - low + 1))
-
-    def _record(self, ticket: int) -> None:
-        if ticket:  # 0: it is gone without a record, which must not hide an earlier one
-            self.recorded = ticket
+            ticket = forget(queue.queue_id, low, high, high - low + 1)
+            self.recorded = ticket or self.recorded
 
     def counted(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""

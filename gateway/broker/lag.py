@@ -43,7 +43,7 @@ class Lag:
         limit: age from which on dispatch waits; below 0: never.
         waits: whether it waits now, `since` when.
         times: how often it came to that.
-        longest: the longest that anything waited since then, or before that since it last changed.
+        longest: the longest that anything waited since then.
         on_change: told after each change.
     """
 
@@ -108,28 +108,32 @@ class Lag:
         return self._now() - self._marks[0][1] if self._marks else 0.0
 
     def look(self) -> None:
-        """End a turn: note what came, and see whether it is time for a change."""
+        """End a turn: note what came; while dispatch waits, see whether it still must.
+
+        That it must is for `_ring` to find: whoever waits longest has somebody called back.
+        """
         if self.limit < 0:
             return
         marks = self._marks
         ticket = self._core.store.unsynced
         if not ticket:
-            if not (marks or self.waits):
-                return
             marks.clear()  # what was not written was consumed
-        now = self._now()
-        if ticket and (not marks or marks[-1][0] < ticket):
+        elif not marks or marks[-1][0] < ticket:
+            now = self._now()
             marks.append((ticket, now))
-        self._judge(now)
+            if not self._armed:
+                self._arm(now, self.limit)
+        if self.waits:
+            self._judge(self._now())
 
     def durable_up_to(self, ticket: int) -> None:
         """All up to this ticket is on disk; a change is for the end of the turn."""
         marks = self._marks
-        if marks and marks[0][0] <= ticket:
+        if self.waits and marks and marks[0][0] <= ticket:
             now = self._now()
             self._note(now, now - marks[0][1])
-            while marks and marks[0][0] <= ticket:
-                marks.popleft()
+        while marks and marks[0][0] <= ticket:
+            marks.popleft()
 
     def _note(self, now: float, age: float) -> None:
         self.longest = max(self.longest, age)
@@ -165,13 +169,17 @@ class Lag:
             self._arm(now, self.limit / 4)
             return
         self._forgave = False
-        self.look()
+        if not self._core.store.unsynced:
+            self._marks.clear()
+        self._judge(now)
 
     def _change(self, now: float) -> None:
         self.waits = not self.waits
         self._core.holds.store_first(self.waits)
         self.on_change(self)
-        self.since, self.longest = now, 0.0
+        self.since = now
+        if not self.waits:
+            self.longest = 0.0
 
 
 def _no_time() -> float:
