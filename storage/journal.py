@@ -9,15 +9,14 @@ the writer is free.
 Until a batch is fixed, a removal of what it adds cancels both; it then has its place in a segment.
 While the writer is busy and consumers overtake it, turns are set aside one by one (`storage.aside`)
 and are one batch again when it is free; `on_consumed` tells the tickets of those that nothing is
-left of. A batch that nothing is left of is not written either. Whoever removes what is not written
-yet is told so by ticket 0, unless it stands for something else that goes (`storage.bonds`).
+left of, and is not written either. Whoever removes what is not written yet is told so by ticket 0,
+unless it stands for something else that goes (`storage.bonds`).
 
 A batch that concerns only queues of `lax` is reported when the kernel has it; `sync`, called now
 and then, has what was so reported synced. Headers, segments and copies go by what is synced alone.
 
 A ticket is the number of the batch that a record is in; on disk batches are numbered without the
-gaps of those that were never written. Everything here runs on one thread; the
-writer is a port.
+gaps of those that were never written. Everything here runs on one thread; the writer is a port.
 """
 
 from __future__ import annotations
@@ -297,9 +296,10 @@ class Journal:
                 self._overtaken = 2
         if not consumed:
             self._bonds.bind(queue_id, batch.number)
-        elif whole and self._bonds.free(queue_id, self.synced):
-            return 0
-        batch.asked = batch.asked or whole
+        if whole:
+            if consumed and self._bonds.free(queue_id, self.synced):
+                return 0
+            batch.asked = True
         return batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:

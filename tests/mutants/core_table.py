@@ -168,8 +168,8 @@ CORE_MUTANTS = (
     _core(
         "an end that the disk has to know of is told at once",
         "storage.journal:Journal.remove",
-        "    elif whole and self._bonds",
-        "    elif self._bonds",
+        "    if whole:\n",
+        "    if True:\n",
     ),
     _core(
         "a dead letter's end is told before that of what it was is on disk",
