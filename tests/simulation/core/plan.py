@@ -98,7 +98,7 @@ def _hurry(chance: random.Random, plan: Plan) -> None:
     plan.durable = 1.0
     if chance.random() < 0.7:
         plan.lag = None
-    hurried = {"send": 9.0, "take": 9.0, "ack": 14.0, "reject": 3.0, "turn": 14.0}
+    hurried = {"send": 9.0, "take": 9.0, "ack": 14.0, "reject": 7.0, "turn": 14.0}
     slow = {"step": 1.0, "answer": 1.0, "settle": 0.3, "pause": 0.0, "time": 0.3}
     plan.weights.update(hurried | slow)
 
