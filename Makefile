@@ -5,11 +5,13 @@
 #   make test    every test
 #   make check   format, lint, types, layers
 #   make fmt     let ruff format and fix
-#   make simulate  the store, and the whole core over it, on a simulated disk: SEEDS=n and
-#                CORE_SEEDS=n of them, or SEED=k, replayed and told; ONLY=storage or ONLY=core
+#   make simulate  the store, the whole core over it, and both protocols over that, on a simulated
+#                disk and network: SEEDS=n, CORE_SEEDS=n and WIRE_SEEDS=n of them, or SEED=k,
+#                replayed and told; ONLY=storage, ONLY=core or ONLY=wire
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
 #   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
-#   make mutants   bugs planted in the journal and in the core, and how many seeds it takes to catch each
+#   make mutants   bugs planted in the journal, the core and the protocols, and how many seeds it
+#                takes to catch each
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
@@ -29,6 +31,7 @@ WORKERS ?= 2
 TESTS ?=
 SEEDS ?= 3000
 CORE_SEEDS ?= 1000
+WIRE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
@@ -58,7 +61,7 @@ fmt: $(STAMP)
 
 simulate: $(STAMP)
 	@$(if $(SEED),SEED=$(SEED) )$(BIN)/python -m tests.simulation --seeds $(SEEDS) \
-		--core-seeds $(CORE_SEEDS) $(if $(ONLY),--only $(ONLY))
+		--core-seeds $(CORE_SEEDS) --wire-seeds $(WIRE_SEEDS) $(if $(ONLY),--only $(ONLY))
 
 crash: $(STAMP)
 	@$(BIN)/python -m tests.durability --rounds $(ROUNDS)

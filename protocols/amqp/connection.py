@@ -534,8 +534,8 @@ class AmqpConnection:
 
     # ---- the end
 
-    def fail(self, error: Error, *, lost: bool = False) -> None:
-        """Close with a condition; what the peer sends from here on is ignored."""
+    def fail(self, error: Error) -> None:
+        """Close with a condition; what the peer still says, even what it settles, is ignored."""
         if self.state is State.CLOSED:
             return
         self.fault = error
@@ -543,7 +543,7 @@ class AmqpConnection:
             self.write_frame(0, our_open(self.limits))
         spoken = self.state in (State.OPEN, State.OPENED)
         self._flush_accepted()
-        self._release(lost=lost)
+        self._release(lost=True)
         if spoken:
             self.write_frame(0, Close(error=error))
         self._closed()

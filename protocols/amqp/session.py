@@ -162,7 +162,7 @@ class AmqpSession:
 
     def expel(self, refusal: Refusal) -> None:
         """Close the connection; its peer may have seen what it holds."""
-        self._connection.fail(error_of(refusal), lost=True)
+        self._connection.fail(error_of(refusal))
         self._connection.wake()
 
     def message_too_large(self, link: OutgoingLink, size: int) -> None:
@@ -495,8 +495,9 @@ class AmqpSession:
         self._leaving.add(attach.handle)
 
     def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+        """End a link that its peer has not ended: what it holds it may have seen."""
         self.flush_accepted()
-        self._close_link(link, closed=False)
+        self._close_link(link, closed=False, lost=True)
         self.write_frame(Detach(handle=link.handle, closed=True, error=error))
         self._leaving.add(link.handle)
 
@@ -514,11 +515,13 @@ class AmqpSession:
         error = self._close_link(link, closed=detach.closed)
         self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
 
-    def _close_link(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> Error | None:
+    def _close_link(
+        self, link: IncomingLink | OutgoingLink, *, closed: bool, lost: bool = False
+    ) -> Error | None:
         """End a link; `closed`: for good, so that a durable subscription goes as well."""
         error: Error | None = None
         if isinstance(link, OutgoingLink):
-            link.close(lost=False)
+            link.close(lost=lost)
             if link.lingers:
                 link.deletes = closed
             elif closed:
@@ -570,7 +573,7 @@ class AmqpSession:
         return False
 
     def close(self, *, lost: bool) -> None:
-        """End all links; `lost`: the connection was cut."""
+        """End all links; `lost`: not by the peer's word, who may have seen what it holds."""
         for link in list(self.links.values()):
             if isinstance(link, OutgoingLink):
                 link.close(lost=lost)
@@ -581,8 +584,8 @@ class AmqpSession:
                 self.broker.delete_temporary(link.temporary)
 
     def end(self, error: Error | None) -> None:
-        """Say end to the peer and release everything."""
+        """Say end to the peer and release everything; an `error` is ours."""
         self.flush_accepted()
-        self.close(lost=False)
+        self.close(lost=error is not None)
         self.ended = True
         self.write_frame(End(error=error))

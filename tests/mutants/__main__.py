@@ -9,6 +9,7 @@ import time
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import seeds_to_kill
 from tests.mutants.table import MUTANTS
+from tests.mutants.wire_table import WIRE_MUTANTS
 
 LIMIT = 2000
 
@@ -19,7 +20,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names; all when none is given")
     wanted = parser.parse_args()
     alive = 0
-    for mutant in (*MUTANTS, *CORE_MUTANTS):
+    for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS):
         if wanted.names and not any(name in mutant.name for name in wanted.names):
             continue
         began = time.process_time()

@@ -7,19 +7,22 @@ import pytest
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import Mutant, planted, seeds_to_kill
 from tests.mutants.table import MUTANTS
+from tests.mutants.wire_table import WIRE_MUTANTS
 from tests.simulation.test_exhaustive import crash_points
 from tests.simulation.world import run_seed
 
 LIMIT = 2000
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *CORE_MUTANTS], ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize(
+    "mutant", [*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS], ids=lambda mutant: mutant.name
+)
 def test_the_seeds_catch(mutant: Mutant) -> None:
     assert seeds_to_kill(mutant, LIMIT) is not None, f"{mutant.name} lives after {LIMIT} seeds"
 
 
 def test_names_are_unique() -> None:
-    names = [mutant.name for mutant in (*MUTANTS, *CORE_MUTANTS)]
+    names = [mutant.name for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS)]
     assert len(set(names)) == len(names)
 
 

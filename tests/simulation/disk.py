@@ -14,6 +14,7 @@ Everything that can be chosen is chosen by `chance`; the same seed gives the sam
 from __future__ import annotations
 
 import errno
+import hashlib
 import random
 from collections import deque
 from collections.abc import Callable
@@ -117,6 +118,18 @@ class Node:
         self.device[start : start + len(content)] = content
 
 
+class Log(deque[str]):
+    """The last events; `trace` is of all of them: two runs of one seed have the same."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=EVENTS)
+        self.trace = hashlib.blake2b(digest_size=16)
+
+    def append(self, text: str, /) -> None:
+        self.trace.update(text.encode())
+        super().append(text)
+
+
 class SimDisk:
     """A `storage.files.FileSystem`; see the module text.
 
@@ -131,7 +144,7 @@ class SimDisk:
         self.durable_names: dict[str, int] = {}
         self.unsynced: list[tuple[str, str, str]] = []  # ("create" | "unlink" | "rename", a, b)
         self.fds: dict[int, int] = {}
-        self.log: deque[str] = deque(maxlen=EVENTS)
+        self.log = Log()
         self.calls = 0
         self.crash_at = -1
         self.dead = False

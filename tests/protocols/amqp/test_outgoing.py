@@ -15,6 +15,7 @@ from protocols.amqp.performatives import (
     ACCEPTED,
     RELEASED,
     Attach,
+    Close,
     Declared,
     Detach,
     Disposition,
@@ -652,7 +653,7 @@ def test_outcome_in_a_transaction_that_does_not_exist(settled):
     )
     assert condition(came) == "end amqp:transaction:unknown-id"
     assert "'ab'" in of(came, End)[0].error.description
-    assert peer.broker.of("release") == [("q", [1])]
+    assert peer.broker.of("release failed") == [("q", [1])]
 
 
 # ---- receiver settles second
@@ -728,7 +729,7 @@ def test_last_before_first_ends_the_session():
     came = settle(peer, 3, 2)
     assert condition(came) == "end amqp:invalid-field"
     assert "3 to 2" in of(came, End)[0].error.description
-    assert peer.broker.of("release") == [("q", [1, 2, 3, 4, 5])]
+    assert peer.broker.of("release failed") == [("q", [1, 2, 3, 4, 5])]
 
 
 def test_disposition_of_the_other_role_means_nothing_here():
@@ -831,3 +832,26 @@ def test_no_link_waits_for_another():
 def test_target_of_a_reading_link_is_echoed():
     came = Peer.begun().receiver(1, target=Target(address="here"))
     assert of(came, Attach)[0].target == Target(address="here")
+
+
+@pytest.mark.parametrize("how", ["stop", "store", "again", "end", "close", "detach"])
+def test_what_is_held_at_an_end_counts_as_seen_unless_the_peer_ended_it(how):
+    """What the peer settled may be on its way: it must not come again as if nobody had had it."""
+    peer = reading(credit=2)
+    offered(peer, BODY)
+    match how:
+        case "stop":
+            peer.engine.stop(peer.now)
+        case "store":
+            peer.engine.store_failed(Refusal(code=Code.STORE_FAILED, text="The disk is gone."))
+        case "again":
+            peer.receiver(7, name="receiver-0-1")
+        case "end":
+            peer.tell(End())
+        case "close":
+            peer.tell(Close())
+        case "detach":
+            peer.tell(Detach(handle=1, closed=True))
+    by_peer = how in ("end", "close", "detach")
+    assert peer.broker.of("release") == ([("q", [1])] if by_peer else [])
+    assert peer.broker.of("release failed") == ([] if by_peer else [("q", [1])])

@@ -798,8 +798,9 @@ def test_every_other_end_rolls_back(how):
     ]
     assert sorted(back) == [1, 2, 3]
     counted = [seq for _, seqs in broker.of("release failed") for seq in seqs]
-    # An attempt is counted once, whether it was the transaction's end or the connection's.
-    assert sorted(counted) == ([1, 2, 3] if how == "lost" else [1, 2])
+    # An attempt is counted once, whether it was the transaction's end or the connection's. What its
+    # holder did not give back itself counts as one: it may have seen it.
+    assert sorted(counted) == ([1, 2] if how in ("end", "close") else [1, 2, 3])
     assert broker.subscriptions == []
     assert all(work.over for work in broker.works)
     assert peer.limits.unfinished.held == 0

@@ -9,65 +9,37 @@ the pages give back.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from collections.abc import Callable
 
-from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
 from gateway.broker.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
-from gateway.model.turn import Turn
-from gateway.paging import paging as paging_module
-from gateway.persistence import Restored, open_journal
+from gateway.persistence import Restored
 from gateway.queues.queue import Gone, Queue
-from storage import journal as journal_module
 from storage import pages as pages_module
-from storage.errors import StorageError
-from storage.journal import Journal
-from storage.pages import PageReader, PageWriter
-from storage.segments import Segments
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
+from tests.simulation.core.life import CALM_MAX, PAGING, Life, small
 from tests.simulation.core.looking import Job, Viewer
 from tests.simulation.core.operations import OPERATIONS
-from tests.simulation.core.plan import Plan, draw
-from tests.simulation.core.record import CoreModel, Recorder
-from tests.simulation.disk import Crash, SimDisk
-from tests.simulation.fetches import TurnFetches
+from tests.simulation.core.plan import draw
+from tests.simulation.disk import Crash
 from tests.simulation.model import ViolationError
-from tests.simulation.writer import TurnWriter
 
-JOURNAL = "d/journal"
-PAGING = "d/paging"
 EVERYTHING = 1 << 30
-#: Turns that calm takes at most: what needs more goes round in circles.
-CALM_MAX = 3000
-FIRST_ID = 100
 MULTICAST = ("topic",)
 
 
-class CoreWorld:
+class CoreWorld(Life):
     """See the module text. `run()` raises ViolationError, or whatever the core raised."""
 
-    gateway: Gateway
-    journal: Journal
-    store: Recorder
-    writer: TurnWriter
-
     def __init__(self, seed: int | str) -> None:
-        self.seed = seed
-        self.chance = random.Random(f"core/{seed}")
-        self.disk = SimDisk(random.Random(f"core disk/{seed}"))
-        self.plan: Plan = draw(random.Random(f"core plan/{seed}"), sorted(OPERATIONS))
+        plan = draw(random.Random(f"core plan/{seed}"), sorted(OPERATIONS))
+        super().__init__("core", seed, plan)
         self.ledger = Ledger()
-        self.model = CoreModel()
-        self.now = 1_000_000
         self.serial = 0
-        self.names = 0
         self.parts = 0
         self.takers: list[Taker] = []
         self.viewers: list[Viewer] = []
@@ -75,21 +47,12 @@ class CoreWorld:
         self.acting: Job | None = None
         self.works: list[tuple[object, list[Copy], list[tuple[Taker, list[Message]]]]] = []
         self.producers: dict[str, Producer] = {}
-        self.waiting: list[tuple[int, list[Copy]]] = []
-        self.later: list[Callable[[], None]] = []
-        self.alarm: int | None = None
         # What a slow disk is judged by: it goes on a little with all that happens.
         self.steady = random.Random(f"core steady/{seed}")
         self.seconds = 0.0
         self.timers: list[tuple[float, Callable[[], None]]] = []
-        self.evicted: list[tuple[Queue, Message]] | None = None
-        self.failed = self.closed = False
         self.rotten: dict[str, int] = {}
         self.uncertain = False
-        self.figures: Counter[str] = Counter()
-
-    def log(self, text: str) -> None:
-        self.disk.log.append(text)
 
     # ---- a run
 
@@ -103,38 +66,7 @@ class CoreWorld:
             self.start()
             self.calm()
 
-    def start(self) -> None:
-        """Start until it goes well; crashes and faults may come in between."""
-        attempts = 0
-        self._rot()
-        while True:
-            attempts += 1
-            if attempts <= 2:
-                self._threaten_start()
-            try:
-                self.journal, found = open_journal(
-                    self.disk, JOURNAL, self.plan.segment_bytes, self.plan.rule, paging=PAGING
-                )
-                segments = Segments(self.disk, JOURNAL, lambda: self.chance.randbytes(16))
-            except Crash:
-                self._lose()
-                continue
-            except (OSError, StorageError) as error:
-                if "simulated" not in str(error):
-                    raise
-                self.log(f"start refused: {error}")
-                self.disk.boot()
-                continue
-            break
-        if self.disk.fds:
-            raise ViolationError(f"a start leaves {len(self.disk.fds)} files open")
-        self.disk.crash_at = -1
-        self.disk.read_faults = self.disk.sync_faults = 0
-        self.found_up_to = self.model.recovered(found, self.journal.synced, attempts=attempts)
-        self._make(found, segments)
-        self._compare(found)
-
-    def _rot(self) -> None:
+    def before_start(self) -> None:
         """Flip a bit of a page that the device holds; what that costs must be told."""
         self.rotten = {}
         names = [n for n in self.disk.listdir(PAGING) if n.endswith(".page")]
@@ -168,90 +100,12 @@ class CoreWorld:
         if self.rotten and not self.uncertain:
             raise ViolationError(f"lost and of no queue: {self.rotten}")
 
-    def _threaten_start(self) -> None:
-        if self.plan.faults and self.chance.random() < 0.15:
-            self.disk.read_faults = self.chance.randint(1, 6)
-        elif self.plan.faults and self.chance.random() < 0.1:
-            self.disk.sync_faults = self.chance.randint(1, 6)
-        elif self.chance.random() < 0.25:
-            self.disk.crash_at = self.disk.calls + self.chance.randint(1, 12)
-
-    def _make(self, found: Restored, segments: Segments) -> None:
-        """Build the core on what was found, as the service does."""
-        self.failed = self.closed = False
-        self.later = []
-        self.alarm = None
-        self.timers = []
-        self.takers, self.works, self.producers, self.waiting = [], [], {}, []
-        self.viewers, self.jobs = [], []
-        self.reader = PageReader(self.disk, PAGING)
-        self.store = Recorder(self.journal, self.reader, self.model)
-        self.store.fetches = self.fetches = TurnFetches(PageReader(self.disk, PAGING))
-        self.gateway = gateway = Gateway(
-            turn=Turn(self.later.append),
-            settings=SettingsTable(tuple(self.plan.entries)),
-            store=self.store,
-            limits=self.plan.limits,
-            now_ms=lambda: self.now,
-            make_name=self._make_name,
-        )
-        gateway.timetable.alarm = self._set_alarm
+    def made(self, gateway: Gateway) -> None:
+        self.takers, self.works, self.producers = [], [], {}
+        self.timers, self.viewers, self.jobs = [], [], []
         gateway.pager.on_unreadable = self._unreadable
-        gateway.pager.on_mode = self._mode
-        gateway.directory.serialized = frozenset(self.plan.serialized)
         self._watch_lag(gateway)
         self._spy(gateway)
-        self.journal.cancels = self.plan.cancels
-        self.journal.on_durable = self._on_durable
-        self.journal.on_consumed = self._on_consumed
-        self.journal.on_failed = self._on_failed
-        self.store.snapshot = lambda: [
-            *gateway.directory.snapshot(),
-            *gateway.pager.definitions(),
-        ]
-        self.evicted = []
-        directory = gateway.directory
-        for address in found.addresses:
-            directory.restore_address(address)
-        for definition in found.queues:
-            queue = directory.restore_queue(definition)
-            queue.restore(found.messages.get(definition.queue_id, []))
-            queue.next_seq = max(queue.next_seq, found.highest.get(definition.queue_id, 0) + 1)
-            gateway.restored(queue)
-        gateway.recovered()
-        directory.next_id = max(found.next_id, FIRST_ID)
-        gateway.pager.restore(found.pages)
-        pages = PageWriter(self.disk, PAGING, lambda: self.chance.randbytes(16))
-        self.writer = TurnWriter(self.journal, segments, self.plan.segment_bytes, pages=pages)
-        self.journal.start(self.writer)
-
-    def _compare(self, found: Restored) -> None:
-        """Judge what the new core holds before anything else happens to it."""
-        if self.plan.rot:
-            self._bury(found)
-        evicted, self.evicted = self.evicted or [], None
-        held: dict[str, list[Message]] = {}
-        for queue in self.gateway.queues.values():
-            messages = queue.browse(0, EVERYTHING)
-            ready = queue.ready_count
-            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
-            self.model.compare(queue, messages)
-            held[queue.name] = messages + [m for q, m in evicted if q is queue]
-        self.ledger.restart(held, self.found_up_to, clean=found.clean, volatile=set())
-        self.ledger.reported = self.journal.synced
-        for queue, message in evicted:
-            copy = self.ledger.find(queue.name, message)
-            self.ledger.gone(copy, "replaced")
-            copy.gone_ticket = self.store.ticket
-        self.figures["clean"] += int(found.clean)
-        self.check()
-
-    def _make_name(self) -> str:
-        self.names += 1
-        return f"temporary-{self.names}"
-
-    def _set_alarm(self, at_ms: int) -> None:
-        self.alarm = at_ms if self.alarm is None else min(self.alarm, at_ms)
 
     def _watch_lag(self, gateway: Gateway) -> None:
         """Have dispatch wait for a disk that lags, where the plan says so."""
@@ -277,45 +131,40 @@ class CoreWorld:
         for call in due:
             call()
 
-    def _mode(self, address: str, paging: bool) -> None:
-        self.log(f"      {address} {'pages' if paging else 'pages no more'}")
-        self.figures["paged" if paging else "pages ended"] += 1
+    def pass_time(self, by_ms: int) -> None:
+        self.go_on(by_ms / 1000)
+        super().pass_time(by_ms)
+
+    def compare(self, found: Restored) -> None:
+        """Judge what the new core holds before anything else happens to it."""
+        if self.plan.rot:
+            self._bury(found)
+        evicted, self.evicted = self.evicted or [], None
+        held: dict[str, list[Message]] = {}
+        for queue in self.gateway.queues.values():
+            messages = queue.browse(0, EVERYTHING)
+            ready = queue.ready_count
+            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
+            self.model.compare(queue, messages)
+            held[queue.name] = messages + [m for q, m in evicted if q is queue]
+        self.ledger.restart(held, self.found_up_to, clean=found.clean, volatile=set())
+        self.ledger.reported = self.journal.synced
+        for queue, message in evicted:
+            copy = self.ledger.find(queue.name, message)
+            self.ledger.gone(copy, "replaced")
+            copy.gone_ticket = self.store.ticket
+        self.figures["clean"] += int(found.clean)
+        self.check()
 
     # ---- what the journal tells
 
-    def _on_durable(self, ticket: int) -> None:
-        self.log(f"      durable up to {ticket}")
-        if self.failed:
-            raise ViolationError(f"ticket {ticket} reported after the store had failed")
-        self.model.report(ticket)
+    def on_durable(self, ticket: int) -> None:
         self.ledger.reported = ticket
-        held = self.gateway.holds.held
-        self.gateway.durable_up_to(ticket)
-        self.figures["held"] += self.gateway.holds.held - held
 
-    def _on_consumed(self, tickets: list[int]) -> None:
-        self.log(f"      consumed {tickets}")
-        self.figures["consumed before they were stored"] += len(tickets)
-        if self.failed:
-            raise ViolationError(f"tickets {tickets} told after the store had failed")
+    def on_consumed(self, tickets: list[int]) -> None:
         for copy in self.ledger.copies.values():
             if copy.ticket in tickets and copy.state is not State.GONE:
                 raise ViolationError(f"told as consumed, and still there: {copy}")
-        self.gateway.listeners.consumed(tickets)
-
-    def _on_failed(self, error: BaseException) -> None:
-        self.log(f"      failed: {error}")
-        if self.failed:
-            raise ViolationError("the failure was told twice")
-        if not isinstance(error, OSError):
-            raise error
-        self.failed = True
-        self.gateway.store_failed(str(error))
-
-    def note_handed(self) -> None:
-        busy = self.journal._busy
-        if busy is not None:
-            self.model.hand(busy)
 
     # ---- what queues tell
 
@@ -433,35 +282,6 @@ class CoreWorld:
 
     # ---- time and the disk
 
-    def turn(self) -> None:
-        """Let turns end until nothing waits for one."""
-        while self.later:
-            waiting, self.later[:] = list(self.later), []
-            for action in waiting:
-                action()
-
-    def pass_time(self, by_ms: int) -> None:
-        end = self.now + by_ms
-        while self.alarm is not None and self.alarm <= end:
-            self.now, self.alarm = max(self.now, self.alarm), None
-            self.gateway.on_time()
-            self.turn()
-        self.now = end
-        self.go_on(by_ms / 1000)
-        self.gateway.on_time()
-        self.turn()
-
-    def settle(self) -> None:
-        """Let all that waits go to the disk, and what follows from it happen."""
-        for _ in range(CALM_MAX):
-            self.turn()
-            self.store.flush()
-            self.note_handed()
-            fetched = self.fetches.step() or self.fetches.answer()
-            if not (self.writer.step() or self.writer.answer() or fetched or self.later):
-                return
-        raise ViolationError("the store never comes to rest")
-
     # ---- a life
 
     def live(self) -> None:
@@ -471,10 +291,11 @@ class CoreWorld:
         if chance.random() < 0.6:
             self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 2))
         if plan.faults:
-            self._threaten()
+            self.threaten()
         names, weights = list(plan.weights), list(plan.weights.values())
         try:
             for number, name in enumerate(chance.choices(names, weights, k=steps)):
+                self.disturb_clocks()
                 self.log(f"  {name}")
                 OPERATIONS[name](self)
                 self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
@@ -487,33 +308,17 @@ class CoreWorld:
             self._end()
         except Crash:
             self.note_handed()
-            self._lose()
+            self.lose()
         self.disk.capacity = None
-
-    def _threaten(self) -> None:
-        kind = self.chance.random()
-        if kind < 0.3:
-            self.disk.sync_faults = self.chance.randint(1, 25)
-        elif kind < 0.6:
-            room = self.chance.randint(0, 4) * self.plan.segment_bytes
-            self.disk.capacity = self.disk._used() + room
 
     def _end(self) -> None:
         if self.failed:
             self.model.stop = "unclean"
-            self._lose()
+            self.lose()
         elif self.chance.random() < 0.4:
             self.close()
         else:
-            self._lose()
-
-    def _lose(self) -> None:
-        if self.chance.random() < self.plan.power:
-            self.log("power lost")
-            self.disk.lose_power()
-        else:
-            self.log("killed")
-            self.disk.boot()
+            self.lose()
 
     def close(self) -> None:
         """Stop in order, as far as the disk allows."""
@@ -525,25 +330,7 @@ class CoreWorld:
         self.settle()
         if not self.failed:
             self.check()
-        self.model.stop = "maybe"
-        self.journal.close(self._on_closed)
-        while True:
-            self.note_handed()
-            if not (self.writer.step() or self.writer.answer()):
-                break
-        if not self.closed:
-            raise ViolationError("the stop never came to its end")
-        self.store.close_pages()
-        if self.failed:
-            self._lose()
-            return
-        if self.disk.fds:
-            raise ViolationError(f"a stop leaves {len(self.disk.fds)} files open")
-        self.model.stop = "clean"
-        self.disk.boot()
-
-    def _on_closed(self) -> None:
-        self.closed = True
+        self.stop_store()
 
     # ---- checks
 
@@ -568,14 +355,7 @@ class CoreWorld:
                 raise ViolationError(f"{queue.name} waits for a disk that does not lag")
             if queue.durable:
                 self._check_recorded(queue)
-        for address in gateway.addresses.values():
-            if address.paging is not None:
-                address.paging.check_invariants()
-        accounts = list(gateway.addresses.values())
-        if gateway.memory != sum(a.size_bytes for a in accounts):
-            raise ViolationError(f"{gateway.memory} bytes, and the accounts have others")
-        if gateway.messages != sum(a.messages for a in accounts):
-            raise ViolationError(f"{gateway.messages} messages, and the accounts have others")
+        self.check_accounts()
 
     def check_fed(self) -> None:
         """At rest nobody with room waits for what is there, unless a limit of reading says so."""
@@ -623,6 +403,7 @@ class CoreWorld:
 
     def calm(self) -> None:
         """Nothing fails any more: take all, and nothing may stay anywhere."""
+        self.clocks.repair()
         for queue in list(self.gateway.queues.values()):
             if queue.paused:
                 self.gateway.directory.update_queue(queue.name, paused=False)
@@ -649,26 +430,8 @@ class CoreWorld:
             one.close()
         self.settle()
         self.check()
-        self._check_empty()
-
-    def _check_empty(self) -> None:
-        gateway = self.gateway
         self.check_keeps_up()
-        if gateway.memory or gateway.messages:
-            raise ViolationError(f"{gateway.memory} bytes, {gateway.messages} messages of nothing")
-        zero = {"max_size_messages": 0, "max_size_bytes": 0}
-        for address in gateway.addresses.values():
-            values = {name: getattr(address.settings, name) for name in zero}
-            if address.paging is not None and 0 not in values.values():
-                raise ViolationError(f"{address.name} still pages nothing")
-        names = [n for n in self.disk.listdir(PAGING) if n.endswith(".page")]
-        if names:
-            raise ViolationError(f"pages of nothing stay: {names}")
-        self.store.close_pages()
-        if len(self.disk.fds) > 1 + len(
-            self.writer.work._pages._open if self.writer.work._pages else ()
-        ):
-            raise ViolationError(f"{len(self.disk.fds)} files are open")
+        self.check_empty()
 
     # ---- what operations share
 
@@ -704,21 +467,6 @@ class CoreWorld:
 def message_of(kept: object) -> Message:
     """Return a message that can be named."""
     return Message(kept.body, 0, kept.flags)  # type: ignore[attr-defined]
-
-
-@contextmanager
-def small(plan: Plan) -> Iterator[None]:
-    """Let batches and blocks close, and blocks be forgotten, as early as the plan says."""
-    wanted: list[tuple[ModuleType, str, int]] = [
-        (journal_module, "BATCH_RECORDS_MAX", plan.batch_records),
-        (pages_module, "BLOCK_MESSAGES_MAX", plan.block_messages),
-        (paging_module, "_KEPT_BLOCKS", plan.kept_blocks),
-    ]
-    with ExitStack() as stack:
-        for module, name, value in wanted:
-            stack.callback(setattr, module, name, getattr(module, name))
-            setattr(module, name, value)
-        yield
 
 
 def run_core_seed(seed: int | str) -> CoreWorld:

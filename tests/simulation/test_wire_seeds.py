@@ -1,0 +1,116 @@
+"""Random lives of clients, network, core and disk: what clients were told holds.
+
+`SEED=k` in the environment replays one seed and prints its last events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.simulation.clocks import HOUR_MS, MS, Clocks
+from tests.simulation.core.world import run_core_seed
+from tests.simulation.model import ViolationError
+from tests.simulation.wire.world import run_wire_seed
+
+SEEDS = 120
+SEEDS_A_TEST = 20
+#: What the seeds must come to, and how often at least.
+REACHED = {
+    "amqp commits ok": 10,
+    "stomp commits ok": 10,
+    "cut": 50,
+    "half closed": 30,
+    "disconnect receipts": 50,
+    "paged": 30,
+    "expired": 20,
+    "killed": 10,
+    "consumed before they were stored": 5,
+    "clean": 30,
+    "delivered": 2000,
+}
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
+def test_what_clients_were_told_holds(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        run_wire_seed(seed)
+
+
+if "SEED" in os.environ:
+
+    def test_the_seed_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+        world = run_wire_seed(int(os.environ["SEED"]))
+        with capsys.disabled():
+            print("\n".join(world.disk.log))
+
+
+def test_a_seed_gives_the_same_run_each_time() -> None:
+    for run in (run_core_seed, run_wire_seed):
+        for seed in (1, 2):
+            one, other = run(seed), run(seed)
+            assert one.disk.log.trace.digest() == other.disk.log.trace.digest()
+
+
+def test_the_seeds_reach_what_they_are_for() -> None:
+    """Lives in which nothing is cut, committed or paged would prove nothing of it."""
+    seen: Counter[str] = Counter()
+    for seed in range(1000, 1060):
+        seen.update(run_wire_seed(seed).figures)
+    short = {name: seen[name] for name, least in REACHED.items() if seen[name] < least}
+    assert not short, f"too seldom: {short}"
+
+
+# ---- the clocks that both judge by
+
+
+@pytest.mark.parametrize(
+    ("steps", "ahead_ms"),
+    [
+        ([], 0),
+        ([2_000], 2_000),
+        ([59 * MINUTE_MS], 59 * MINUTE_MS),
+        ([61 * MINUTE_MS], 0),
+        ([-61 * MINUTE_MS], 0),
+        ([61 * MINUTE_MS, -61 * MINUTE_MS], 0),
+        ([-10_000], -10_000),
+    ],
+)
+def test_broker_time_a_minute_after_steps(steps: list[int], ahead_ms: int) -> None:
+    clocks = Clocks()
+    began = clocks.now
+    for step in steps:
+        clocks.step(step)
+    for _ in range(60):
+        clocks.advance(1.0)
+        clocks.check()
+    assert clocks.now == began + MINUTE_MS + ahead_ms
+
+
+@pytest.mark.parametrize("step", [2 * HOUR_MS, -2 * HOUR_MS])
+def test_a_large_step_is_taken_over_after_ten_minutes(step: int) -> None:
+    clocks = Clocks()
+    began = clocks.now
+    clocks.step(step)
+    for second in range(1, 620):
+        clocks.advance(1.0)
+        clocks.check()
+        assert clocks.now == began + second * 1000 + (step if second >= 600 else 0)
+
+
+class WallTime:
+    """Broker time as it must not be."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self.now_ms = lambda: clocks._wall() // MS
+
+
+def test_a_clock_that_follows_everything_is_found_out() -> None:
+    clocks = Clocks()
+    clocks.broker = WallTime(clocks)  # type: ignore[assignment]
+    clocks.step(5_000)
+    with pytest.raises(ViolationError, match="broker time is"):
+        clocks.step(2 * HOUR_MS)

@@ -1,0 +1,200 @@
+"""What happens in a life of the simulated network: one function for each thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation.wire.client import Client
+
+if TYPE_CHECKING:
+    from tests.simulation.wire.world import WireWorld
+
+
+# ---- the network
+
+
+def network(world: WireWorld) -> None:
+    """Something arrives somewhere, in pieces."""
+    for _ in range(world.chance.choice([1, 3, 10, 40])):
+        world.happen()
+
+
+def cut(world: WireWorld) -> None:
+    """A connection breaks; a part of what is on its way still arrives."""
+    line = world.some_line()
+    if line is not None and not line.was_cut:
+        world.log(f"      line {line.number} is cut")
+        world.figures["cut"] += 1
+        line.was_cut = line.end.excused = True
+        line.up.cut(world.chance)
+        line.down.cut(world.chance)
+
+
+def half_close(world: WireWorld) -> None:
+    """A client says that it sends no more, and still reads."""
+    line = world.some_line()
+    if line is not None:
+        world.figures["half closed"] += 1
+        line.up.ended = line.end.excused = True
+
+
+def stall(world: WireWorld) -> None:
+    """One direction of a line stands still, or goes on: a peer that does not read, or is slow."""
+    line = world.some_line()
+    if line is not None:
+        pipe = world.chance.choice([line.up, line.down])
+        pipe.stalled = not pipe.stalled
+
+
+# ---- clients
+
+
+def connect(world: WireWorld) -> None:
+    """A client comes."""
+    if len(world.clients) < world.wire.clients and not world.failed:
+        world.connect()
+
+
+def send(world: WireWorld) -> None:
+    """A client sends, one message or some at once."""
+    client = _some(world)
+    if client is not None:
+        count = world.chance.choice([1, 1, 2, 5])
+        address = world.chance.choice(world.plan.addresses)
+        client.send(address, [client.payload() for _ in range(count)])
+
+
+def subscribe(world: WireWorld) -> None:
+    """A client subscribes."""
+    client = _some(world)
+    if client is not None and len(client.subscriptions) < 3:
+        client.subscribe(world.chance.choice(world.known_queues()))
+
+
+def demand(world: WireWorld) -> None:
+    """A client asks for more."""
+    client = _some(world)
+    if client is not None:
+        client.demand()
+
+
+def settle(world: WireWorld) -> None:
+    """A client says what becomes of some that it has."""
+    client = _some(world, holding=True)
+    if client is None:
+        return
+    held = client.held()
+    count = world.chance.randint(1, min(6, len(held)))
+    if world.chance.random() < 0.3:
+        held = world.chance.sample(held, count)
+    how = world.chance.choices(["ack", "nack", "release", "reject"], [12, 3, 2, 1])[0]
+    client.settle(held[:count], how)
+
+
+def unsubscribe(world: WireWorld) -> None:
+    """A client ends a subscription."""
+    client = _some(world)
+    if client is not None and client.subscriptions:
+        client.unsubscribe(world.chance.choice(client.subscriptions))
+
+
+def transact(world: WireWorld) -> None:
+    """A client begins a transaction, works in one, or ends one."""
+    client = _some(world)
+    if client is None:
+        return
+    if not client.parts:
+        client.begin()
+        return
+    part = world.chance.choice(client.parts)
+    kind = world.chance.random()
+    if kind < 0.4:
+        address = world.chance.choice(world.plan.addresses)
+        client.send(address, [client.payload() for _ in range(world.chance.randint(1, 2))], part)
+    elif kind < 0.7:
+        held = client.held()
+        if held:
+            client.settle(held[: world.chance.randint(1, 3)], "ack", part)
+    else:
+        client.end(part, commit=world.chance.random() < 0.7)
+
+
+def leave(world: WireWorld) -> None:
+    """A client says good-bye."""
+    client = _some(world)
+    if client is not None:
+        client.leave()
+
+
+def _some(world: WireWorld, *, holding: bool = False) -> Client | None:
+    ready = [c for c in world.clients if c.ready and (not holding or c.held())]
+    return world.chance.choice(ready) if ready else None
+
+
+# ---- time and the disk
+
+
+def time(world: WireWorld) -> None:
+    """Time goes by."""
+    world.turn()
+    world.pass_time(world.chance.choice([1, 20, 90, 1000, 5000]))
+
+
+def expire(world: WireWorld) -> None:
+    """The expiry scan runs."""
+    world.gateway.expire()
+
+
+def turn(world: WireWorld) -> None:
+    """A turn of the reactor ends."""
+    world.turn()
+
+
+def step(world: WireWorld) -> None:
+    """The writer does its next job."""
+    world.writer.step()
+
+
+def answer(world: WireWorld) -> None:
+    """The writer's answer arrives."""
+    world.writer.answer()
+
+
+def fetch(world: WireWorld) -> None:
+    """A block of a page is read, or arrives."""
+    if world.chance.random() < 0.5:
+        world.fetches.step()
+    else:
+        world.fetches.answer()
+
+
+def rest(world: WireWorld) -> None:
+    """All that waits goes to the disk."""
+    world.settle()
+
+
+OPERATIONS: dict[str, Callable[[WireWorld], None]] = {
+    operation.__name__: operation
+    for operation in (
+        network,
+        cut,
+        half_close,
+        stall,
+        connect,
+        send,
+        subscribe,
+        demand,
+        settle,
+        unsubscribe,
+        transact,
+        leave,
+        time,
+        expire,
+        turn,
+        step,
+        answer,
+        fetch,
+        rest,
+    )
+}

@@ -1,0 +1,480 @@
+"""One seed: clients of both protocols, a network that fails, a core on a disk that fails.
+
+Under test are the real sessions of AMQP and STOMP, driven by the real shell over Twisted's own
+transport, with all that the world of the core has below them. Clients see bytes and nothing else;
+`ledger` judges what they were told.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+
+from gateway.broker import Gateway
+from gateway.listeners import Connections
+from gateway.model.address import RoutingType
+from gateway.model.budget import Budget
+from gateway.model.errors import RefusedError
+from gateway.model.message import Message
+from gateway.model.ports import Authenticator
+from gateway.persistence import Restored
+from gateway.queues.queue import Gone, Queue
+from protocols import shell
+from protocols.amqp import connection as connection_module
+from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.limits import AmqpLimits
+from protocols.convert import amqp_to_stomp
+from protocols.shell import PeerFacts, Speaker, Timers
+from protocols.sniff import Guess
+from protocols.stomp.limits import StompLimits
+from protocols.stomp.session import StompSession
+from tests.simulation.core.life import CALM_MAX, Life, small
+from tests.simulation.disk import Crash
+from tests.simulation.model import ViolationError
+from tests.simulation.wire.amqp_client import AmqpClient
+from tests.simulation.wire.client import Client
+from tests.simulation.wire.ledger import DEAD, EXPIRED, Ledger
+from tests.simulation.wire.net import Line, Reactor
+from tests.simulation.wire.operations import OPERATIONS
+from tests.simulation.wire.plan import draw_store, draw_wire
+from tests.simulation.wire.stomp_client import StompClient
+
+EVERYTHING = 1 << 30
+TOPIC = "topic"
+SUBSCRIPTIONS = ("s1", "s2")
+#: Who says something every 2 s, and has it arrive within this, is never silent for too long.
+LATE_MS = 2000
+
+
+class Login:
+    """Whoever knows the password comes in; the answer takes a while."""
+
+    def __init__(self, later: Callable[[Callable[[], None]], None], *, users: bool) -> None:
+        self._later = later
+        self.open = not users
+
+    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
+        good = (user, password) == ("user", "pass")
+        self._later(lambda: done(good))
+
+
+class WireWorld(Life):
+    """See the module text. `run()` raises ViolationError, or whatever the gateway raised."""
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__("wire", seed, draw_store(random.Random(f"wire plan/{seed}")))
+        self.wire = draw_wire(random.Random(f"wire net/{seed}"), sorted(OPERATIONS))
+        self.ledger = Ledger()
+        self.ledger.delays = self.plan.redelivery_delay > 0
+        self.serial = 0
+        self.clients: list[Client] = []
+        self._numbers = 0
+        self.calming = False
+
+    # ---- a run
+
+    def run(self) -> None:
+        with small(self.plan), tight(self.wire.pressure):
+            for life in range(self.plan.lives):
+                self.log(f"life {life}")
+                self.start()
+                self.live()
+            self.log("last life")
+            self.start()
+            self.calm()
+
+    def made(self, gateway: Gateway) -> None:
+        self.reactor = Reactor(self.clocks.reactor)
+        timers = Timers(self.clocks.reactor)
+        self.group = Connections("sim", gateway.turn, timers)
+        self.group.speakers = self._speakers(gateway)
+        if self.plan.lag is not None:
+            limit, calm = self.plan.lag
+            clock = self.clocks.reactor
+            gateway.lag.watch(limit, now=clock.seconds, later=clock.callLater, calm=calm)
+        self._spy(gateway)
+
+    def _speakers(self, gateway: Gateway) -> tuple[Speaker, ...]:
+        self.unfinished = Budget(1 << 24)
+        login: Authenticator = Login(self.later.append, users=self.wire.users)
+        anonymous: Authenticator = Login(self.later.append, users=False)
+        amqp = AmqpLimits(
+            max_frame_size=self.wire.frame,
+            amqp_credits=self.wire.credits,
+            amqp_low_credits=self.wire.credits // 3,
+            unfinished=self.unfinished,
+        )
+        stomp = StompLimits(unfinished=self.unfinished, output_bytes_max=self.wire.pressure)
+
+        def speak_amqp(peer: PeerFacts) -> AmqpConnection:
+            return AmqpConnection(gateway, anonymous, amqp, peer)
+
+        def speak_stomp(peer: PeerFacts) -> StompSession:
+            return StompSession(gateway, login, stomp, peer.name, amqp_to_stomp)
+
+        return (
+            Speaker(guess=Guess.AMQP.value, build=speak_amqp),
+            Speaker(guess=Guess.STOMP.value, build=speak_stomp),
+        )
+
+    def compare(self, found: Restored) -> None:
+        """Judge what the new core holds before anything else happens to it."""
+        self.evicted = None
+        held: dict[str, list[Message]] = {}
+        for queue in self.gateway.queues.values():
+            messages = queue.browse(0, EVERYTHING)
+            ready = queue.ready_count
+            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
+            self.model.compare(queue, messages)
+            held[queue.name] = messages
+        self.ledger.restart(held, clean=found.clean)
+        self.figures["clean"] += int(found.clean)
+        for name in SUBSCRIPTIONS:
+            if TOPIC in self.plan.addresses and name not in self.gateway.queues:
+                self.gateway.directory.create_queue(name, TOPIC, RoutingType.MULTICAST)
+
+    @property
+    def latest(self) -> int:
+        """Return the latest that broker time has been; it may have gone back since."""
+        return max(self.now, self.clocks.highest)
+
+    # ---- names
+
+    def queues_of(self, address: str) -> tuple[str, ...]:
+        """Return the queues of an address that clients send to."""
+        return SUBSCRIPTIONS if address == TOPIC else (address,)
+
+    def known_queues(self) -> list[str]:
+        """Return the queues that clients subscribe to."""
+        queues = [queue for address in self.plan.addresses for queue in self.queues_of(address)]
+        return [*queues, *(n for n in (DEAD, EXPIRED) if n in self.gateway.queues)]
+
+    def fqqn(self, queue: str) -> str:
+        return f"{TOPIC}::{queue}" if queue in SUBSCRIPTIONS else queue
+
+    def named(self, address: str, chance: random.Random, *, stomp: bool) -> str:
+        """Return one of the ways in which a client may write an address."""
+        if not stomp or chance.random() < 0.5:
+            return address
+        return f"/topic/{address}" if address == TOPIC else f"/queue/{address}"
+
+    # ---- what the core says
+
+    def _spy(self, gateway: Gateway) -> None:
+        told, subscribe = gateway.gone, gateway.subscribe
+
+        def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+            target = {Gone.KILLED: DEAD, Gone.EXPIRED: EXPIRED}.get(why, "")
+            for message in messages:
+                copy = self.ledger.gone(
+                    queue.name, message, why, now=self.now, attempts=queue.max_attempts
+                )
+                if target and target != queue.address:
+                    self.ledger.move(copy, message, target)
+                self.figures[why.value] += 1
+                self.log(f"      {copy.send.serial} is {why.value} of {queue.name}")
+            told(queue, messages, why, size)
+
+        def watched(*args: object, **more: object) -> object:
+            return Watched(subscribe(*args, **more), self)  # type: ignore[arg-type]
+
+        gateway.gone = gone  # type: ignore[method-assign]
+        gateway.subscribe = watched  # type: ignore[method-assign, assignment]
+
+    def refused(self, client: Client, text: str) -> None:
+        """A client was told off; nothing here asks for what may be refused for another reason."""
+        known = ("full", "global-max", "stopping", "shutting", "simulated")
+        late = ("No complete CONNECT", "Nothing was received", "is not complete after")
+        if any(word in text for word in known):
+            client.excused = True
+        elif not (client.excused and any(word in text for word in late)):
+            raise ViolationError(f"client {client.number} is told: {text}")
+
+    # ---- the network
+
+    def connect(self) -> Client:
+        """Let a client come."""
+        self._numbers += 1
+        kind = AmqpClient if self.chance.random() < self.wire.amqp else StompClient
+        client = kind(self, self._numbers)
+        client.line = Line(self._numbers, client, self.wire.capacity)
+        self.reactor.connect(client.line, self.group.buildProtocol)
+        self.clients.append(client)
+        client.pump()
+        self.log(f"      client {client.number} is {client.protocol}")
+        return client
+
+    def left(self, client: Client) -> None:
+        """A client's connection has ended."""
+        if client in self.clients:
+            self.clients.remove(client)
+
+    def some_line(self) -> Line | None:
+        """Return a line that is in use."""
+        lines = [client.line for client in self.clients if not client.line.client_gone]
+        return self.chance.choice(lines) if lines else None
+
+    def happen(self) -> bool:
+        """Have one thing happen on the network; returns whether there was one."""
+        ready = self.reactor.ready()
+        if not ready:
+            return False
+        what, line = self.chance.choice(ready)
+        size = self.chance.randint(1, self.wire.chunk)
+        self.reactor.act(what, line, size)
+        if what == "read" and isinstance(line.end, Client):
+            line.end.pump()
+        return True
+
+    def flow(self) -> None:
+        """Let all happen that can."""
+        for _ in range(CALM_MAX):
+            moved = False
+            for _ in range(CALM_MAX):
+                if not self.happen():
+                    break
+                moved = True
+            for client in list(self.clients):
+                client.pump()
+            busy = bool(self.later)
+            self.settle()
+            if not (moved or busy or self.reactor.ready()):
+                return
+        raise ViolationError("the network never comes to rest")
+
+    def pass_time(self, by_ms: int) -> None:
+        rest = by_ms
+        while rest > 0:
+            part = min(rest, 1000)
+            super().pass_time(part)
+            rest -= part
+            for client in list(self.clients):
+                client.beat()
+                line = client.line
+                slow = line.up.data or (line.down.data and not client.up)
+                line.waited = line.waited + part if slow else 0
+                # What it says is late, for all that the gateway can know.
+                client.excused |= line.waited > LATE_MS
+            if by_ms > 1000:
+                for _ in range(20):
+                    self.happen()
+
+    def disturb_clocks(self) -> None:
+        before = self.clocks.reactor.seconds()
+        super().disturb_clocks()
+        passed = self.clocks.reactor.seconds() - before
+        for client in self.clients if passed else ():
+            client.beat()  # clients do not stand still with the gateway
+            client.line.waited += int(passed * 1000)
+            client.excused |= client.line.waited > LATE_MS
+
+    # ---- a life
+
+    def live(self) -> None:
+        """Work, until one of the ends comes."""
+        chance, plan = self.chance, self.plan
+        steps = chance.choice(plan.steps)
+        if chance.random() < 0.6:
+            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps // 2))
+        if plan.faults:
+            self.threaten()
+        names, weights = list(self.wire.weights), list(self.wire.weights.values())
+        for _ in range(chance.randint(0, self.wire.clients)):
+            self.connect()
+        try:
+            for number, name in enumerate(chance.choices(names, weights, k=steps)):
+                self.disturb_clocks()
+                self.log(f"  {name}")
+                OPERATIONS[name](self)
+                self.note_handed()
+                if self.failed:
+                    break
+                if number % 10 == 0:
+                    self.turn()
+                    self.check()
+                    self.reactor.forget()
+            self._end()
+        except Crash:
+            self.note_handed()
+            self._go_off()
+        self.disk.capacity = None
+
+    def _end(self) -> None:
+        if self.failed:
+            self.model.stop = "unclean"
+            self._go_off()
+        elif self.chance.random() < 0.4:
+            self.close()
+        else:
+            self._go_off()
+
+    def _go_off(self) -> None:
+        """The process is gone; what it had handed to the network may still arrive, or a part."""
+        for client in list(self.clients):
+            line = client.line
+            if self.chance.random() < 0.5:
+                line.down.cut(self.chance)
+            self.hear_out(client)
+        self.lose()
+
+    def hear_out(self, client: Client) -> None:
+        """Let a client read what is still on its way, and find that its connection has ended."""
+        line = client.line
+        line.server_gone = client.excused = True
+        while not line.client_gone and line.down.data:
+            client.receive(line.down.take(self.chance.randint(1, self.wire.chunk)))
+        line.client_gone = True
+        client.closed()
+
+    def close(self) -> None:
+        """Stop in order: each protocol says good-bye, then the store stops."""
+        self.log("close")
+        for client in self.clients:
+            client.excused = True
+        self.group.stop()
+        for _ in range(self.chance.randint(0, 40)):
+            self.happen()
+            self.turn()
+        self.group.abort()
+        self.clocks.advance(0)
+        self.settle()
+        for client in list(self.clients):
+            self.hear_out(client)
+        if self.group.wires:
+            raise ViolationError(f"connections survive a stop: {list(self.group.wires)}")
+        if not self.failed:
+            self.check()
+            self.check_nobody()
+        self.stop_store()
+
+    # ---- checks
+
+    def check(self) -> None:
+        """What must hold at any time between two turns."""
+        self.clocks.check()
+        for queue in self.gateway.queues.values():
+            queue.check_invariants()
+        self.check_accounts()
+
+    def check_nobody(self) -> None:
+        """Without connections nothing is held, and nobody waits."""
+        for queue in self.gateway.queues.values():
+            if queue.delivering or queue.consumer_count:
+                raise ViolationError(
+                    f"{queue.name}: {queue.delivering} delivering to {queue.consumer_count}, "
+                    "and nobody is connected"
+                )
+        if self.unfinished.held:
+            raise ViolationError(f"{self.unfinished.held} bytes of nobody are unfinished")
+
+    # ---- the end
+
+    def calm(self) -> None:
+        """Nothing fails any more: all is taken, all is answered, and nothing stays anywhere."""
+        self.log("calm")
+        self.calming = True
+        self.clocks.repair()
+        self.wire.chunk = 65536
+        queues = sorted({*self.known_queues(), DEAD, EXPIRED})
+        for _ in range(self.chance.randint(0, 2)):
+            self.connect()
+        self.flow()
+        for queue in queues:
+            self._drainer(queue)
+        for round_ in range(CALM_MAX):
+            self.flow()
+            for client in list(self.clients):
+                if client.ready:
+                    client.demand()
+                    client.settle(client.held(), "ack")
+            self.flow()
+            self.pass_time(100 if round_ < 50 else 1000)
+            if self._empty(queues):
+                break
+        else:
+            left = {n: q.message_count for n, q in self.gateway.queues.items() if q.message_count}
+            raise ViolationError(f"never empty: {left}")
+        self._probe(queues)
+
+    def _drainer(self, queue: str) -> None:
+        client = self.connect()
+        self.flow()
+        if not client.ready:
+            raise ViolationError("a client cannot come in")
+        try:
+            client.subscribe(queue)
+        except RefusedError:
+            return
+
+    def _empty(self, queues: list[str]) -> bool:
+        found = [q for q in self.gateway.queues.values() if q.message_count]
+        return not found and not any(c.held() for c in self.clients)
+
+    def _probe(self, queues: list[str]) -> None:
+        """Who sends now is answered; then all leave, and nothing of them stays."""
+        waiting = list(self.ledger.waiting())
+        answered = [c for c in self.clients if c.ready]
+        for client in answered:
+            for send in client.asked_with:
+                if send in waiting and send.part is None:
+                    raise ViolationError(f"nobody was answered of {send}")
+        for client in list(self.clients):
+            if client.ready:
+                client.leave()
+        self.flow()
+        self.pass_time(6000)
+        self.flow()
+        if self.clients:
+            raise ViolationError(f"{len(self.clients)} do not get away")
+        self.check()
+        self.check_nobody()
+        self.ledger.check_end()
+        self.check_empty()
+        self.figures["delivered"] = self.ledger.came
+        self.figures["sent"] = self.serial
+
+
+class Watched:
+    """A subscription whose returned messages the ledger hears of."""
+
+    def __init__(self, hold: object, world: WireWorld) -> None:
+        self._hold = hold
+        self._world = world
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._hold, name)
+
+    def release(self, messages: list[Message], **how: bool) -> int:
+        hold = self._hold
+        failed = how.get("failed", False)
+        back = self._world.ledger.went_back(hold.queue_name, messages, failed=failed)
+        self._world.log(f"      {back} back to {hold.queue_name}{', failed' if failed else ''}")
+        return hold.release(messages, **how)
+
+
+@contextmanager
+def tight(pressure: int) -> Iterator[None]:
+    """Let a connection count as one that does not read as early as the plan says."""
+    wanted: list[tuple[ModuleType, str]] = [
+        (shell, "PRESSURE_BYTES"),
+        (connection_module, "OUT_BYTES_MAX"),
+    ]
+    with ExitStack() as stack:
+        for module, name in wanted:
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, pressure)
+        yield
+
+
+def run_wire_seed(seed: int | str) -> WireWorld:
+    """Run one seed; raises what it found, with the last events as a note."""
+    world = WireWorld(seed)
+    try:
+        world.run()
+    except BaseException as error:
+        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
+        error.add_note("\n".join(world.disk.log))
+        raise
+    return world
