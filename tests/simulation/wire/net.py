@@ -1,6 +1,6 @@
 """A network without sockets: Twisted's own transport over pipes that the seed has in its hands.
 
-    client ──up──> FakeSocket.recv   Twisted's tcp.Server, the shell's Wire, the session
+    client ──up──> FakeSocket.recv_into   Twisted's tcp.Server, the shell's Wire, the session
     client <─down── FakeSocket.send
 
 Each pipe holds so many bytes, as a socket's buffers do; who does not read has the other side wait.
@@ -18,6 +18,8 @@ from twisted.internet import error, tcp
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
+
+from protocols.reads import Reads
 
 
 class End(Protocol):
@@ -86,14 +88,16 @@ class FakeSocket:
 
     getsockname = getpeername
 
-    def recv(self, size: int) -> bytes:
+    def recv_into(self, buffer: memoryview) -> int:
         line = self._line
         if line.up.data:
-            return line.up.take(min(size, line.next_read))
+            part = line.up.take(min(len(buffer), line.next_read))
+            buffer[: len(part)] = part
+            return len(part)
         if line.was_cut:
             raise ConnectionResetError(errno.ECONNRESET, "simulated: cut")
         if line.up.ended:
-            return b""
+            return 0
         raise BlockingIOError(errno.EWOULDBLOCK, "nothing is there")
 
     def send(self, data: bytes) -> int:
@@ -150,7 +154,7 @@ class Reactor:
     """The part of a reactor that transports use; what is ready is asked of it, not awaited."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.reads = Reads()
         self.readers: dict[Any, Line] = {}
         self.writers: dict[Any, Line] = {}
         self.lines: dict[int, Line] = {}
@@ -201,6 +205,10 @@ class Reactor:
             return
         line.next_read = size
         one = line.transport
+        direct = self.reads.direct.get(line.number) if what == "read" and size % 2 else None
+        # As a short wait does that finds nothing else to do; what is not bytes is left to us.
+        if direct is not None and direct():
+            return
         why = one.doRead() if what == "read" else one.doWrite()
         if why:
             self.drop(one, why, reading=what == "read")
