@@ -19,6 +19,8 @@
 #   make bench-store  what concurrent store and dispatch is worth: beside the serialized mode, on the
 #                disk as it is and with syncs of 2 ms; what was not written; pages, recovery
 #   make bench-pages  reading back from pages; BENCH="--against HOST:PORT --address NAME" beside another
+#   make bench-stalls  the longest time that the reactor does nothing else while pages of a slow disk
+#                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -36,7 +38,7 @@ ONLY ?=
 ROUNDS ?= 60
 
 .PHONY: demo test check fmt simulate crash power mutants soak scenarios bench bench-store bench-pages \
-	bench-growth clean
+	bench-stalls bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -87,6 +89,9 @@ bench-store: $(STAMP)
 
 bench-pages: $(STAMP)
 	@$(BIN)/python -m gateway.cli.bench_pages $(BENCH)
+
+bench-stalls: $(STAMP)
+	@$(BIN)/python -m tests.paging.stalls $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.cli.bench_growth

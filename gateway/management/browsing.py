@@ -95,11 +95,11 @@ def states(queue: Queue) -> Callable[[Message], str]:
     return state
 
 
-def shown(queue: Queue, found: list[Message]) -> list[Shown]:
+def shown(queue: Queue, found: list[Message], now_ms: int) -> list[Shown]:
     """Return those of these that still wait, each once, with the state that it is in now."""
-    waits, state = still_waits(queue), states(queue)
+    waits, living, state = still_waits(queue), alive(now_ms), states(queue)
     once = {message.seq: message for message in found}
-    return [(message, state(message)) for message in once.values() if waits(message)]
+    return [(m, state(m)) for m in once.values() if living(m) and waits(m)]
 
 
 def unsynced(found: list[Message], ticket: int) -> int:

@@ -145,7 +145,11 @@ class MessagesApi:
             return when_durable(gateway, ticket).addCallback(lambda _: messages)
 
         found.addCallback(durable)
-        return found.addCallback(lambda messages: _list(browsing.shown(queue, messages), most))
+
+        def answer(messages: list[Message]) -> Response:
+            return _list(browsing.shown(queue, messages, gateway.now_ms()), most)
+
+        return found.addCallback(answer)
 
     def show(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
         """One waiting message, once it is on disk."""
@@ -165,10 +169,8 @@ class MessagesApi:
         done.addCallback(lambda _: when_durable(self._gateway, ticket))
 
         def answer(_: None) -> Response:
-            alive = browsing.alive(self._gateway.now_ms())
-            for message, state in browsing.shown(queue, found):
-                if alive(message):
-                    return json_response(200, views.message_view(BlockReader(), message, state))
+            for message, state in browsing.shown(queue, found, self._gateway.now_ms()):
+                return json_response(200, views.message_view(BlockReader(), message, state))
             raise _not_waiting(queue, sequence)
 
         return done.addCallback(answer)

@@ -33,13 +33,17 @@ class MemoryBlock:
 
 
 class PageMemory:
-    """The PageStore port over lists; `_record`, `ticket` and `page_room` are the store's."""
+    """The PageStore port over lists; `_record`, `ticket` and `page_room` are the store's.
+
+    What is fetched comes at once, or, with `late` a list, when `arrive` is called.
+    """
 
     def __init__(self) -> None:
         self.pages: dict[tuple[int, int], list[MemoryBlock]] = {}
         self.dropped: list[tuple[int, int]] = []
         self.unreadable: set[tuple[int, int, int]] = set()
         self.reads = 0
+        self.late: list | None = None
 
     def page(self, place, targets, bodies, flags, *, expires, due, size, now_ms):
         store, page, blocks = place
@@ -82,6 +86,23 @@ class PageMemory:
         )
 
     def fetch_page(self, place, offset, length, done) -> None:
+        if self.late is None:
+            self._fetch(place, offset, length, done)
+        else:
+            self.late.append((place, offset, length, done))
+
+    def arrive(self, which: int = 0) -> bool:
+        """Let one of those that were fetched come; returns whether there was one."""
+        if not self.late:
+            return False
+        place, *rest = self.late.pop(which % len(self.late))
+        if place in self.dropped:
+            rest[-1](UnreadablePageError("the page is gone"))
+        else:
+            self._fetch(place, *rest)
+        return True
+
+    def _fetch(self, place, offset, length, done) -> None:
         try:
             run = self.read_page(place, offset, length)
         except UnreadablePageError as error:

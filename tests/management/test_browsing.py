@@ -21,7 +21,9 @@ def shown(core: BrokerCore, offset: int = 0, limit: int = 100) -> list[tuple[byt
     told = []
     browsing.Window(queue, offset, limit, core.now).read(told.append)
     assert len(told) == 1
-    return [(body_of(message), state) for message, state in browsing.shown(queue, told[0])]
+    return [
+        (body_of(message), state) for message, state in browsing.shown(queue, told[0], core.now)
+    ]
 
 
 def in_every_state() -> BrokerCore:

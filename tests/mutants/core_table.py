@@ -282,6 +282,48 @@ CORE_MUTANTS = (
         "    if not self._blocks_ticket:\n",
     ),
     _core(
+        "a browser is told the end while a block is on its way",
+        "gateway.queues.selecting:Browser._find_paged",
+        "            self.held_up = unsynced or coming\n",
+        "            self.held_up = unsynced\n",
+    ),
+    _core(
+        "a browser judges what lies on pages by what memory waits for",
+        "gateway.queues.selecting:Browser.show",
+        "            until = _ALL  # what is read from a page is on disk\n",
+        "            pass\n",
+    ),
+    _core(
+        "a drain ends while a block is on its way",
+        "gateway.broker.pager:Pager._reads_on",
+        "    if backlog.fetch(backlog.next):\n",
+        "    if not backlog.fetch(backlog.next):\n        return False\n    else:\n",
+    ),
+    _core(
+        "only one of those who wait for blocks is woken",
+        "gateway.paging.paging:Paging._arrived",
+        "    for wake in waiting:\n",
+        "    for wake in list(waiting)[:1]:\n",
+    ),
+    _core(
+        "an errand goes on that was cancelled",
+        "gateway.broker.errand:Errand.cancel",
+        "    self._ended = True\n",
+        "    pass\n",
+    ),
+    _core(
+        "what has gone meanwhile is listed",
+        "gateway.management.browsing:shown",
+        " if living(m) and waits(m)]",
+        " if living(m)]",
+    ),
+    _core(
+        "what is not on disk is read ahead of the rest",
+        "gateway.paging.backlog:Backlog._wanted",
+        "while at <= part.readable:",
+        "while at <= part.last:",
+    ),
+    _core(
         "what a start finds on pages is not counted",
         "gateway.paging.restore:_count",
         "    queue.added += backlog.count\n",

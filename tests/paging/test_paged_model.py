@@ -1,7 +1,8 @@
 """A paged queue against a list: consumers with and without selectors, limits that change, restarts.
 
 The model is the list of what is in the queue, in order; each message is waiting, or held by a
-consumer. How much of it lies on pages, in memory, or was read ahead must never be seen.
+consumer. How much of it lies on pages, in memory, or was read ahead must never be seen, nor when
+the blocks of pages come from the disk, and in which order.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ class PagedMachine(RuleBasedStateMachine):
         size=st.sampled_from([0, 1, 4]),
         read=st.sampled_from([-1, 2, 5]),
         page=st.sampled_from([1024, 4096]),
+        late=st.booleans(),
     )
-    def start(self, size: int, read: int, page: int) -> None:
+    def start(self, size: int, read: int, page: int, late: bool) -> None:
+        self.late = late
         self.core = Core(
             entry(
                 "#",
@@ -39,6 +42,7 @@ class PagedMachine(RuleBasedStateMachine):
                 max_delivery_attempts=-1,
             )
         )
+        self.core.store.late = [] if late else None
         self.all: list[bytes] = []
         self.attempts: dict[bytes, int] = {}
         self.takers: list[tuple[str, Taker]] = []
@@ -52,6 +56,20 @@ class PagedMachine(RuleBasedStateMachine):
     def wanted(self, kind: str) -> list[bytes]:
         held = self.held
         return [b for b in self.all if b not in held and b.endswith(kind.encode())]
+
+    # ---- the disk
+
+    @precondition(lambda self: self.core.store.late)
+    @rule(which=st.integers(0, 20))
+    def arrive(self, which: int) -> None:
+        self.core.store.arrive(which)
+        self.core.turn()
+
+    def rest(self) -> None:
+        """Let all come that was fetched, and what follows from it."""
+        self.core.sync()
+        while self.core.store.arrive():
+            self.core.sync()
 
     # ---- what goes in
 
@@ -135,13 +153,45 @@ class PagedMachine(RuleBasedStateMachine):
         queue = self.core.queue("q")
         selector = compile_selector(f"k = '{kind}'", "q")
         gone: list[int] = []
-        act = removing(queue, Gone.REMOVED)
+        remove = removing(queue, Gone.REMOVED)
+        taken: list[bytes] = []
+
+        def act(messages: list) -> tuple[int, None]:
+            waiting = self.wanted(kind)
+            gone = [body_of(m) for m in messages if body_of(m) in waiting]
+            assert gone == waiting[: len(gone)]
+            taken.extend(gone)
+            self.all = [body for body in self.all if body not in gone]
+            assert remove(messages) == (len(gone), None)
+            return len(gone), None
+
         errand = Errand(self.core.gateway, queue, act, selects=selector.matches, limit=limit)
         doomed = self.wanted(kind)[:limit]
         errand.start(lambda count, _: gone.append(count))
-        self.core.sync()
-        assert gone == [len(doomed)]
-        self.all = [body for body in self.all if body not in doomed]
+        self.rest()
+        assert gone == [len(taken)]
+        # Consumers took what they had room for while its pages came: that was passed over.
+        assert len(taken) == limit or not [b for b in doomed if b in self.wanted(kind)]
+
+    @rule(kind=st.sampled_from(["", "a", "b"]), room=st.sampled_from([1, 1000]))
+    def browse(self, kind: str, room: int) -> None:
+        how = {"selector": f"k = '{kind}'"} if kind else {}
+        viewer = Taker(room)
+        told = []
+        viewer.exhausted = lambda: told.append(len(viewer.got))
+        viewer.hold = self.core.gateway.subscribe(_QUEUE, None, viewer, browse=True, **how)
+        before = self.wanted(kind)
+        self.rest()
+        while viewer.left == 0:
+            viewer.take(1)
+            self.rest()
+        # What consumers took while its pages came it may have been shown, or not.
+        shown = viewer.bodies()
+        assert [b for b in shown if b in self.wanted(kind)] == self.wanted(kind)
+        assert len(set(shown)) == len(shown)
+        assert set(shown) <= set(before)
+        assert told == [len(shown)]
+        viewer.hold.close()
 
     @rule()
     def purge(self) -> None:
@@ -157,6 +207,7 @@ class PagedMachine(RuleBasedStateMachine):
             taker.leave()
         self.takers = []
         self.core.restart(clean=clean)
+        self.core.store.late = [] if self.late else None
 
     # ---- what always holds
 
@@ -172,6 +223,8 @@ class PagedMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_with_room_waits_in_vain(self) -> None:
+        if self.core.store.late:
+            return
         queue = self.core.queue("q")
         limit = self.core.gateway.addresses["q"].settings.max_read_page_messages
         for kind, taker in self.takers:

@@ -53,12 +53,18 @@ class Taker:
 
     def exhausted(self) -> None:
         """All that is for it may have come: a drain ends if so."""
-        self.draining = self.draining and self.left > 0 and self.hold.keeps_searching()
+        if self.draining:
+            self._look_on()
 
     def drain(self) -> None:
         """Take at once what there is; `draining` until that is known to be all."""
         self.hold.dispatch_now()
+        self._look_on()
+
+    def _look_on(self) -> None:
         self.draining = self.left > 0 and self.hold.keeps_searching()
+        if not (self.draining or self.selector or self.closed):
+            self.world.check_taker(self, stored=True)
 
     def removed(self, refusal: object) -> None:
         self.close()

@@ -148,6 +148,10 @@ class Ledger:
         """The order of what came last."""
         return self._order
 
+    def is_stored(self, copy: Copy) -> bool:
+        """Whether clients were told that it is on disk."""
+        return 0 <= copy.ticket <= self.reported and not copy.transit
+
     # ---- in
 
     def arrive(self, queue: str, key: bytes, priority: int, **more: int) -> Copy:

@@ -61,7 +61,19 @@ class Viewer:
         self.world.figures["browsed"] += len(messages)
 
     def exhausted(self) -> None:
+        """All that is on disk was shown, by what it was told."""
         self.told = True
+        storing = {key_of(m) for m in self.world.gateway.queues[self.queue].storing()}
+        for copy in _there(self.world, self.queue):
+            known = self.world.ledger.is_stored(copy) and copy.key not in storing
+            if (
+                self.left > 0
+                and known
+                and not copy.floating
+                and self.wants(copy.key)
+                and copy.key not in self.seen
+            ):
+                raise ViolationError(f"a browser was told the end before {copy}")
 
     def removed(self, refusal: object) -> None:
         self.close()
@@ -138,7 +150,7 @@ class Job:
         self.world.jobs.remove(self)
 
 
-def judge_shown(world: CoreWorld, queue: Queue, message: Message) -> Copy:
+def judge_shown(world: CoreWorld, queue: Queue, message: Message, *, stored: bool = True) -> Copy:
     """Return the copy that somebody is shown; raises ViolationError if he must not see it."""
     copy = world.ledger.find(queue.name, message)
     if copy.state is not State.WAITING:
@@ -147,7 +159,7 @@ def judge_shown(world: CoreWorld, queue: Queue, message: Message) -> Copy:
     if late:
         raise ViolationError(f"shown and expired: {copy}")
     recorded = queue.durable and (message.flags & DURABLE or message.flags & PAGED)
-    if recorded and message.seq not in world.model.durable.of(queue.queue_id):
+    if stored and recorded and message.seq not in world.model.durable.of(queue.queue_id):
         raise ViolationError(f"shown before it was on disk: {copy}")
     return copy
 
@@ -248,7 +260,14 @@ def listing(world: CoreWorld) -> None:
     limit = world.chance.choice([3, EVERYTHING])
     whole = offset == 0 and limit == EVERYTHING
     found = browsing.Window(queue, offset, limit, world.now)
-    found.read(told.append)
+
+    def tell(messages: list[Message]) -> None:
+        told.append(messages)
+        for message, _ in browsing.shown(queue, messages, world.gateway.now_ms()):
+            # Of what is in memory the answer waits for the disk.
+            judge_shown(world, queue, message, stored=bool(message.flags & PAGED))
+
+    found.read(tell)
     if world.chance.random() < 0.2:
         found.cancel()
         return
@@ -258,12 +277,10 @@ def listing(world: CoreWorld) -> None:
     world.settle()
     if world.failed:
         return
-    shown = [key_of(message) for message, _ in browsing.shown(queue, *told)]
+    shown = [key_of(message) for message, _ in browsing.shown(queue, *told, world.gateway.now_ms())]
     world.figures["listed"] += len(shown)
     if len(set(shown)) != len(shown):
         raise ViolationError(f"listed twice: {shown}")
-    for message, _ in browsing.shown(queue, *told):
-        judge_shown(world, queue, message)
     if whole and not there <= set(shown):
         raise ViolationError(f"{name}: not listed {there - set(shown)}")
 

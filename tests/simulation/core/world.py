@@ -362,23 +362,31 @@ class CoreWorld(Life):
         for taker in self.takers:
             if taker.draining and not taker.selector:
                 raise ViolationError(f"a drain of {taker.queue} has no end")
-            queue = self.gateway.queues[taker.queue]
-            settings = self.gateway.addresses[queue.address].settings
-            limit, size = settings.max_read_page_messages, settings.max_read_bytes
-            held = [m for t in self.takers if t.queue == taker.queue for m in t.held + t.bound]
-            # Who takes all has to take what waits first; what is not due yet is in the way of all.
-            selects = bool(taker.selector)
-            held += [m for m in queue.holdings() if m.flags & SCHEDULED or not selects]
-            if taker.left <= 0 or queue.paused or 0 < limit <= len(held):
+            self.check_taker(taker, stored=False)
+
+    def check_taker(self, taker: Taker, *, stored: bool) -> None:
+        """Nothing waits for a consumer with room, but for limits; `stored`: of what is on disk."""
+        queue = self.gateway.queues[taker.queue]
+        settings = self.gateway.addresses[queue.address].settings
+        limit, size = settings.max_read_page_messages, settings.max_read_bytes
+        held = [m for t in self.takers if t.queue == taker.queue for m in t.held + t.bound]
+        # Who takes all has to take what waits first; what is not due yet is in the way of all.
+        selects = bool(taker.selector)
+        held += [m for m in queue.holdings() if m.flags & SCHEDULED or not selects]
+        if taker.left <= 0 or queue.paused or 0 < limit <= len(held):
+            return
+        if held and (0 < size <= 4096 or (size <= 0 and limit <= 0)):
+            return  # bytes are estimated, and the older rule is one of bytes
+        storing = {key_of(message) for message in queue.storing()}
+        for copy in self.ledger.live[taker.queue].values():
+            late = 0 < copy.expires <= self.now
+            if copy.state is not State.WAITING or copy.due > self.now or late:
                 continue
-            if held and (0 < size <= 4096 or (size <= 0 and limit <= 0)):
-                continue  # bytes are estimated, and the older rule is one of bytes
-            for copy in self.ledger.live[taker.queue].values():
-                late = 0 < copy.expires <= self.now
-                if copy.state is not State.WAITING or copy.due > self.now or late:
-                    continue
-                if taker.wants(copy.key) and copy.key not in taker.barred:
-                    raise ViolationError(f"a consumer with room waits in vain for {copy}")
+            known = self.ledger.is_stored(copy) and copy.key not in storing
+            if stored and (copy.floating or not known):
+                continue
+            if taker.wants(copy.key) and copy.key not in taker.barred:
+                raise ViolationError(f"a consumer with room waits in vain for {copy}")
 
     def check_keeps_up(self) -> None:
         """At rest the disk does not lag for long."""
