@@ -70,6 +70,7 @@ class Journal:
         "_closed",
         "_covered",
         "_failure",
+        "_found",
         "_looked",
         "_number",
         "_on_disk",
@@ -132,7 +133,7 @@ class Journal:
         self._written_as = next_ticket  # of the next batch, as on disk
         self._on_disk = next_ticket - 1  # the last one that is synced, as on disk
         self._pending: deque[Batch] = deque()
-        self._segment = next_segment - 1
+        self._segment = self._found = next_segment - 1
         self._segment_bytes = segment_bytes
         self._segment_room = 0  # the first batch opens a segment: old ones are not appended to
         self._segment_synced = 0
@@ -201,9 +202,9 @@ class Journal:
         return self._backlog + self._aside.bytes + self._open.bytes_bound + self._open.page_bytes
 
     @property
-    def on_disk(self) -> int:
-        """The number of the last synced batch, as on disk."""
-        return self._on_disk
+    def reached(self) -> tuple[int, int]:
+        """The segment of the last synced batch, and its number as on disk."""
+        return self._segment_synced or self._found, self._on_disk
 
     @property
     def writing(self) -> bool:
@@ -543,8 +544,8 @@ class Journal:
     def empty(self, segment: int, places: Mapping[int, int]) -> None:
         """Have a segment emptied that has rotted; see `Compaction.empty`, and call `go_on`."""
         self.compaction.empty(segment, places)
-        if segment == self._segment:
-            self._segment_room = 0  # what comes goes to another
+        if segment == self._segment or not self._segment_synced:
+            self._segment_room = 0  # what comes goes to another, and something has to come
             self._open.covers = True
             self.flush()
         self._compact()

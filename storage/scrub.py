@@ -24,6 +24,7 @@ from typing import Final
 from storage.arrow_log import END_MARK, SCHEMA_MESSAGE, LogFile
 from storage.errors import PageDamageError
 from storage.files import FileSystem
+from storage.journal import Journal
 from storage.pages import PAGE_HEADER_BYTES, decode_page_header, page_name, page_uuid
 from storage.record import (
     BATCH_HEADER_BYTES,
@@ -108,10 +109,12 @@ class _File:
 class _Batches:
     """Batches one behind the other, numbered without a gap: of a journal file, or of a page."""
 
-    def __init__(self, file: _File, uuid: bytes, word: str, found: list[Place]) -> None:
+    def __init__(
+        self, file: _File, uuid: bytes, words: tuple[str, str], found: list[Place]
+    ) -> None:
         self._file = file
         self._uuid = uuid
-        self._word = word
+        self._word, self._words = words
         self._found = found
 
     def check(self, offset: int, number: int, last: int | None) -> Check:
@@ -136,7 +139,7 @@ class _Batches:
 
     def _tell(self, offset: int, end: int, first: int, last: int) -> None:
         word = self._word
-        which = f"{word} {first} is" if last == first else f"{word}s {first} to {last} are"
+        which = f"{word} {first} is" if last == first else f"{self._words} {first} to {last} are"
         what = f"{which} not what was written"
         self._found.append(Place(path=self._file.path, offset=offset, end=end, what=what))
 
@@ -199,19 +202,29 @@ class _Open:
         return True
 
 
-def check_segment(
-    fs: FileSystem,
-    directory: str,
-    number: int,
-    found: list[Place],
-    *,
-    following: int | None,
-    synced: int,
+def check_journal_file(
+    fs: FileSystem, directory: str, number: int, journal: Journal, found: list[Place]
 ) -> Check:
-    """Check a journal file, up to the batch `synced` (as on disk) at most.
+    """Begin to check a file of a journal at work, up to what is synced now."""
+    segment, synced = journal.reached
+    if number > segment:
+        return _nothing()  # nothing in it is synced
+    later = sorted(one for one in journal.index.live if number < one <= segment)
+    return _check_segment(fs, directory, (number, *later), synced, found)
 
-    `following` is the next file, which says where this one ends. None: this is the last one.
+
+def _nothing() -> Check:
+    yield 0
+
+
+def _check_segment(
+    fs: FileSystem, directory: str, numbers: Sequence[int], synced: int, found: list[Place]
+) -> Check:
+    """Check the first of these files; the next one that was begun says where it ends.
+
+    Without one it is the batch `synced` (as on disk).
     """
+    number, *later = numbers
     path = posixpath.join(directory, segment_name(number))
     with _Open(fs, path, found) as file:
         data = yield from file.take(0, SEGMENT_HEADER_BYTES)
@@ -223,26 +236,31 @@ def check_segment(
                 what = "the header of the file is not what was written"
                 found.append(Place(path=path, offset=0, end=0, what=what))
             return
-        last: int | None = synced
-        if following is not None:
-            next_first = yield from _first_batch(fs, directory, following)
-            last = None if next_first is None else min(next_first - 1, synced)
-        batches = _Batches(file, head.uuid, "batch", found)
+        last = yield from _last_batch(fs, directory, later, synced)
+        batches = _Batches(file, head.uuid, ("batch", "batches"), found)
         yield from batches.check(SEGMENT_HEADER_BYTES, head.first, last)
 
 
-def _first_batch(fs: FileSystem, directory: str, number: int) -> Generator[int, None, int | None]:
-    """Return the number of a segment's first batch; None when its header does not say."""
-    fd = fs.open(posixpath.join(directory, segment_name(number)), write=False)
-    try:
-        data = fs.pread(fd, SEGMENT_HEADER_BYTES, 0)
-    except OSError:
-        return None  # told when that file is checked
-    finally:
-        fs.close(fd)
-    yield len(data)
-    head = decode_segment_header(data)
-    return head.first if head is not None and head.number == number else None
+def _last_batch(
+    fs: FileSystem, directory: str, later: Sequence[int], synced: int
+) -> Generator[int, None, int | None]:
+    """Return the last batch before those files; None where a header does not say any more."""
+    for number in later:
+        fd = fs.open(posixpath.join(directory, segment_name(number)), write=False)
+        try:
+            data = fs.pread(fd, SEGMENT_HEADER_BYTES, 0)
+        except OSError:
+            return None  # told when that file is checked
+        finally:
+            fs.close(fd)
+        yield len(data)
+        head = decode_segment_header(data)
+        if head is not None and head.number == number:
+            return head.first - 1
+        if data.count(0) != len(data) and (head is None or head.number > number):
+            return None
+        # A start that was cut made it ready, and the next one wrote to another file.
+    return synced
 
 
 def check_page(
@@ -261,7 +279,8 @@ def check_page(
                 uuid = page_uuid(data, *place, path)
             except PageDamageError:
                 return
-        yield from _Batches(file, uuid, "block", found).check(PAGE_HEADER_BYTES, 0, blocks - 1)
+        checked = _Batches(file, uuid, ("block", "blocks"), found)
+        yield from checked.check(PAGE_HEADER_BYTES, 0, blocks - 1)
 
 
 def check_log_file(fs: FileSystem, log: LogFile, found: list[Place]) -> Check:

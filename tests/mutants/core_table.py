@@ -329,4 +329,58 @@ CORE_MUTANTS = (
         "    queue.added += backlog.count\n",
         "    pass\n",
     ),
+    _core(
+        "a scrub does not compare payloads",
+        "storage.scrub:_Batches._whole",
+        "return found == head.payload_crc",
+        "return found is not None",
+    ),
+    _core(
+        "a scrub ends at the first batch that is not whole",
+        "storage.scrub:_Batches.check",
+        "        if following is None:\n            if last is not None:\n",
+        "        if following is None:\n            if last is None:\n",
+    ),
+    _core(
+        "a scrub judges what is not synced",
+        "storage.scrub:check_journal_file",
+        "segment, synced = journal.reached\n",
+        "segment, synced = journal.segment, journal.busy_with or journal.reached[1]\n",
+    ),
+    _core(
+        "memory gives back another message",
+        "gateway.scrub_plan:_runs",
+        "[(number, run[0].seq)],",
+        "[(number, run[-1].seq)],",
+    ),
+    _core(
+        "memory gives back messages that never expire",
+        "gateway.scrub_plan:_runs",
+        "message.expires if message.flags & EXPIRES else 0",
+        "0",
+    ),
+    _core(
+        "memory is asked for what waits for a consumer alone",
+        "gateway.scrub_plan:_held",
+        "chain(queue.holdings(), queue.storing())",
+        "list(queue.browse(0, 1 << 30))[:1]",
+    ),
+    _core(
+        "a damaged file is given up once memory was asked",
+        "storage.compaction:Compaction._ask_memory",
+        "    runs = self.recall(wanted)\n",
+        "    runs = self.recall(wanted)\n    self._index.live[self.segment] = 0\n",
+    ),
+    _core(
+        "what consumers give back is never asked for again",
+        "storage.compaction:Compaction.ask_again",
+        "    self._asked = False\n",
+        "    pass\n",
+    ),
+    _core(
+        "only the damaged file is emptied, not those before it",
+        "storage.compaction:Compaction.choose",
+        "oldest > max(self.damaged, default=0)",
+        "oldest not in self.damaged",
+    ),
 )

@@ -123,6 +123,7 @@ class Model:
         self.places = {0: 0}  # number on disk to ticket, of those that it was given
         self.promised = 0  # the last number on disk that was reported
         self.free: set[tuple[int, int]] = set()  # gone for good, though nothing says so on disk
+        self.rewritten: set[tuple[int, int]] = set()  # queue, seq: from memory, at another time
         self.stop = "none"  # how the last life ended: none, clean, maybe, unclean
 
     def clone(self) -> Model:
@@ -264,9 +265,11 @@ class Model:
                 raise ViolationError(f"queue {key}: lost {lost}, came back {extra}, found {seqs}")
             if seqs and found.highest[key] < seqs[-1]:
                 raise ViolationError(f"queue {key}: highest is {found.highest[key]}")
-            for message, accepted in zip(messages, found.accepted.get(key, []), strict=True):
+            for message, came in zip(messages, found.accepted.get(key, []), strict=True):
                 expires = message.expires if message.flags & EXPIRES else 0
                 due = message.due if message.flags & SCHEDULED else 0
+                rewritten = (key, message.seq) in self.rewritten
+                accepted = expected[message.seq].accepted_ms if rewritten else came
                 got = (message.body, message.flags, expires, accepted, due)
                 if got != expected[message.seq].seen():
                     raise ViolationError(

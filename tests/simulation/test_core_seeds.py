@@ -85,5 +85,7 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         "stored first",
         "concurrent again",
         "needed no disk",
+        "found rotten",
+        "recalled",
     ):
         assert seen[kind] > 10, kind

@@ -252,3 +252,21 @@ def test_a_power_cut_at_any_moment_of_a_repair_loses_nothing() -> None:
             found += 1
     assert refused
     assert found
+
+
+def test_after_a_start_that_wrote_nothing_yet_it_is_repaired_too() -> None:
+    """What came before this life goes only when something of this life is on disk."""
+    life, memory = prepared()
+    life.journal.close(lambda: None)
+    life.writer.run()
+    life.disk.boot()
+    again = Life(life.disk, 6 * KIB, NEVER)
+    memory.life = again
+    again.journal.compaction.recall = memory.recall
+    for file in (2, 0):
+        rot(again, memory, file)
+    assert again.journal.batches == 0
+    heal(again)
+    assert scrub(again) == []
+    assert again.journal.compaction.damaged == []
+    assert bodies(again) == kept(memory)

@@ -16,29 +16,20 @@ from storage.record import SEGMENT_HEADER_BYTES
 from storage.scrub import (
     SLICE,
     Place,
+    check_journal_file,
     check_log_file,
     check_page,
-    check_segment,
 )
-from tests.simulation.disk import SimDisk
 from tests.simulation.rot import segment_files, spans
 from tests.storage.test_compaction import FOLDER, KIB, QUEUE_DEFINITION, Life, begin
 from tests.storage.test_pages import DIRECTORY, Pages
 
 
-def scrub(life: Life, *, disk: SimDisk | None = None) -> list[Place]:
+def scrub(life: Life) -> list[Place]:
     """Check all journal files at once."""
     found: list[Place] = []
-    live = sorted(life.journal.index.live)
-    for number, following in zip(live, [*live[1:], None], strict=True):
-        check = check_segment(
-            disk or life.disk,
-            FOLDER,
-            number,
-            found,
-            following=following,
-            synced=life.journal.on_disk,
-        )
+    for number in sorted(life.journal.index.live):
+        check = check_journal_file(life.disk, FOLDER, number, life.journal, found)
         assert all(count >= 0 for count in check)
     return found
 
@@ -161,11 +152,7 @@ def test_beside_a_journal_at_work_nothing_is_mistaken() -> None:
         found: list[Place] = []
         running: Iterator[int] = iter(())
         if live:
-            running = check_segment(
-                life.disk, FOLDER, live[at], found,
-                following=live[at + 1] if at + 1 < len(live) else None,
-                synced=life.journal.on_disk,
-            )  # fmt: skip
+            running = check_journal_file(life.disk, FOLDER, live[at], life.journal, found)
         while True:
             kept.append(life.add(chance.randbytes(chance.randrange(900))))
             if len(kept) > 6:
@@ -180,6 +167,26 @@ def test_beside_a_journal_at_work_nothing_is_mistaken() -> None:
             assert live[at] not in life.journal.index.live, "a file that is still the journal's"
     assert checks == 60
     assert life.journal.compaction.emptied
+
+
+def test_a_header_that_was_never_written_ends_no_file_before_it() -> None:
+    """A start that was cut leaves a file of zeros: the one before it reaches to what is synced."""
+    life = filled(2)
+    files = segment_files(life.disk, FOLDER)
+    path = f"{FOLDER}/{life.journal.segment + 1:016d}.journal"
+    life.disk.close(life.disk.open(path, create=True))
+    life.disk.fsync_dir(FOLDER)
+    life.disk.lose_power()
+    again = Life(life.disk, 10 * KIB, life.journal.compaction.rule)
+    assert scrub(again) == []
+    _, _, end = spans(files)[-1]
+    life.disk.flip(files[-1][1], end - 1, 0)
+    (place,) = scrub(again)
+    assert place.path == files[-1][1]
+    again.add(b"into a new file")
+    again.settle()
+    (place,) = scrub(again)
+    assert place.path == files[-1][1]
 
 
 def test_a_disk_that_cannot_read_is_told_with_where() -> None:
@@ -199,9 +206,7 @@ def test_large_files_are_read_in_slices() -> None:
     life.settle()
     (number,) = life.journal.index.live
     found: list[Place] = []
-    check = check_segment(
-        life.disk, FOLDER, number, found, following=None, synced=life.journal.on_disk
-    )
+    check = check_journal_file(life.disk, FOLDER, number, life.journal, found)
     counts = list(check)
     assert max(counts) == SLICE
     assert len(counts) >= 4

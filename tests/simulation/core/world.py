@@ -25,6 +25,7 @@ from tests.simulation.core.life import CALM_MAX, PAGING, Life, small
 from tests.simulation.core.looking import Job, Viewer
 from tests.simulation.core.operations import OPERATIONS
 from tests.simulation.core.plan import draw
+from tests.simulation.core.rotting import Rotting
 from tests.simulation.disk import Crash
 from tests.simulation.model import ViolationError
 
@@ -53,6 +54,7 @@ class CoreWorld(Life):
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.rotten: dict[str, int] = {}
         self.uncertain = False
+        self.rotting = Rotting(self, seed)
 
     # ---- a run
 
@@ -68,6 +70,7 @@ class CoreWorld(Life):
 
     def before_start(self) -> None:
         """Flip a bit of a page that the device holds; what that costs must be told."""
+        self.rotting.mend()
         self.rotten = {}
         names = [n for n in self.disk.listdir(PAGING) if n.endswith(".page")]
         if not self.plan.rot or not names or self.chance.random() < 0.3:
@@ -106,6 +109,7 @@ class CoreWorld(Life):
         gateway.pager.on_unreadable = self._unreadable
         self._watch_lag(gateway)
         self._spy(gateway)
+        self.rotting.begin()
 
     def _watch_lag(self, gateway: Gateway) -> None:
         """Have dispatch wait for a disk that lags, where the plan says so."""
@@ -298,6 +302,7 @@ class CoreWorld(Life):
                 self.disturb_clocks()
                 self.log(f"  {name}")
                 OPERATIONS[name](self)
+                self.rotting.step()
                 self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
                 self.note_handed()
                 if self.failed:
@@ -320,9 +325,15 @@ class CoreWorld(Life):
         else:
             self.lose()
 
+    def lose(self) -> None:
+        """See Life."""
+        self.rotting.drop()
+        super().lose()
+
     def close(self) -> None:
         """Stop in order, as far as the disk allows."""
         self.log("close")
+        self.rotting.drop()
         for one in [*self.takers, *self.viewers]:
             one.close()
         for work in list(self.works):
@@ -415,6 +426,7 @@ class CoreWorld(Life):
         for queue in list(self.gateway.queues.values()):
             if queue.paused:
                 self.gateway.directory.update_queue(queue.name, paused=False)
+        self.rotting.calm()
         for _ in range(CALM_MAX):
             self.settle()
             queues = [q for q in self.gateway.queues.values() if q.message_count]
