@@ -28,7 +28,7 @@ from storage.journal import Journal
 from storage.pages import page_name
 from storage.quarantine import keep_copy
 from storage.record import AddRun
-from storage.scrub import Check, Place, check_log_file, check_page, check_segment
+from storage.scrub import Check, Place, check_journal_file, check_log_file, check_page
 from storage.segments import segment_name
 
 #: One record of what memory gives back holds at most so many messages.
@@ -70,10 +70,8 @@ class Stored:
 
     def segments(self) -> Iterator[Item]:
         """Go through the journal's files, oldest first."""
-        live = sorted(self.journal.index.live)
-        for at, number in enumerate(live):
-            following = live[at + 1] if at + 1 < len(live) else None
-            yield SegmentItem(self, number, following)
+        for number in sorted(self.journal.index.live):
+            yield SegmentItem(self, number)
 
     def pages(self) -> Iterator[Item]:
         """Go through the pages of all addresses."""
@@ -104,24 +102,17 @@ class SegmentItem:
     kind = "journal"
     advice = _JOURNAL_ADVICE
 
-    def __init__(self, stored: Stored, number: int, following: int | None) -> None:
+    def __init__(self, stored: Stored, number: int) -> None:
         self._stored = stored
         self._number = number
-        self._following = following
         self.path = posixpath.join(stored.journal_directory, segment_name(number))
         self.size = stored.journal.index.used.get(number, 0)
 
     def check(self, found: list[Place]) -> Check:
-        """See Item."""
+        """See Item; up to what is synced now."""
         stored = self._stored
-        return check_segment(
-            stored.files,
-            stored.journal_directory,
-            self._number,
-            found,
-            following=self._following,
-            synced=stored.journal.on_disk,
-        )
+        directory = stored.journal_directory
+        return check_journal_file(stored.files, directory, self._number, stored.journal, found)
 
     def is_here(self) -> bool:
         """See Item."""
