@@ -133,8 +133,8 @@ class Compaction:
 
     Figures (read only): `copied` messages and `copied_bytes`, `emptied` segments; `failure` says
     why a segment could not be read: then nothing is compacted until the next start, or until it is
-    emptied as damaged, and its file stays. `recalled` messages were taken from memory, `lacking`
-    is how many of the segment memory did not have when it was asked last.
+    emptied as damaged, and its file stays; `failed_at` is (segment, offset). `recalled` messages
+    were taken from memory, `lacking` is how many memory did not have when it was asked last.
     """
 
     __slots__ = (
@@ -151,6 +151,7 @@ class Compaction:
         "copied",
         "copied_bytes",
         "emptied",
+        "failed_at",
         "failure",
         "lacking",
         "on_failed",
@@ -185,6 +186,7 @@ class Compaction:
         self.ticket = 0  # of the last copy
         self.copied = self.copied_bytes = self.emptied = 0
         self.failure: Exception | None = None
+        self.failed_at = 0, 0
         self.on_failed: Callable[[Exception], None] = _ignore
         self._damaged: dict[int, dict[int, int]] = {}  # segment -> where it rots -> until where
         self._asked = False  # memory, for what lives in the segment
@@ -285,7 +287,7 @@ class Compaction:
             return
         self._give_up()
         if segment in self._index.live:
-            self.failure = error
+            self.failure, self.failed_at = error, (segment, self._offset)
             self.on_failed(error)
 
     def _give_up(self) -> None:

@@ -246,10 +246,8 @@ class Journal:
     def make_room(self) -> int:
         """Begin the next batch when this one is full of pages; returns the ticket."""
         batch = self._open
-        if (
-            batch.bytes_bound + batch.page_bytes > BATCH_BYTES_MAX
-            or len(batch.pages) >= BATCH_RECORDS_MAX
-        ) and not batch.atomic:
+        full = batch.bytes_bound + batch.page_bytes > BATCH_BYTES_MAX
+        if (full or len(batch.pages) >= BATCH_RECORDS_MAX) and not batch.atomic:
             batch = self._close_open()
         return batch.number
 
@@ -542,7 +540,7 @@ class Journal:
             self.flush()
 
     def empty(self, segment: int, places: Mapping[int, int]) -> None:
-        """Have a segment emptied that has rotted; see `Compaction.empty`, and call `go_on`."""
+        """Have a segment emptied that has rotted; see `Compaction.empty`. Call `go_on`, too."""
         self.compaction.empty(segment, places)
         if segment == self._segment or not self._segment_synced:
             self._segment_room = 0  # what comes goes to another, and something has to come

@@ -210,7 +210,21 @@ def check_journal_file(
     if number > segment:
         return _nothing()  # nothing in it is synced
     later = sorted(one for one in journal.index.live if number < one <= segment)
-    return _check_segment(fs, directory, (number, *later), synced, found)
+    check = _check_segment(fs, directory, (number, *later), synced, found)
+    failed, offset = journal.compaction.failed_at
+    error = journal.compaction.failure
+    if error is None or failed != number:
+        return check
+    path = posixpath.join(directory, segment_name(number))
+    place = Place(path=path, offset=offset, end=0, what=f"a compaction could not read on: {error}")
+    return _or_else(check, found, place)
+
+
+def _or_else(check: Check, found: list[Place], place: Place) -> Check:
+    """Tell of `place` where the check finds nothing: somebody else did."""
+    yield from check
+    if not found:
+        found.append(place)
 
 
 def _nothing() -> Check:

@@ -44,6 +44,7 @@ class Flip:
     offset: int
     good: int
     bad: int
+    header: bytes  # of the file, as it was then
 
 
 class Rotting:
@@ -78,11 +79,10 @@ class Rotting:
     def mend(self) -> None:
         """The life has ended: put back what is still there of what was flipped."""
         disk = self.world.disk
-        for flip in self.flips:
-            # The same file under the same name: it was not used again.
-            if disk.names.get(self._path(flip.segment)) != flip.node:
-                continue
-            node = disk.nodes[flip.node]
+        for flip in reversed(self.flips):
+            node = disk.nodes.get(flip.node)
+            if node is None or bytes(node.device[:64]) != flip.header:
+                continue  # it was used again
             for content in (node.device, node.cache):
                 if content[flip.offset] == flip.bad:
                     content[flip.offset] = flip.good
@@ -175,11 +175,13 @@ class Rotting:
         flip = Flip(
             segment=segment, node=self.world.disk.names[self._path(segment)],
             start=start, offset=offset, good=data[offset], bad=data[offset] ^ (1 << bit),
+            header=b"",
         )  # fmt: skip
         if any(other.segment == segment and other.start == start for other in self.flips):
             return
         self.flips.append(flip)
         self.world.disk.flip(self._path(segment), offset, bit)
+        flip.header = bytes(data[:64])
         self.world.log(f"      byte {offset} of {self._path(segment)} rots")
         self.world.figures["rotted"] += 1
 
@@ -215,6 +217,8 @@ class Rotting:
             return
         offsets = {place.offset for place in self.found}
         known = {flip.start for flip in self.flips if flip.segment == self.segment}
+        if any("a compaction could not" in place.what for place in self.found):
+            known |= offsets if known else set()
         if not offsets <= known:
             raise ViolationError(f"told as damaged, and is not: {self.found}, rotten is {known}")
         still = {flip.start for flip in self._here()}
