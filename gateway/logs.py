@@ -71,6 +71,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "store.compaction_stopped": "a journal file could not be read; it and all behind it stay",
     "store.failed": "the disk refused; nothing unconfirmed will be confirmed",
     "store.goes_on": "a batch that the disk was slow with is written",
+    "store.keeps_up": "the disk lags no more: messages are handed out at once again",
+    "store.lags": "the disk lags: new messages are handed out once they are on it",
     "store.recovered": "the journal was read; `messages` came back",
     "store.slow": "the disk has had a batch for `seconds`; senders wait",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",

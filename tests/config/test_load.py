@@ -207,6 +207,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("min-disk-free = 0", "min-disk-free: 0 is too small; the least is 1, and -1 means no"),
         ("disk-scan-period = 0", "disk-scan-period: 0 is too small; the least is 1"),
         ("ballast-size = -1", "ballast-size: -1 is too small; the least is 0"),
+        ("scrub-period = -2", "scrub-period: -2 is too small; the least is -1"),
+        ('scrub-rate = "1KiB"', "scrub-rate: 1024 is too small; the least is 65536"),
         ("zzz = 1", "f.toml:1: zzz: unknown key; the keys here are acceptors"),
         ("name = 5", "f.toml:1: name: needs a text, not 5"),
         ("logging = 5", "f.toml:1: logging: needs a table, not 5"),
