@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Timeout
+from proton import Message, Timeout, symbol
 from proton.utils import BlockingConnection
 
 from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from gateway.datadir import look
 from tests.cli.test_data import change, cli, journal_files, send, take
 
 Start = Callable[..., ScratchGateway]
@@ -274,3 +275,76 @@ def test_a_gateway_stops_in_the_middle_of_it(gateway_process: Start) -> None:
     begun = time.monotonic()
     assert gateway.stop() == 0
     assert time.monotonic() - begun < 8
+
+
+def rot_every_batch(path: Path) -> int:
+    """Turn a bit in each batch of a journal file; returns how many there are."""
+    (facts,) = [one for one in look(str(path.parent)).segments if one.path == str(path)]
+    content = bytearray(path.read_bytes())
+    for _, offset, payload in facts.batches:
+        content[offset + 36 + len(payload) // 2] ^= 1
+    path.write_bytes(content)
+    return len(facts.batches)
+
+
+@pytest.mark.timeout(90)
+def test_all_kinds_of_what_is_stored_come_back_from_memory(gateway_process: Start) -> None:
+    """Last values, kept and scheduled messages, groups, duplicate ids, a stream's tail."""
+    settings = (
+        *SMALL,
+        'address-settings."last".default-last-value-key="key"',
+        'address-settings."kept".default-non-destructive=true',
+        'streams.tap.address="tapped"',
+    )
+    gateway = gateway_process(settings=settings)
+    later = int(time.time() * 1000) + 3_600_000
+    wanted = {
+        "last": [Message(body=f"l{n}", properties={"key": n % 7}) for n in range(40)],
+        "kept": [Message(body=f"k{n}") for n in range(20)],
+        "timed": [Message(body=f"t{n}", expiry_time=later / 1000) for n in range(9)],
+        "late": [Message(body=f"s{n}", annotations={symbol("x-opt-delivery-time"): later + n})
+                 for n in range(12)],
+        "groups": [Message(body=f"g{n}", group_id=f"group{n % 3}") for n in range(15)],
+        "once": [Message(body=f"o{n}", properties={"_AMQ_DUPL_ID": f"id {n}"}) for n in range(30)],
+        "tapped": [Message(body=f"s{n}") for n in range(25)],
+        "bulk": [Message(body="x" * 60_000) for _ in range(20)],
+    }  # fmt: skip
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    for address, messages in wanted.items():
+        sender = connection.create_sender(address)
+        for message in messages:
+            message.durable = True
+            sender.send(message)
+    before = counts_of(gateway)
+    assert before["last"] == 7
+    assert before["late"] == 12
+    first, *_ = journal_files(gateway)
+    assert rot_every_batch(first) > 100
+    assert scrub(gateway, "--watch", "--full-speed").returncode in (0, 1)
+    deadline = time.monotonic() + 40
+    while until_gone(gateway)["damage"] and time.monotonic() < deadline:
+        time.sleep(0.5)  # the tail of a stream goes to its own files after ten seconds
+    assert until_gone(gateway)["damage"] == []
+    assert counts_of(gateway) == before
+    gateway.kill()
+    assert cli("verify", str(gateway.data)).returncode == 0
+    gateway.start()
+    assert counts_of(gateway) == before
+    connection = BlockingConnection(f"{HOST}:{gateway.port}", timeout=10)
+    sender = connection.create_sender("once")
+    for message in wanted["once"]:
+        sender.send(message)
+    connection.close()
+    assert counts_of(gateway) == before, "their ids are known"
+    assert sorted(take(gateway, "once")) == sorted(m.body for m in wanted["once"])
+    assert take(gateway, "groups") == [m.body for m in wanted["groups"]]
+    assert take(gateway, "timed") == [m.body for m in wanted["timed"]]
+    _, shown = gateway.request("GET", "/api/v1/streams/tap")
+    assert isinstance(shown, dict)
+    assert shown["head"] == 25
+
+
+def counts_of(gateway: ScratchGateway) -> dict[str, int]:
+    _, queues = gateway.request("GET", "/api/v1/queues")
+    assert isinstance(queues, dict)
+    return {one["name"]: one["messageCount"] for one in queues["items"]}
