@@ -80,12 +80,17 @@ class GatewayMachine(RuleBasedStateMachine):
         self.sends = []
         self.acks = []
         self.sent_in_work = set()
+        self.lags = False
+        self.sent_meanwhile = set()
 
     # ---- the naive side: what is known of messages by their bodies
 
     def new_body(self) -> bytes:
         self.number += 1
-        return b"m%d" % self.number
+        body = b"m%d" % self.number
+        if self.lags:
+            self.sent_meanwhile.add(body)
+        return body
 
     def held(self, name: str) -> list[bytes]:
         return [body_of(m) for queue, taker in self.takers if queue == name for m in taker.got]
@@ -291,6 +296,7 @@ class GatewayMachine(RuleBasedStateMachine):
         rings = {n: self.core.queue(n).ring_size for n in QUEUES}
         self.core.restart(clean=clean)
         self.takers, self.open, self.sends, self.acks = [], None, [], []
+        self.lags = False
         for name, messages in expected.items():
             queue = self.core.queue(name)
             found = sorted(queue.holdings(), key=lambda m: m.seq)
@@ -328,6 +334,17 @@ class GatewayMachine(RuleBasedStateMachine):
             assert core.gateway.addresses[address].messages == len(distinct), address
         assert not any(core.queue(n).touched for n in QUEUES), "a queue was forgotten by its turn"
 
+    @rule()
+    def the_disk_lags_or_keeps_up(self) -> None:
+        self.lags = not self.lags
+        self.core.gateway.holds.store_first(self.lags)
+
+    @invariant()
+    def queues_wait_for_a_disk_that_lags_and_no_other(self) -> None:
+        for name in QUEUES:
+            queue = self.core.queue(name)
+            assert self.lags or queue.serialized or not queue.stores_first
+
     @invariant()
     def what_must_be_on_disk_first_is(self) -> None:
         """Nobody holds, or is next to get, what a serialized queue or a commit waits for."""
@@ -339,7 +356,8 @@ class GatewayMachine(RuleBasedStateMachine):
             seen += [m for t, m in self.acks if t.hold.queue_name == name]
             for message in filter(lambda m: m.flags & DURABLE, seen + list(queue.holdings())):
                 body = body_of(message)
-                if queue.serialized or (name in QUEUES and body in self.sent_in_work):
+                first = body in self.sent_in_work or body in self.sent_meanwhile
+                if queue.serialized or (name in QUEUES and first):
                     assert body in synced[name], "seen before it was on disk"
 
     @invariant()
