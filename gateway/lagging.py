@@ -48,7 +48,7 @@ def _tell(lag: Lag, journal: Journal, now: float) -> None:
         _log.warning(
             "store.lags",
             **facts,
-            text="New messages are handed out once they are on disk. Look for what else uses the "
+            advice="New messages are handed out once they are on disk. Look for what else uses the "
             "disk, or give the journal one of its own (journal-directory).",
         )
     else:
