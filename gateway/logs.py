@@ -74,8 +74,6 @@ EVENTS: Final[Mapping[str, str]] = {
     "store.keeps_up": "the disk lags no more: messages are handed out at once again",
     "store.lags": "the disk lags: new messages are handed out once they are on it",
     "store.recovered": "the journal was read; `messages` came back",
-    "store.keeps_up": "the disk keeps up again after `seconds`; dispatch does not wait for it",
-    "store.lags": "something has waited for the disk for `oldest_ms`; dispatch waits as well",
     "store.slow": "the disk has had a batch for `seconds`; senders wait",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
     "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",
