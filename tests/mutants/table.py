@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "bytes of a killed process not synced",
         "gateway.persistence:_segments",
-        "            fs.fdatasync(fd)\n",
+        "        settle(fs, path)\n",
         "",
     ),
     Mutant(

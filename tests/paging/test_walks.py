@@ -7,7 +7,7 @@ import pytest
 from gateway.addresses.match import SettingsEntry
 from gateway.broker.errand import Errand, counting, removing
 from gateway.management import browsing
-from gateway.model.address import parse_destination
+from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import EXPIRES
 from gateway.queues.queue import Gone
 from storage.pages import PageReader
@@ -199,4 +199,29 @@ def test_a_scan_goes_on_through_what_has_expired_as_the_blocks_come(life):
     life.gateway.expire()
     rest(life)
     assert (queue.message_count, queue.expired) == (0, 300)
+    life.check()
+
+
+def test_those_who_take_nothing_see_all_of_late_pages_and_a_drain_ends_with_them(life):
+    life.gateway.directory.create_queue(
+        "kept", "kept", RoutingType.ANYCAST, attributes={"non_destructive": True}
+    )
+    for at in range(0, 600, 60):
+        life.send("kept", BODIES[at : at + 60])
+        life.sync()
+    one, other = life.consume("kept", 600), life.consume("kept", 0)
+    told: list[int] = []
+
+    def exhausted() -> None:
+        if not other.hold.keeps_searching():
+            told.append(len(other.got))
+
+    other.exhausted = exhausted
+    other.left = 1000
+    other.hold.dispatch_now()
+    assert other.hold.keeps_searching()
+    rest(life)
+    assert one.bodies() == other.bodies() == BODIES[:600]
+    assert told == [600]
+    assert life.gateway.queues["kept"].message_count == 600
     life.check()
