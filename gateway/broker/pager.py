@@ -302,6 +302,8 @@ class Pager:
         """Whether more is read back for consumers like this one, who is told of the end of it."""
         if not self._reads_on(queue, held):
             return False
+        for gone in [q for q in self._draining if q.deleted]:
+            del self._draining[gone]
         waiting = self._draining.setdefault(queue, [])
         if held not in waiting:
             waiting.append(held)
@@ -323,7 +325,7 @@ class Pager:
 
     def _tell_draining(self, queue: Queue) -> None:
         """Tell those that waited to see all, or have no room any more."""
-        waiting = self._draining.pop(queue)
+        waiting = self._draining.pop(queue, [])
         for held in waiting:
             if held.attached and held.consumer.room() > 0 and self.keeps_reading(queue, held):
                 continue

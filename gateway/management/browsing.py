@@ -83,7 +83,9 @@ class Window:
 
 def states(queue: Queue) -> Callable[[Message], str]:
     """Return what tells the state of messages, as it is now."""
-    later = {m.seq for m in islice(queue.holdings(), queue.ready_count, None)}
+    later: set[int] = set()
+    if queue.scheduled_count:
+        later.update(m.seq for m in islice(queue.holdings(), queue.ready_count, None))
     backlog = queue.backlog
 
     def state(message: Message) -> str:
@@ -95,9 +97,15 @@ def states(queue: Queue) -> Callable[[Message], str]:
     return state
 
 
-def shown(queue: Queue, found: list[Message], now_ms: int) -> list[Shown]:
-    """Return those of these that still wait, each once, with the state that it is in now."""
-    waits, living, state = still_waits(queue), alive(now_ms), states(queue)
+def shown(queue: Queue, found: list[Message], now_ms: int, *, at_once: bool = False) -> list[Shown]:
+    """Return those of these that still wait, each once, with the state that it is in now.
+
+    `at_once`: nothing has happened since they were found.
+    """
+    state = states(queue)
+    if at_once:
+        return [(message, state(message)) for message in found]
+    waits, living = still_waits(queue), alive(now_ms)
     once = {message.seq: message for message in found}
     return [(m, state(m)) for m in once.values() if living(m) and waits(m)]
 

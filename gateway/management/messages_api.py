@@ -139,17 +139,19 @@ class MessagesApi:
     ) -> Response | Deferred[Response]:
         """Answer with those messages that still wait when all of them are on disk."""
         gateway = self._gateway
+        at_once = found.called
 
         def durable(messages: list[Message]) -> Deferred[list[Message]]:
+            nonlocal at_once
             ticket = browsing.unsynced(messages, gateway.store.unsynced)
+            at_once = at_once and not ticket
             return when_durable(gateway, ticket).addCallback(lambda _: messages)
 
-        found.addCallback(durable)
-
         def answer(messages: list[Message]) -> Response:
-            return _list(browsing.shown(queue, messages, gateway.now_ms()), most)
+            now_ms = gateway.now_ms()
+            return _list(browsing.shown(queue, messages, now_ms, at_once=at_once), most)
 
-        return found.addCallback(answer)
+        return found.addCallback(durable).addCallback(answer)
 
     def show(self, request: Request, name: str, sequence: str) -> Deferred[Response]:
         """One waiting message, once it is on disk."""
