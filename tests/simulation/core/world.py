@@ -167,7 +167,7 @@ class CoreWorld(Life):
 
     def on_consumed(self, tickets: list[int]) -> None:
         for copy in self.ledger.copies.values():
-            if copy.ticket in tickets and copy.state is not State.GONE:
+            if copy.ticket in tickets and copy.lasting and copy.state is not State.GONE:
                 raise ViolationError(f"told as consumed, and still there: {copy}")
 
     # ---- what queues tell
