@@ -21,6 +21,7 @@ from proton.utils import BlockingConnection
 from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
 from gateway.datadir import look
 from tests.cli.test_data import change, cli, journal_files, send, take
+from tests.durability.rounds import AmqpReceiver, StompSender
 
 Start = Callable[..., ScratchGateway]
 SMALL = ("journal-file-size=1MiB",)
@@ -348,3 +349,30 @@ def counts_of(gateway: ScratchGateway) -> dict[str, int]:
     _, queues = gateway.request("GET", "/api/v1/queues")
     assert isinstance(queues, dict)
     return {one["name"]: one["messageCount"] for one in queues["items"]}
+
+
+@pytest.mark.timeout(60)
+def test_beside_senders_receivers_and_paging_nothing_is_mistaken(gateway_process: Start) -> None:
+    """Files grow, roll, are emptied, used again and deleted while all of them are read."""
+    gateway = gateway_process(settings=[*SMALL, 'address-settings."#".max-size-messages=2000'])
+    senders = [StompSender(gateway.stomp_port, f"s{n}", padding=1500) for n in range(2)]
+    receiver = AmqpReceiver(gateway.port)
+    for one in (*senders, receiver):
+        one.start()
+    deadline = time.monotonic() + 8
+    runs = 0
+    while time.monotonic() < deadline:
+        facts = gateway.request("POST", "/api/v1/scrub", {"fullSpeed": True})[1]
+        assert isinstance(facts, dict)
+        while facts["running"]:
+            time.sleep(0.02)
+            facts = gateway.request("GET", "/api/v1/scrub")[1]
+        runs = facts["runs"]
+        assert (facts["damage"], facts["gone"]) == ([], [])
+        assert facts["run"]["damagedPlaces"] == 0
+    assert runs > 5
+    assert facts["bytesRead"] > 20 << 20
+    log = gateway.log.read_text()
+    assert "address.paging_started" in log
+    assert "scrub.failed" not in log
+    gateway.kill()  # senders and receiver end with it
