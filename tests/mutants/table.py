@@ -140,14 +140,14 @@ MUTANTS = (
     ),
     Mutant(
         "bytes of a killed process not synced",
-        "gateway.persistence:_segments",
-        "        settle(fs, path)\n",
+        "storage.files:settle",
+        "        fs.fdatasync(fd)\n",
         "",
     ),
     Mutant(
         "cache believed after a failed sync",
-        "gateway.persistence:_segments",
-        "            fs.drop_cache(fd)\n",
+        "storage.files:settle",
+        "        fs.drop_cache(fd)\n",
         "",
     ),
     Mutant(
