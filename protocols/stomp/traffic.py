@@ -5,6 +5,10 @@
                nothing is read, or, while the peer holds
                deliveries whose ACKs could make room, all but ACK and NACK waits here in order
 
+ACK and NACK pass what waits, but not each other: those of a transaction pass with the others, and
+with the BEGIN that they need. Else a later ACK could take what an earlier one in a transaction had,
+which would then fail. Where that BEGIN has to wait, as its name's last use has, they all do.
+
 A producer says that it is full, not what its address does about it. Under BLOCK a message that
 comes all the same is taken, under FAIL it is refused: so the next SEND after that word is offered
 alone, and its fate decides whether the connection waits or is told. What waits is bounded; only a
@@ -13,7 +17,7 @@ full spool is an ERROR. Confirmations stand in frame order whether frames waited
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -28,6 +32,10 @@ from protocols.stomp.sending import DELAY_HEADER, DiskWait, Route, Sender, Sendi
 #: What a waiting frame costs beside its body and header values.
 _FRAME_BYTES: Final = 256
 _LATE_RECEIPT: Final = "RECEIPT"
+_SETTLING: Final = ("ACK", "NACK")
+_BEGIN: Final = "BEGIN"
+#: What gives a transaction's name a meaning, and takes it.
+_BORDERS: Final = (_BEGIN, "COMMIT", "ABORT")
 
 
 class Connection(Protocol):
@@ -85,6 +93,8 @@ class Traffic:
         "_spool",
         "_spool_bytes",
         "_stalled",
+        "_waiting_acks",
+        "_waiting_names",
         "connected",
     )
 
@@ -108,6 +118,8 @@ class Traffic:
         self._stalled: Sender | DiskWait | None = None
         self._spool: deque[_Run | tuple[Head, bytes]] = deque()
         self._spool_bytes = 0
+        self._waiting_acks = 0  # ACK and NACK in the spool
+        self._waiting_names: Counter[str | None] = Counter()  # of what begins and ends there
 
     @property
     def stalled(self) -> bool:
@@ -119,6 +131,10 @@ class Traffic:
     def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         """Take SENDs of one route, or ACKs that are only ids [protocols.stomp.parser.Sink]. Hot."""
         if route is ACKS:
+            if self._waiting_acks:
+                for name in bodies:
+                    self._wait(Head("ACK", {"id": name.decode()}, -1), b"")
+                return
             refused = self._commands.subscriptions.acknowledge_all(bodies)
             if refused is not None:
                 self._connection.refuse(refused.refusal, None)
@@ -161,7 +177,7 @@ class Traffic:
         """Take one frame [protocols.stomp.parser.Sink]."""
         if self._stalled is None:
             self._act(head, body)
-        elif head.command in ("ACK", "NACK") and "transaction" not in head.headers:
+        elif self._passes(head):
             self._settle_while_stalled(head)
         else:
             self._wait(head, body)
@@ -318,7 +334,22 @@ class Traffic:
             else:
                 head, body = waiting
                 self._spool_bytes -= _cost(head, body)
+                self._note(head, -1)
                 self._act(head, body)
+
+    def _passes(self, head: Head) -> bool:
+        """Return whether a frame acts at once although others wait."""
+        if head.command not in _SETTLING and head.command != _BEGIN:
+            return False
+        name = head.headers.get("transaction")
+        return not self._waiting_acks and (name is None or not self._waiting_names[name])
+
+    def _note(self, head: Head, count: int) -> None:
+        """Count what comes into the spool, or leaves it."""
+        if head.command in _SETTLING:
+            self._waiting_acks += count
+        elif head.command in _BORDERS:
+            self._waiting_names[head.headers.get("transaction")] += count
 
     def _settle_while_stalled(self, head: Head) -> None:
         """Settle at once, confirm in frame order: behind the SENDs that wait."""
@@ -337,6 +368,7 @@ class Traffic:
         cost = _cost(head, body)
         if self._fits(cost, head.receipt):
             self._spool.append((head, body))
+            self._note(head, 1)
 
     def _wait_run(self, run: _Run) -> None:
         cost = sum(map(len, run.bodies))
@@ -366,6 +398,8 @@ class Traffic:
         """The connection ends: forget what waits, which was never confirmed."""
         self._stalled = None
         self._spool.clear()
+        self._waiting_acks = 0
+        self._waiting_names.clear()
         self._sending.close_all()
         if self._disk is not None:
             self._disk.producer.close()

@@ -250,6 +250,47 @@ def test_transactions_and_disconnect_wait_behind_the_spool() -> None:
     assert peer.session.closing
 
 
+def acked(peer: Peer) -> list[object]:
+    return [call[1] for call in peer.broker.of("ack")]
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_a_later_ack_does_not_take_what_a_transaction_has(version: str) -> None:
+    """Found by the simulation: the transaction failed, and what it acknowledged was gone."""
+    peer = Peer(version)
+    peer.say(b"SUBSCRIBE\nid:s\ndestination:in\nack:client\n\n\0")
+    peer.offer("in", message(b"a", 1), message(b"b", 2))
+    producer = full(peer)
+    peer.say(send("1") + send("2"))
+    name = "id:c1-1-%d" if version == "1.2" else "subscription:s\nmessage-id:c1-1-%d"
+    first, second = (f"ACK\n{name % number}\n".encode() for number in (1, 2))
+    peer.say(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:z\ntransaction:t\n\ny\0")
+    peer.say(first + b"transaction:t\n\n\0" + second + b"\n\0")
+    assert acked(peer) == [[2]], "it makes room, and leaves the transaction what it has"
+    assert peer.say(b"COMMIT\ntransaction:t\nreceipt:done\n\n\0") == b""
+    producer.unblock()
+    peer.hear()
+    assert receipts(peer.sync()) == ["done"]
+    assert acked(peer) == [[2], [1]]
+
+
+def test_acks_wait_behind_one_whose_transaction_cannot_begin_yet() -> None:
+    peer = Peer()
+    peer.say(b"SUBSCRIBE\nid:s\ndestination:in\nack:client\n\n\0")
+    peer.offer("in", message(b"a", 1), message(b"b", 2), message(b"c", 3))
+    producer = full(peer)
+    peer.say(b"BEGIN\ntransaction:t\n\n\0" + send("1") + send("2"))
+    peer.say(b"COMMIT\ntransaction:t\n\n\0BEGIN\ntransaction:t\n\n\0")
+    peer.say(b"ACK\nid:c1-1-1\ntransaction:t\n\n\0ACK\nid:c1-1-2\n\n\0ACK\nid:c1-1-3\n\n\0")
+    assert acked(peer) == []
+    producer.unblock()
+    peer.hear()
+    assert acked(peer) == [[2], [3]]
+    peer.say(b"COMMIT\ntransaction:t\nreceipt:done\n\n\0")
+    assert receipts(peer.sync()) == ["done"]
+    assert acked(peer) == [[2], [3], [1]]
+
+
 def test_an_unknown_ack_while_waiting_is_an_error_with_its_receipt() -> None:
     peer, _ = holding("1.1")
     peer.say(send("1"))

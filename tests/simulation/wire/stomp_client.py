@@ -220,9 +220,13 @@ class StompClient(Client):
             earlier = found.held[: found.held.index(delivery) + 1]
             covered = [d for d in earlier if d.part is None]
             for one in earlier:
-                # What a transaction that has failed did not take is taken by this one.
-                one.copy.asked |= {how} if part is None and one.part is not None else set()
-                one.copy.must_mark |= one.part is not None
+                if one.part is not None and part is None:
+                    # What a transaction that has failed did not take is taken by this one.
+                    one.part.settles = [
+                        held for held in one.part.settles if held[0] is not one.copy
+                    ]
+                    one.copy.asked.add(how)
+                    one.copy.must_mark = True
         headers: dict[str, str]
         if self.version == "1.2":
             headers = {"id": str(delivery.handle)}
