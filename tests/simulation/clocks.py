@@ -145,6 +145,7 @@ class Clocks:
     def gap(self, ms: int) -> None:
         """The process is stopped for a while: nothing fires, until it goes on."""
         self.reactor.rightNow = round(self.reactor.rightNow + ms / 1000, 6)
+        self.highest = max(self.highest, self.now)
 
     def next_in(self) -> float | None:
         """Return in how many seconds the next timer fires."""
