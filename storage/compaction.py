@@ -211,6 +211,8 @@ class Compaction:
         """Have a damaged segment emptied; `places` are offset -> where it is whole again, or 0."""
         self._damaged[segment] = dict(places)
         self.failure = None
+        if self.failed_at[0] == segment:
+            self.failed_at = 0, 0
         self._asked = False
 
     def ask_again(self) -> None:

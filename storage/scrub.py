@@ -212,11 +212,10 @@ def check_journal_file(
     later = sorted(one for one in journal.index.live if number < one <= segment)
     check = _check_segment(fs, directory, (number, *later), synced, found)
     failed, offset = journal.compaction.failed_at
-    error = journal.compaction.failure
-    if error is None or failed != number:
+    if failed != number:
         return check
     path = posixpath.join(directory, segment_name(number))
-    place = Place(path=path, offset=offset, end=0, what=f"a compaction could not read on: {error}")
+    place = Place(path=path, offset=offset, end=0, what="a compaction could not read on")
     return _or_else(check, found, place)
 
 
