@@ -7,8 +7,8 @@ from tests.simulation.core.world import run_core_seed
 from tests.simulation.wire.world import run_wire_seed
 
 
-def _wire(name: str, target: str, old: str, new: str) -> Mutant:
-    return Mutant(name, target, old, new, run_wire_seed)
+def _wire(name: str, target: str, old: str, new: str, first: int = 0) -> Mutant:
+    return Mutant(name, target, old, new, run_wire_seed, first)
 
 
 def _clock(name: str, target: str, old: str, new: str) -> Mutant:
@@ -51,6 +51,7 @@ WIRE_MUTANTS = (
         "protocols.amqp.outgoing:OutgoingLink.flow",
         "credit + min(0, ahead)",
         "credit",
+        55,
     ),
     _wire(
         "AMQP: what a cut connection had stays with it",
@@ -69,6 +70,7 @@ WIRE_MUTANTS = (
         "protocols.amqp.connection:AmqpConnection.fail",
         "_release(lost=True)",
         "_release(lost=False)",
+        90,
     ),
     _wire(
         "AMQP: a closed link keeps what is not settled",
@@ -177,6 +179,7 @@ WIRE_MUTANTS = (
         "protocols.stomp.traffic:Traffic._passes",
         "return not self._waiting_acks and (name is None or not self._waiting_names[name])",
         "return name is None",
+        490,
     ),
     _wire(
         "STOMP: ABORT forgets what was acknowledged",
@@ -195,6 +198,7 @@ WIRE_MUTANTS = (
         "protocols.shell:Wire.resumeProducing",
         "        session.write_resumed()\n",
         "        pass\n",
+        70,
     ),
     _wire(
         "shell: a lost connection is not told to its session",
@@ -213,6 +217,7 @@ WIRE_MUTANTS = (
         "gateway.steady:ActiveSeconds.__call__",
         "        self._lost += gap\n",
         "        pass\n",
+        45,
     ),
     _clock(
         "time to live goes by the wall clock",
