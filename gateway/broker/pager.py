@@ -144,6 +144,9 @@ class Pager:
         address.set_paging(None)
         for queue in [q for q in self._draining if q.address == address.name]:
             self._tell_draining(queue)
+        for queue in address.queues:
+            if queue.browsers or queue.keeps:
+                self._gateway.touch(queue)  # what some waited for never comes
         del self._paging[paging.store_id], self.idle[paging.store_id]
         self.on_mode(address.name, False)
 

@@ -225,3 +225,27 @@ def test_those_who_take_nothing_see_all_of_late_pages_and_a_drain_ends_with_them
     assert told == [600]
     assert life.gateway.queues["kept"].message_count == 600
     life.check()
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_browser_is_told_the_end_when_what_it_waits_for_is_emptied(life, synced):
+    queue = life.gateway.queues["q"]
+    taker = life.consume("q", 1)
+    taker.ack()
+    taker.leave()
+    rest(life)
+    queue.backlog._source._kept.clear()
+    viewer = Taker(2000)
+    told: list[int] = []
+    viewer.exhausted = lambda: told.append(len(viewer.got))
+    viewer.hold = life.gateway.subscribe(parse_destination("q"), None, viewer, browse=True)
+    life.turn()
+    if not synced:
+        life.send("q", BODIES[:60])
+    before = len(viewer.got)
+    assert told == []
+    queue.purge()
+    life.turn()
+    assert queue.backlog is None
+    rest(life)
+    assert told == [before]

@@ -160,6 +160,8 @@ def _weights(chance: random.Random, operations: list[str], *, backlog: bool) -> 
         send=7.0, take=5.0, ack=6.0, turn=4.0, step=6.0, answer=6.0, fetch=6.0, settle=1.5
     )
     weights.update(fetch=6.0, transact=3.0, purge=0.2, delete_queue=0.2, unsubscribe=0.3, pause=0.2)
+    # Most of these let all come to rest, where little is to be found but what they look for.
+    weights.update(view=1.5, errand=0.5, listing=0.3, count=0.1)
     if backlog:
         weights.update(send=12.0, take=3.0)
     for name in operations:
