@@ -262,7 +262,7 @@ class CoreWorld(Life):
         failed = how.get("failed", False)
         due = 0
         if how.get("delayed") and self.plan.redelivery_delay:
-            due = self.now + self.plan.redelivery_delay
+            due = self.gateway.now_ms() + self.plan.redelivery_delay
         for message in messages:
             copy = self.ledger.find(taker.queue, message)
             self.ledger.back(copy, failed=failed, due=due)
@@ -277,7 +277,8 @@ class CoreWorld(Life):
 
     def roll_back(self, work: tuple) -> None:
         self.works.remove(work)
-        due = self.now + self.plan.redelivery_delay if self.plan.redelivery_delay else 0
+        delay = self.plan.redelivery_delay
+        due = self.gateway.now_ms() + delay if delay else 0
         for taker, messages in work[2]:
             for message in messages:
                 taker.bound.remove(message)
