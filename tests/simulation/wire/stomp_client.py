@@ -227,6 +227,7 @@ class StompClient(Client):
                     ]
                     one.copy.asked.add(how)
                     one.copy.must_mark = True
+                    one.copy.holder = None
         headers: dict[str, str]
         if self.version == "1.2":
             headers = {"id": str(delivery.handle)}
