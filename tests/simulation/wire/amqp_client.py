@@ -325,7 +325,7 @@ class AmqpClient(Client):
             assert isinstance(delivery, Delivery)
             if part is not None:
                 one.part = part
-                part.settles.append((one.copy, one.copy.returns))
+                part.settles.append((one.copy, one.returns))
                 pn_data_clear(pn_disposition_data(delivery.local._impl))
                 delivery.local.data = [self._names[part], Described(ulong(ACCEPTED), [])]
                 delivery.update(TRANSACTIONAL)

@@ -31,10 +31,11 @@ class Subscription(Holder):
 class Delivery:
     """A message that a client has; `handle` is what its protocol names it by."""
 
-    __slots__ = ("copy", "handle", "part", "subscription")
+    __slots__ = ("copy", "handle", "part", "returns", "subscription")
 
     def __init__(self, copy: Copy, handle: object, subscription: Subscription) -> None:
         self.copy = copy
+        self.returns = copy.returns  # when it came: from then on it may go back behind our back
         self.handle = handle
         self.subscription = subscription
         self.part: Part | None = None

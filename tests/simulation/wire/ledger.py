@@ -139,7 +139,6 @@ class Part:
     def commit(self) -> None:
         """Its end is asked for."""
         self.state = ASKED
-        self.settles = [(copy, copy.returns) for copy, _ in self.settles]
         for copy, _ in self.settles:
             copy.asked.add("ack")
             copy.holder = None  # if it fails, others have them before its client knows

@@ -241,7 +241,7 @@ class StompClient(Client):
             headers["transaction"] = self._names[part]
             for one in covered:
                 one.part = part
-                part.settles.append((one.copy, one.copy.returns))
+                part.settles.append((one.copy, one.returns))
             self._write("ACK", headers, receipt=self._any_receipt())
             return
         for one in covered:
