@@ -175,13 +175,6 @@ WIRE_MUTANTS = (
         "self.commit(name)",
     ),
     _wire(
-        "STOMP: an ACK passes one in a transaction",
-        "protocols.stomp.traffic:Traffic._passes",
-        "return not self._waiting_acks and (name is None or not self._waiting_names[name])",
-        "return name is None",
-        490,
-    ),
-    _wire(
         "STOMP: ABORT forgets what was acknowledged",
         "protocols.stomp.transactions:_Open.rollback",
         "        self.work.rollback()\n",
