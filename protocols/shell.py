@@ -86,7 +86,7 @@ class Timers:
         self._call: IDelayedCall | None = None
 
     def now(self) -> float:
-        return float(self._clock.seconds())
+        return self._clock.seconds()
 
     def add(self, deadline: float, wire: Wire) -> None:
         """Call `wire.tick()` at `deadline`."""
@@ -278,7 +278,7 @@ class Wire(TwistedProtocol):
             self.tick(self._deadline)
         if session.closing:
             self._leave()
-        else:
+        elif session.paused_reading is not self._stopped_reading:
             self._reading(wanted=not session.paused_reading)
 
     def _reading(self, *, wanted: bool) -> None:

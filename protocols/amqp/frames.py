@@ -17,6 +17,10 @@ HEAD_BYTES: Final = 8
 EMPTY_FRAME: Final = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 _HEAD = struct.Struct(">IBBH")
 _ACCEPTED: Final = b"\x41\x00\x53\x24\x45"
+#: Descriptor, list8 of five fields, role receiver; a uint follows.
+_DISPOSITION: Final = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
+_UINT: Final = 0x70
+_ACCEPTED_RANGE: Final = struct.Struct(">IBBH8sIBI5s")
 
 
 def frame(
@@ -29,12 +33,6 @@ def frame(
 
 def accepted_range(channel: int, first: int, last: int) -> bytes:
     """Return a disposition: deliveries first..last are accepted and settled [AMQP 2.7.6]."""
-    return (
-        b"\x00\x00\x00\x1e\x02\x00"
-        + channel.to_bytes(2, "big")
-        + b"\x00\x53\x15\xc0\x11\x05\x41\x70"
-        + first.to_bytes(4, "big")
-        + b"\x70"
-        + last.to_bytes(4, "big")
-        + _ACCEPTED
+    return _ACCEPTED_RANGE.pack(
+        _ACCEPTED_RANGE.size, 2, AMQP_FRAME, channel, _DISPOSITION, first, _UINT, last, _ACCEPTED
     )

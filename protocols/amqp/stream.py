@@ -37,9 +37,10 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
     window and credit.
     """
     while True:
-        shape = connection.shapes.known[0] if connection.shapes.known else None
-        if shape is None:
+        known = connection.shapes.known
+        if not known:
             return at
+        shape = known[0]
         session = connection.sessions.get(shape.channel)
         link = session.links.get(shape.handle) if session is not None else None
         if (
@@ -50,6 +51,8 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
         ):
             return at
         after = _receive_run(connection, session, link, data, at=at, end=end)
+        if end - after < HEAD_BYTES:
+            return after
         if after == at and not _promote(connection, data, at, end):
             return at
         at = after
@@ -94,7 +97,7 @@ def _receive_run(
 ) -> int:
     """Collect one run of one link and hand it over; returns where it ends."""
     shape = connection.shapes.known[0]
-    limit = _limit(session, shape)
+    limit = min(link.credit, session.incoming_window, RUN_MAX)
     first = session.next_delivery
     if limit <= 0 or first is None:
         return at
