@@ -194,9 +194,11 @@ class Ledger:
         unstored: bool,
         always: bool,
         storing: Iterable[bytes],
+        latest: int = 0,
     ) -> Copy:
         """A consumer gets a message.
 
+        `latest`: what the time has been, before it went back; what came due then is due.
         `paged`: priorities hold only for what is in memory, and not for what is still `storing`.
         `unstored`: it is not on disk; `always`: its queue's dispatch waits for that.
         """
@@ -213,7 +215,7 @@ class Ledger:
             raise ViolationError(f"durability or priority changed: {copy}")
         if copy.expires and copy.expires <= now:
             raise ViolationError(f"delivered at {now}, expired at {copy.expires}: {copy}")
-        if copy.due > now:
+        if copy.due > max(now, latest):
             raise ViolationError(f"delivered at {now}, due at {copy.due}: {copy}")
         if not wants(copy.key):
             raise ViolationError(f"the selector does not let it pass: {copy}")

@@ -252,6 +252,7 @@ class CoreWorld(Life):
                 and message.seq not in stored,
                 always=queue.serialized,
                 storing=storing,
+                latest=self.clocks.highest,
             )
         self.log(f"      {taker.queue} delivers {[m.seq for m in messages]}")
 
