@@ -362,7 +362,7 @@ class Batch:
         return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms, run.due)]
 
     def encode(self) -> bytes:
-        """Return the payload; runs on the writer thread, after the batch was closed."""
+        """Return the payload; any thread, after the batch was closed."""
         parts = [SUSPECT_RECORD] if self.suspect else []
         parts += [encode_note(note) for note in self.notes]
         for run in self.adds:

@@ -127,6 +127,7 @@ CORE_MUTANTS = (
         "gateway.persistence:_mark_begun",
         "paged = found.pages or any(note.startswith(_PAGES_NOTE) for note in found.notes)",
         "paged = found.pages",
+        first=2_800,
     ),
     _core(
         "page mode ends only where its own messages go",
