@@ -6,8 +6,8 @@ from tests.mutants.plant import Mutant
 from tests.simulation.core.world import run_core_seed
 
 
-def _core(name: str, target: str, old: str, new: str) -> Mutant:
-    return Mutant(name, target, old, new, run_core_seed)
+def _core(name: str, target: str, old: str, new: str, first: int = 0) -> Mutant:
+    return Mutant(name, target, old, new, run_core_seed, first)
 
 
 CORE_MUTANTS = (
