@@ -21,9 +21,9 @@ from storage.segments import Segments
 
 _WRITER: Final = "journal-writer"
 _MAKER: Final = "journal-spares"
-#: Batches of so many bytes are encoded before the writer gets them. It would do so while sockets are
-#: written to, each of which calls gives the interpreter away, and then waits until the writer is
-#: through: with 100 senders a tenth of the reactor's time. Larger ones are worth it.
+#: Batches of so many bytes are encoded before the writer gets them. It would do so while sockets
+#: are written to, each of which calls gives the interpreter away, and then waits until the writer
+#: is through: with 100 senders a tenth of the reactor's time. Larger ones are worth it.
 ENCODED_AT_ONCE: Final = 64 << 10
 #: Making ahead may find no room: the next segment is tried again, and loudly, when it is needed.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
