@@ -87,6 +87,7 @@ class Parser:
     __slots__ = (
         "_bases",
         "_begin",
+        "_confirmed",
         "_crlf",
         "_dropped",
         "_eols",
@@ -114,6 +115,7 @@ class Parser:
         self._known: dict[bytes, Head] = {}
         self._bases: dict[bytes, Head] = {}
         self._crlf = False
+        self._confirmed = False  # the last frame had a receipt: the next one is looked at for one
         self.halted = False
         self._version: Version | None = None
         self._short_acks = False
@@ -198,7 +200,7 @@ class Parser:
         known = self._known.get
         body_max = self.limits.body_bytes_max
         blank, gap = (b"\r\n\r\n", 4) if self._crlf else (b"\n\n", 2)
-        confirmed = False
+        confirmed = self._confirmed
         receipt: bytes | None = None
         route: object | None = None
         bodies: list[bytes] = []
@@ -239,7 +241,7 @@ class Parser:
                     head, receipt, pos, start = found
                     blank, gap = (b"\r\n\r\n", 4) if self._crlf else (b"\n\n", 2)
                     if confirmed is not (receipt is not None):
-                        confirmed = not confirmed
+                        confirmed = self._confirmed = not confirmed
                         if bodies:
                             self._flush(route, bodies, receipts)
                             bodies, receipts = [], []
