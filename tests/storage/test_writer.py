@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import queue
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,6 +97,13 @@ class Bench:
         while not condition():
             self.turn()
 
+    def spare_is_made(self) -> None:
+        """Wait until the other thread has done what it does ahead: a fault is then the writer's."""
+        deadline = time.monotonic() + WAIT
+        while self.writer._work.wants_spare:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
     def stop(self) -> None:
         done: list[bool] = []
         self.journal.close(lambda: done.append(True))
@@ -145,6 +153,7 @@ def test_nothing_is_answered_while_the_disk_holds(bench: Bench) -> None:
 def test_a_failure_is_told_once_and_nothing_is_written_after(bench: Bench, error) -> None:
     bench.add(1)
     bench.until(lambda: bench.durable == [1])
+    bench.spare_is_made()
     bench.files.fail["fdatasync"] = error
     bench.add(2)
     bench.until(lambda: bool(bench.failures))
@@ -167,6 +176,7 @@ def test_a_failing_deletion_is_a_failure(bench: Bench, error: Exception) -> None
     bench.add(1, SIZE - 1000)
     bench.add(2, SIZE - 1000)
     bench.until(lambda: bench.durable == [1, 2])
+    bench.spare_is_made()
     bench.files.fail["rename"] = bench.files.fail["unlink"] = error
     bench.journal.remove(7, 1, 1, 1)
     bench.journal.flush()
