@@ -83,9 +83,19 @@ class Rotting:
             node = disk.nodes.get(flip.node)
             if node is None or bytes(node.device[:64]) != flip.header:
                 continue  # it was used again
+            bad = bytes([flip.bad])
             for content in (node.device, node.cache):
                 if content[flip.offset] == flip.bad:
                     content[flip.offset] = flip.good
+            # What was read damaged, and is written again with what stands beside it.
+            sector, at = divmod(flip.offset, SECTOR)
+            if versions := node.dirty.get(sector):
+                node.dirty[sector] = [
+                    one[:at] + bytes([flip.good]) + one[at + 1 :]
+                    if one[at : at + 1] == bad
+                    else one
+                    for one in versions
+                ]
         self.flips = []
 
     def drop(self) -> None:
