@@ -47,8 +47,7 @@ from gateway.security.users import UsersError
 from gateway.slow_store import StoreWatch
 from gateway.upkeep import chores, tidy
 from gateway.waits import shorten_waits
-from protocols.reads import Reads
-from protocols.shell import Timers
+from protocols.shell import Reads, Timers
 from storage.files import RealFiles
 
 #: How long connections may take to read our good-byes.

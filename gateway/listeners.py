@@ -41,8 +41,7 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.sasl import BUILT_IN
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
-from protocols.reads import Reads
-from protocols.shell import PeerFacts, Speaker, Timers, Wire
+from protocols.shell import PeerFacts, Reads, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession

@@ -3,7 +3,7 @@
 A session is sans-IO and decides everything; this file only moves bytes. It writes straight to the
 socket while nothing waits, which saves two system calls and one turn of the reactor for each
 answer; what the socket does not take at once goes through the transport as a pull producer. It
-reads straight from the socket, too (`protocols/reads.py`); what is not bytes is the transport's.
+reads straight from the socket, too (`Reads`); what is not bytes is the transport's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.model.turn import Turn
-from protocols.reads import Reads
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
 #: holds.
@@ -72,6 +71,31 @@ class Session(Protocol):
 
     def stop(self, now: float) -> None:
         """The gateway is going down: say so in the protocol's words and close."""
+
+
+#: `socket.recv(n)` makes room for `n` bytes first; above 128 KiB the C library takes that from the
+#: kernel each time: 10 to 90 us a read, measured on Linux. Reading into a buffer that is there, and
+#: copying what came, costs a tenth of it.
+#: Larger reads cost less per message: with 256 B messages a fifth less than Twisted's 64 KiB.
+READ_BYTES: Final = 262144
+
+#: Reads what there is. False: there is something else, which the reactor has to look at.
+Reader = Callable[[], bool]
+
+
+class Reads:
+    """What the connections of one reactor share to read; for its thread only.
+
+    Attributes:
+        buffer: what is read into; what came has to be copied before anything else happens.
+        direct: by descriptor, whom to call when it can be read and nothing else is the matter.
+    """
+
+    __slots__ = ("buffer", "direct")
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        self.direct: dict[int, Reader] = {}
 
 
 class Timers:

@@ -107,8 +107,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),
-    "protocols.reads": (),
-    "protocols.shell": ("gateway.model", "protocols.reads"),
+    "protocols.shell": ("gateway.model",),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
         "gateway.model",

@@ -28,8 +28,7 @@ from gateway.listeners import (
 )
 from gateway.model.address import RoutingType
 from gateway.model.turn import Turn
-from protocols.reads import Reads
-from protocols.shell import PeerFacts, Speaker, Timers
+from protocols.shell import PeerFacts, Reads, Speaker, Timers
 from protocols.sniff import Guess
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")

@@ -15,8 +15,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
-from protocols.reads import READ_BYTES, Reads
-from protocols.shell import Speaker, Timers, Wire
+from protocols.shell import READ_BYTES, Reads, Speaker, Timers, Wire
 
 
 class Echo:

@@ -19,7 +19,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from protocols.reads import Reads
+from protocols.shell import Reads
 
 
 class End(Protocol):
