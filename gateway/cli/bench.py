@@ -1,8 +1,9 @@
 """`sluicegate bench`: messages a second and latency, of a running gateway or one started for it.
 
 With `--against` each row is also run on another broker, in turn, so that both figures come from the
-same minutes of the same machine. Rows are in `bench_rows`, drivers in `bench_drive`; here is the
-order of things.
+same minutes of the same machine. With `--tls` all clients speak TLS; where no other broker is
+named, each row is paired with the same gateway over plain TCP. Rows are in `bench_rows`, drivers
+in `bench_drive`; here is the order of things.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from gateway.cli.bench_cpu import file_system, listener
 from gateway.cli.bench_report import Line
 from gateway.cli.bench_rows import WARM_UP, Row, select
 from gateway.cli.bench_run import BenchError, Measured, Target, measure
-from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway
+from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway, free_ports
+from gateway.cli.self_signed import self_signed
 
 #: A peer is warm when three runs in a row lie this close together.
 FLAT: Final = 0.05
@@ -55,6 +57,11 @@ class Endpoint(click.ParamType[tuple[str, int]]):
 )
 @click.option("--against", type=Endpoint(), help="Another broker's AMQP port: pairs each AMQP row.")
 @click.option("--against-stomp", type=Endpoint(), help="Its STOMP port: pairs each STOMP row.")
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Clients speak TLS, also to --against; without it, beside plain TCP.",
+)
 @click.option("--user", default="", help="Login at the target and the peer; none when left out.")
 @click.option("--password", default="", envvar="SLUICEGATE_PASSWORD", help="Its password.")
 @click.option(
@@ -91,6 +98,7 @@ def bench(
     target_stomp: tuple[str, int] | None,
     against: tuple[str, int] | None,
     against_stomp: tuple[str, int] | None,
+    tls: bool,
     user: str,
     password: str,
     rows: str,
@@ -112,17 +120,21 @@ def bench(
             click.echo(f"{row.key:24} {row.count:>8,}  {row.protocol.upper()} {row.title}")
         return
     about = report.machine()
-    peer = _peer(against, against_stomp, user=user, password=password)
+    login = {"user": user, "password": password}
+    peer = _peer(against, against_stomp, tls=tls, **login)
     try:
         with ExitStack() as stack:
             say = stack.enter_context(_progress())
             if target or target_stomp:
-                ours = _running(target, target_stomp, user=user, password=password)
+                ours = _running(target, target_stomp, tls=tls, **login)
             else:
-                ours, about["dataDirectory"] = stack.enter_context(_scratch(data))
+                started, kind = stack.enter_context(_scratch(data, tls=tls))
+                about["dataDirectory"] = f"scratch on {kind}"
+                ours, plain = started[0], started[1:]
+                peer = peer or (plain[0] if plain else None)
             plan = _Plan(ours, peer, say=say, rounds=rounds, scale=scale, size=size)
             if peer is not None:
-                plan.warm_up(warm_up)
+                plan.warm_up(warm_up if against else min(warm_up, 1))
             lines = plan.run(chosen)
     except (BenchError, GatewayFailedError) as error:
         raise click.ClickException(str(error)) from error
@@ -188,23 +200,35 @@ def is_flat(rates: Sequence[float]) -> bool:
 
 
 def _running(
-    amqp: tuple[str, int] | None, stomp: tuple[str, int] | None, *, user: str, password: str
+    amqp: tuple[str, int] | None,
+    stomp: tuple[str, int] | None,
+    *,
+    tls: bool,
+    user: str,
+    password: str,
 ) -> Target:
     """Return a target for a gateway that runs already; one port speaks both protocols."""
     first = amqp or stomp
     assert first is not None
     both = {"amqp": amqp or first, "stomp": stomp or first}
-    return _target("gateway", both, user=user, password=password)
+    return _target("gateway", both, tls=tls, user=user, password=password)
 
 
 def _peer(
-    amqp: tuple[str, int] | None, stomp: tuple[str, int] | None, *, user: str, password: str
+    amqp: tuple[str, int] | None,
+    stomp: tuple[str, int] | None,
+    *,
+    tls: bool,
+    user: str,
+    password: str,
 ) -> Target | None:
     given = {name: place for name, place in (("amqp", amqp), ("stomp", stomp)) if place}
-    return _target("peer", given, user=user, password=password) if given else None
+    return _target("peer", given, tls=tls, user=user, password=password) if given else None
 
 
-def _target(name: str, places: dict[str, tuple[str, int]], *, user: str, password: str) -> Target:
+def _target(
+    name: str, places: dict[str, tuple[str, int]], *, tls: bool, user: str, password: str
+) -> Target:
     hosts = {host for host, _ in places.values()}
     if len(hosts) > 1:
         raise click.UsageError(f"The ports of one broker must be on one host, not {sorted(hosts)}.")
@@ -219,22 +243,38 @@ def _target(name: str, places: dict[str, tuple[str, int]], *, user: str, passwor
         },
         user=user,
         password=password,
+        tls=tls,
     )
 
 
 @contextmanager
-def _scratch(parent: Path | None) -> Iterator[tuple[Target, str]]:
-    """Start a gateway on a scratch data directory; also give its kind of file system."""
-    with tempfile.TemporaryDirectory(prefix="sluicegate-bench-", dir=parent) as folder:
-        kind = file_system(Path(folder))
-        with ScratchGateway(Path(folder)) as gateway:
-            target = Target(
-                name="gateway",
-                host=HOST,
-                ports={"amqp": gateway.port, "stomp": gateway.stomp_port},
-                pids={"amqp": gateway.pid, "stomp": gateway.pid},
+def _scratch(parent: Path | None, *, tls: bool) -> Iterator[tuple[list[Target], str]]:
+    """Start a gateway on a scratch data directory; also give its kind of file system.
+
+    With `tls` there are two targets, the same gateway over TLS and over plain TCP.
+    """
+    with tempfile.TemporaryDirectory(prefix="sluicegate-bench-", dir=parent) as name:
+        folder = Path(name)
+        ports: list[int] = free_ports(1) if tls else []
+        with ScratchGateway(folder, settings=[_tls_acceptor(folder, at) for at in ports]) as made:
+            pids: dict[str, int | None] = {"amqp": made.pid, "stomp": made.pid}
+            places = [{"amqp": port, "stomp": port} for port in ports]
+            places.append({"amqp": made.port, "stomp": made.stomp_port})
+            names = ["gateway"] if not tls else ["gateway", "plain TCP"]
+            yield (
+                [
+                    Target(name=told, host=HOST, ports=at, pids=pids, tls=at["amqp"] in ports)
+                    for told, at in zip(names, places, strict=True)
+                ],
+                file_system(folder),
             )
-            yield target, f"scratch on {kind}"
+
+
+def _tls_acceptor(folder: Path, port: int) -> str:
+    """Return the setting of an acceptor with a certificate of its own, made in `folder`."""
+    made = self_signed(folder)
+    files = f"privateKey={made.key}:certKey={made.certificate}"
+    return f"acceptors.tls.endpoint='ssl:{port}:{files}:interface={HOST}'"
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from gateway.cli import bench_amqp as amqp
 from gateway.cli import bench_stomp as stomp
 from gateway.cli.bench_latency import RunTimes, percentiles
 from gateway.cli.bench_shapes import TTL_MS, Shape, mixed, uniform
+from gateway.cli.bench_tls import TlsSocket
 
 READ_BYTES: Final = 1 << 18
 #: What all connections read into: to make so much room for each read costs more than most reads.
@@ -52,6 +53,7 @@ class Job:
         stamped: bodies carry the time they were sent, receivers read it.
         ack: STOMP acknowledgement mode.
         settle_every: messages that a receiver lets come before it settles them.
+        tls: the connections speak TLS; the broker's certificate is not judged.
     """
 
     protocol: str
@@ -73,6 +75,7 @@ class Job:
     settle_every: int = 100
     user: str = ""
     password: str = ""
+    tls: bool = False
 
     def shapes(self) -> list[Shape]:
         """Return what is sent."""
@@ -103,12 +106,21 @@ class Driver(Protocol):
 
 
 class Wire:
-    """A blocking socket with what was read too far, for the opening of a connection."""
+    """A blocking socket with what was read too far, for the opening of a connection.
 
-    def __init__(self, host: str, port: int) -> None:
-        self.socket = socket.create_connection((host, port), timeout=STALL_SECONDS)
+    Attributes:
+        tls: what encrypts, if anything does.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.socket = socket.create_connection((job.host, job.port), timeout=STALL_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.tls = TlsSocket(self.socket, job.host) if job.tls else None
         self._read = b""
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`."""
+        (self.tls or self.socket).sendall(data)
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes."""
@@ -125,10 +137,10 @@ class Wire:
         return found + end
 
     def _more(self) -> None:
-        data = self.socket.recv(READ_BYTES)
-        if not data:
+        data = self.socket.recv(READ_BYTES) if self.tls is None else self.tls.recv()
+        if data == b"":
             raise amqp.PeerError(f"the peer closed the connection after {self._read[-300:]!r}")
-        self._read += data
+        self._read += data or b""
 
     def rest(self) -> bytes:
         """Return what was read beyond the opening."""
@@ -157,11 +169,21 @@ class Wire:
 class Connection:
     """One socket with its driver; writes what the driver produces, feeds it what arrives."""
 
-    __slots__ = ("_left", "_protocol", "_started", "_subscribe", "driver", "socket", "waits")
+    __slots__ = (
+        "_left",
+        "_protocol",
+        "_started",
+        "_subscribe",
+        "_tls",
+        "driver",
+        "socket",
+        "waits",
+    )
 
     def __init__(self, wire: Wire, driver: Driver, job: Job, subscribe: bytes = b"") -> None:
         """Take over an open wire; `subscribe` is what a late receiver sends at the start."""
         self.socket = wire.socket
+        self._tls = wire.tls
         self.driver = driver
         self._left: memoryview | bytes = b""
         self._protocol = job.protocol
@@ -186,6 +208,9 @@ class Connection:
 
     def write(self) -> None:
         """Write until there is nothing more, or the socket takes no more (then `waits` is set)."""
+        if self._tls is not None:
+            self._write_tls(self._tls)
+            return
         driver, send = self.driver, self.socket.send
         at_once = socket.MSG_DONTWAIT
         while True:
@@ -203,8 +228,27 @@ class Connection:
                 self.waits = True
                 return
 
+    def _write_tls(self, tls: TlsSocket) -> None:
+        """Do as `write` does, where what is taken is encrypted before it is written."""
+        driver = self.driver
+        while tls.flush():
+            left = self._left or driver.produce(time.perf_counter_ns())
+            if not left:
+                self.waits = False
+                self._left = b""
+                return
+            self._left = left[tls.send(left) :]
+        self.waits = True
+
     def read(self) -> None:
         """Feed the driver what has arrived; raises PeerError when the peer has closed."""
+        if self._tls is not None:
+            data = self._tls.recv()
+            if data == b"":
+                raise amqp.PeerError(f"the peer closed the connection: {self.driver.stalled()}")
+            if data is not None:
+                self.driver.feed(data, time.perf_counter_ns())
+            return
         count = self.socket.recv_into(_BUFFER)
         if not count:
             raise amqp.PeerError(f"the peer closed the connection: {self.driver.stalled()}")
@@ -223,7 +267,11 @@ class Connection:
             goodbye = amqp.frame(amqp.composite(amqp.CLOSE))
         self.socket.settimeout(5)
         try:
-            self.socket.sendall(goodbye)
+            if self._tls is None:
+                self.socket.sendall(goodbye)
+            else:
+                self._tls.sendall(goodbye)
+                self._tls.end()
             self.socket.shutdown(socket.SHUT_WR)
             while self.socket.recv(READ_BYTES):
                 pass
@@ -234,20 +282,20 @@ class Connection:
 
 def open_amqp(job: Job, name: str) -> Connection:
     """Connect, log in, open a session and a link."""
-    wire = Wire(job.host, job.port)
-    wire.socket.sendall(amqp.SASL_HEADER)
+    wire = Wire(job)
+    wire.write(amqp.SASL_HEADER)
     if wire.read(8) != amqp.SASL_HEADER:
         raise amqp.PeerError("the peer does not speak AMQP 1.0 with SASL")
     wire.frame()  # its mechanisms
-    wire.socket.sendall(amqp.login(job.user, job.password))
+    wire.write(amqp.login(job.user, job.password))
     if amqp.number(amqp.fields(wire.frame()), 0) != 0:
         raise amqp.PeerError(f"the login as {job.user or 'anonymous'} was refused")
-    wire.socket.sendall(amqp.opening(name))
+    wire.write(amqp.opening(name))
     wire.read(8)
     wire.expect(amqp.OPEN)
     began = wire.expect(amqp.BEGIN)
     receiver = job.role == "receive"
-    wire.socket.sendall(amqp.attach(name, job.address, receiver=receiver))
+    wire.write(amqp.attach(name, job.address, receiver=receiver))
     attached = wire.expect(amqp.ATTACH)
     if receiver:
         taking = amqp.Receiver(
@@ -269,15 +317,15 @@ def open_amqp(job: Job, name: str) -> Connection:
 
 def open_stomp(job: Job) -> Connection:
     """Connect and log in; a receiver that is to be early also subscribes."""
-    wire = Wire(job.host, job.port)
-    wire.socket.sendall(stomp.connect(job.user, job.password))
+    wire = Wire(job)
+    wire.write(stomp.connect(job.user, job.password))
     answer = wire.read_until(stomp.NUL)
     if not answer.lstrip(b"\n").startswith(b"CONNECTED"):
         raise amqp.PeerError(f"CONNECT was refused: {answer.decode(errors='replace')}")
     if job.role == "receive":
         subscribe = stomp.subscribe(job.address, job.ack)
         if job.early:
-            wire.socket.sendall(subscribe)
+            wire.write(subscribe)
             wire.read_until(b"receipt-id:subscribed")
             wire.read_until(stomp.NUL)
             subscribe = b""

@@ -42,6 +42,7 @@ class Target:
         host: where both listeners are.
         ports: port by protocol (`amqp`, `stomp`); one that is missing is not measured.
         pids: process by protocol whose CPU time is counted, where it is on this machine.
+        tls: clients speak TLS to it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Target:
     pids: dict[str, int | None]
     user: str = ""
     password: str = ""
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ def measure(row: Row, target: Target, *, scale: float = 1.0, size: int = 256) ->
         settle_every=row.settle_every,
         user=target.user,
         password=target.password,
+        tls=target.tls,
     )
     taking = replace(job, role="receive", connections=1, early=row.kind == "both")
     pid = target.pids.get(row.protocol)
