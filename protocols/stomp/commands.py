@@ -35,7 +35,6 @@ class Commands:
     """
 
     __slots__ = (
-        "_end_of_frame",
         "_outbox",
         "client_id",
         "now",
@@ -51,7 +50,6 @@ class Commands:
         self.subscriptions = Subscriptions(broker, host, convert, name)
         self.transactions = Transactions(broker, host.limits)
         self._outbox = host.outbox
-        self._end_of_frame = host.limits.end_of_frame
 
     def act(self, head: Head) -> int:
         """Do what `head` says and confirm it; returns the ticket. Raises RefusedError."""
@@ -81,7 +79,7 @@ class Commands:
     def confirm(self, ticket: int, receipt: bytes | None) -> None:
         """Send the RECEIPT that was asked for, if one was, after `ticket`."""
         if receipt is not None:
-            self._outbox.confirm(ticket, frame.receipts((receipt,), self._end_of_frame))
+            self._outbox.confirm(ticket, frame.receipts((receipt,)))
 
     def send_in(self, transaction: str, route: Route, stored: bytes) -> None:
         """Add a SEND to a transaction; raises RefusedError."""
@@ -98,7 +96,7 @@ class Commands:
             consumer.start()
         else:
             # The RECEIPT comes before the first MESSAGE, also when it waits for earlier SENDs.
-            receipt = frame.receipts((head.receipt,), self._end_of_frame)
+            receipt = frame.receipts((head.receipt,))
             self._outbox.confirm(0, receipt, consumer.start)
 
     def _ack(self, head: Head) -> int:

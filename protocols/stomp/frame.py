@@ -31,6 +31,10 @@ CLIENT_COMMANDS: Final = frozenset(
 )
 #: Different body sizes of one head that a connection remembers; each costs one stored header block.
 _SIZES_MAX: Final = 256
+#: Of every frame that we send, in every version. The LF is an EOL between frames [STOMP 1.2 Augmented
+#: BNF]; PHP's client reads nothing, or what came before, behind a bare NUL.
+END: Final = b"\0\n"
+_NEXT_RECEIPT: Final = b"\n\n" + END + b"RECEIPT\nreceipt-id:"
 
 
 class Head:
@@ -96,7 +100,6 @@ def encode(
     body: bytes = b"",
     *,
     version: Version = Version.V1_0,
-    end: bytes = b"\0",
 ) -> bytes:
     """Return the bytes of a frame. Headers that `version` cannot write are left out."""
     lines = [command]
@@ -105,13 +108,12 @@ def encode(
         safe_value = escape_value(value, version)
         if safe_name is not None and safe_value is not None:
             lines.append(f"{safe_name}:{safe_value}")
-    return "\n".join(lines).encode("utf-8", "replace") + b"\n\n" + body + end
+    return "\n".join(lines).encode("utf-8", "replace") + b"\n\n" + body + END
 
 
-def receipts(ids: Sequence[bytes], end: bytes = b"\0") -> bytes:
+def receipts(ids: Sequence[bytes]) -> bytes:
     """Return one RECEIPT frame for each id, as the peer wrote it [STOMP 1.2 RECEIPT]."""
-    end = b"\n\n" + end
-    return b"RECEIPT\nreceipt-id:" + (end + b"RECEIPT\nreceipt-id:").join(ids) + end
+    return b"RECEIPT\nreceipt-id:" + _NEXT_RECEIPT.join(ids) + b"\n\n" + END
 
 
 def error(
@@ -119,12 +121,11 @@ def error(
     receipt: bytes | None = None,
     *,
     version: Version = Version.V1_0,
-    end: bytes = b"\0",
     extra: Iterable[tuple[str, str]] = (),
 ) -> bytes:
     """Return an ERROR frame: code and text as headers, the text again as body [STOMP 1.2 ERROR]."""
     body = refusal.text.encode("utf-8", "replace") + b"\n"
-    head = encode(
+    empty = encode(
         "ERROR",
         [
             ("message", plain(refusal.text)),
@@ -134,8 +135,7 @@ def error(
             *extra,
         ],
         version=version,
-        end=b"",
     )
     # The peer's own bytes go back as they came; they were checked when the frame was read.
     echo = b"" if receipt is None else b"receipt-id:" + receipt + b"\n"
-    return head[:-1] + echo + b"\n" + body + end
+    return empty[: -1 - len(END)] + echo + b"\n" + body + END

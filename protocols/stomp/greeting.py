@@ -70,7 +70,7 @@ def greet(headers: Mapping[str, str], limits: StompLimits, session: str) -> Gree
         beats=beats,
         # CONNECTED is never escaped [STOMP 1.2 Value Encoding]: it is written by the rules of 1.0,
         # which leave out what would need it.
-        connected=encode("CONNECTED", reply, version=Version.V1_0, end=limits.end_of_frame),
+        connected=encode("CONNECTED", reply, version=Version.V1_0),
     )
 
 
@@ -78,4 +78,4 @@ def no_common_version(limits: StompLimits) -> bytes:
     """Return the ERROR for a peer that speaks no version of ours [STOMP 1.2 Negotiation]."""
     versions = ", ".join(f"v{version.text}" for version in Version)
     refusal = Refusal(code=Code.BAD_HEADER, text=f"Supported protocol versions are {versions}.")
-    return error(refusal, extra=[("version", SUPPORTED)], end=limits.end_of_frame)
+    return error(refusal, extra=[("version", SUPPORTED)])

@@ -50,7 +50,6 @@ class StompLimits:
         anycast_prefixes: destinations that start so name an anycast address.
         multicast_prefixes: destinations that start so name a multicast address.
         disk_full_pause: a full disk stops reading instead of an ERROR.
-        end_of_frame: what ends a frame that we send.
     """
 
     command_bytes_max: int = 32
@@ -87,4 +86,3 @@ class StompLimits:
     anycast_prefixes: tuple[str, ...] = ("/queue/",)
     multicast_prefixes: tuple[str, ...] = ("/topic/",)
     disk_full_pause: bool = False
-    end_of_frame: bytes = b"\0"

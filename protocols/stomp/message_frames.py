@@ -1,7 +1,7 @@
 r"""MESSAGE frames of one subscription, a run at a time.
 
     MESSAGE LF subscription:<id> LF redelivered:<true|false> LF [ack:<n> LF] message-id:<n> LF
-    <stored form: header lines, empty line, body> NUL
+    <stored form: header lines, empty line, body> NUL LF
 
 The broker's headers come first, so that they are the ones that count whatever the sender wrote
 [T12]. The stored form needs no work for a 1.2 subscriber; older ones get its header block in their
@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from gateway.model import stomp_form
 from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, STOMP, Message
+from protocols.stomp.frame import END
 from protocols.stomp.versions import Version, escape_name, escape_value
 
 
@@ -44,7 +45,6 @@ class MessageFrames:
         "_ack",
         "_address",
         "_convert",
-        "_end",
         "_first",
         "_key",
         "_leads",
@@ -63,7 +63,6 @@ class MessageFrames:
         with_ack: bool,
         address: str,
         convert: Convert,
-        end: bytes,
     ) -> None:
         """Prepare the templates.
 
@@ -74,23 +73,21 @@ class MessageFrames:
             with_ack: whether the subscriber acknowledges.
             address: given to `convert`.
             convert: for messages in another form.
-            end: of a frame.
         """
         self._version = version
         self._key = key
         self._ack = with_ack and version is Version.V1_2
         self._address = address
         self._convert = convert
-        self._end = end
         self._thousands = -1
         self._leads: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         name = escape_value(subscription, version)
         assert name is not None, "the id came in a frame of this version"
         self._first = b"MESSAGE\nsubscription:" + name.encode() + b"\nredelivered:"
         self.next_number = 1
-        # "false" LF, "message-id:" <n> LF, NUL, and "ack:" <n> LF; four digits are the rule.
+        # "false" LF, "message-id:" <n> LF, NUL LF, and "ack:" <n> LF; four digits are the rule.
         number_bytes = len(key) + 5
-        self.overhead = len(self._first) + 19 + number_bytes + self._ack * (5 + number_bytes)
+        self.overhead = len(self._first) + 20 + number_bytes + self._ack * (5 + number_bytes)
 
     def render(self, messages: list[Message], any_flags: int) -> bytes:
         """Return the frames of `messages`; they get the next numbers in order."""
@@ -117,7 +114,7 @@ class MessageFrames:
         """Return the frame that ends a browse; it is no message, and not to be acknowledged."""
         name = escape_value(self._address, self._version) or ""
         lines = b"false\nmessage-id:%b-end\nbrowser:end\ndestination:" % self._key
-        return self._first + lines + name.encode() + b"\n\n" + self._end
+        return self._first + lines + name.encode() + b"\n\n" + END
 
     def _converted(self, message: Message) -> bytes:
         flags = message.flags
@@ -136,7 +133,7 @@ class MessageFrames:
             fresh = self._first + b"false\n" + middle
             seen = self._first + b"true\n" + middle
         # Each frame but the first carries the end of the one before it.
-        self._leads = (self._end + fresh, self._end + seen, middle)
+        self._leads = (END + fresh, END + seen, middle)
 
     def _piece(
         self, low: int, bodies: list[bytes], messages: list[Message], any_flags: int
@@ -147,7 +144,7 @@ class MessageFrames:
             leads = [seen if m.flags & SEEN else fresh for m in messages]
         else:
             leads = [fresh] * count
-        leads[0] = leads[0][len(self._end) :]
+        leads[0] = leads[0][len(END) :]
         endings = _ENDINGS[low : low + count]
         width = 5 if self._ack else 3
         parts = [middle] * (width * count)
@@ -156,7 +153,7 @@ class MessageFrames:
         if self._ack:
             parts[3::width] = endings
         parts[width - 1 :: width] = bodies
-        parts.append(self._end)
+        parts.append(END)
         return b"".join(parts)
 
 

@@ -454,7 +454,7 @@ class StompSession:
 
     def _error(self, refusal: Refusal, receipt: bytes | None) -> bytes:
         version = self.version or Version.V1_0
-        return frame.error(refusal, receipt, version=version, end=self.limits.end_of_frame)
+        return frame.error(refusal, receipt, version=version)
 
     def _leave(self) -> None:
         """Give everything back; no input counts from here on."""

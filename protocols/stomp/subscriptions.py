@@ -97,7 +97,6 @@ class Subscriptions:
             with_ack=mode is not AckMode.AUTO,
             address=destination.address,
             convert=self._convert,
-            end=self._host.limits.end_of_frame,
         )
         consumer = StompConsumer(
             self._host,

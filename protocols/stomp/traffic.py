@@ -150,7 +150,7 @@ class Traffic:
             return
         outbox = self._connection.outbox
         if receipts:
-            answer = frame.receipts(receipts, self._limits.end_of_frame)
+            answer = frame.receipts(receipts)
             outbox.confirm(ticket, answer, sent=True)
         elif ticket > outbox.needed:
             outbox.needed = ticket
@@ -189,7 +189,7 @@ class Traffic:
             elif head.command == "DISCONNECT":
                 answer = b""
                 if head.receipt is not None:
-                    answer = frame.receipts((head.receipt,), self._limits.end_of_frame)
+                    answer = frame.receipts((head.receipt,))
                 self._connection.finish(answer, self._connection.outbox.needed)
             elif head.command in ("CONNECT", "STOMP"):
                 # Nothing is negotiated twice [Artemis answers so].
@@ -241,7 +241,7 @@ class Traffic:
     def _confirm(self, run: _Run, ticket: int) -> None:
         outbox = self._connection.outbox
         if run.receipts:
-            answer = frame.receipts(run.receipts, self._limits.end_of_frame)
+            answer = frame.receipts(run.receipts)
             outbox.confirm(ticket, answer, sent=True)
         else:
             outbox.note(ticket)

@@ -79,23 +79,23 @@ def serve_stomp(client: socket.socket, store: Store) -> None:
             command, *lines = head.decode().split("\n")
             headers = dict(line.split(":", 1) for line in lines)
             if command == "CONNECT":
-                out.append(b"CONNECTED\nversion:1.2\n\n\0")
+                out.append(b"CONNECTED\nversion:1.2\n\n\0\n")
             elif command == "SEND":
                 store.put([body])
             elif command == "SUBSCRIBE":
                 subscribed = headers["ack"]
             elif command not in ("ACK", "DISCONNECT"):
-                client.sendall(b"ERROR\nmessage:no such command\n\n\0")
+                client.sendall(b"ERROR\nmessage:no such command\n\n\0\n")
                 return
             if "receipt" in headers:
-                out.append(f"RECEIPT\nreceipt-id:{headers['receipt']}\n\n\0".encode())
+                out.append(f"RECEIPT\nreceipt-id:{headers['receipt']}\n\n\0\n".encode())
             if command == "DISCONNECT":
                 client.sendall(b"".join(out))
                 return
         for body in store.take(500 if subscribed else 0):
             ack = "" if subscribed == "auto" else f"ack:{number}\n"
             out.append(
-                f"MESSAGE\nsubscription:0\nmessage-id:{number}\n{ack}\n".encode() + body + b"\0"
+                f"MESSAGE\nsubscription:0\nmessage-id:{number}\n{ack}\n".encode() + body + b"\0\n"
             )
             number += 1
         client.sendall(b"".join(out))

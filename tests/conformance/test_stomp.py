@@ -191,7 +191,7 @@ def test_s17_acks_give_the_window_its_bytes_back(core, version, mode):
     client = Stomp(core, version)
     client.send("q", "x" * 100)
     client.subscribe("q", mode, id="0", consumer_window_size="540")
-    each = client.heard_bytes - len("RECEIPT\nreceipt-id:r\n\n\0")
+    each = client.heard_bytes - len("RECEIPT\nreceipt-id:r\n\n\0\n")
     client.do("UNSUBSCRIBE", id="0")
     core.queue("q").purge()
     client.send("q", *["x" * (100 + 270 - each)] * 3)

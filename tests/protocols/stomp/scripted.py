@@ -419,11 +419,11 @@ def frames(data: bytes) -> list[tuple[str, dict[str, str], bytes]]:
             headers.setdefault(name, value)
         if "content-length" in headers:
             size = int(headers["content-length"])
-            body, nul, data = rest[:size], rest[size : size + 1], rest[size + 1 :]
-            assert nul == b"\0", data
+            body, end, data = rest[:size], rest[size : size + 2], rest[size + 2 :]
         else:
             body, nul, data = rest.partition(b"\0")
-            assert nul == b"\0"
+            end, data = nul + data[:1], data[1:]
+        assert end == b"\0\n", (head, end)
         found.append((command, headers, body))
     return found
 

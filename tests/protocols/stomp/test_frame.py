@@ -16,8 +16,8 @@ ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 def test_encode() -> None:
-    assert encode("RECEIPT", [("receipt-id", "1")]) == b"RECEIPT\nreceipt-id:1\n\n\0"
-    assert encode("ERROR", [], b"body", end=b"\0\n") == b"ERROR\n\nbody\0\n"
+    assert encode("RECEIPT", [("receipt-id", "1")]) == b"RECEIPT\nreceipt-id:1\n\n\0\n"
+    assert encode("ERROR", [], b"body") == b"ERROR\n\nbody\0\n"
 
 
 @pytest.mark.parametrize("version", Version)
@@ -25,7 +25,7 @@ def test_encode() -> None:
 def test_a_written_head_has_the_lines_it_was_given_and_no_other(
     version: Version, headers: list[tuple[str, str]]
 ) -> None:
-    head = encode("SEND", headers, version=version).removesuffix(b"\n\n\0")
+    head = encode("SEND", headers, version=version).removesuffix(b"\n\n\0\n")
     lines = head.split(b"\n")
     assert len(lines) <= 1 + len(headers)
     assert b"\0" not in head
@@ -43,7 +43,7 @@ def test_a_written_head_has_the_lines_it_was_given_and_no_other(
 )
 def test_what_is_written_is_read_back(version: Version, headers: dict[str, str]) -> None:
     headers.pop("content-length", None)
-    raw = encode("SEND", headers.items(), version=version).removesuffix(b"\n\n\0")
+    raw = encode("SEND", headers.items(), version=version).removesuffix(b"\n\n\0\n")
     assert decode_head(raw, version, StompLimits()).headers == headers
 
 
@@ -58,14 +58,12 @@ def test_what_is_written_is_read_back(version: Version, headers: dict[str, str])
 def test_an_injected_header_stays_inside_its_value(value: str, lines: list[bytes | None]) -> None:
     for version, line in zip(Version, lines, strict=True):
         frame = encode("MESSAGE", [("x", value)], version=version)
-        assert frame == b"MESSAGE\n" + (line + b"\n" if line else b"") + b"\n\0"
+        assert frame == b"MESSAGE\n" + (line + b"\n" if line else b"") + b"\n\0\n"
 
 
 def test_receipts_are_one_string() -> None:
-    assert receipts([b"1"]) == b"RECEIPT\nreceipt-id:1\n\n\0"
-    assert receipts([b"1", b"2"], b"\0\n") == (
-        b"RECEIPT\nreceipt-id:1\n\n\0\nRECEIPT\nreceipt-id:2\n\n\0\n"
-    )
+    assert receipts([b"1"]) == b"RECEIPT\nreceipt-id:1\n\n\0\n"
+    assert receipts([b"1", b"2"]) == (b"RECEIPT\nreceipt-id:1\n\n\0\nRECEIPT\nreceipt-id:2\n\n\0\n")
 
 
 def test_error_tells_code_text_and_receipt() -> None:
@@ -73,7 +71,7 @@ def test_error_tells_code_text_and_receipt() -> None:
     body = b"Address 'q' is full:\r\nconsume some.\n"
     assert error(refusal, b"r-1", version=Version.V1_2) == (
         b"ERROR\nmessage:Address 'q' is full\\c  consume some.\nerror-code:address-full\n"
-        b"content-type:text/plain\ncontent-length:%d\nreceipt-id:r-1\n\n%b\0" % (len(body), body)
+        b"content-type:text/plain\ncontent-length:%d\nreceipt-id:r-1\n\n%b\0\n" % (len(body), body)
     )
     assert b"receipt-id" not in error(refusal)
     assert b"message:Address 'q' is full:  consume some.\n" in error(refusal)

@@ -435,7 +435,7 @@ def test_disconnect_is_confirmed_when_all_sends_are_durable(with_receipt: bool) 
 
 def test_disconnect_without_sends_is_answered_at_once() -> None:
     peer = Peer()
-    assert peer.say(b"DISCONNECT\nreceipt:bye\n\n\0") == b"RECEIPT\nreceipt-id:bye\n\n\0"
+    assert peer.say(b"DISCONNECT\nreceipt:bye\n\n\0") == b"RECEIPT\nreceipt-id:bye\n\n\0\n"
     assert peer.session.closing
 
 
@@ -443,7 +443,7 @@ def test_disconnect_without_sends_is_answered_at_once() -> None:
 def test_receipt_ids_come_back_as_they_were(receipt: bytes) -> None:
     peer = Peer()
     frame = b"SEND\ndestination:q\npersistent:false\nreceipt:" + receipt + b"\n\nx\0"
-    assert peer.say(frame * 2) == (b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0") * 2
+    assert peer.say(frame * 2) == (b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0\n") * 2
 
 
 # ---- errors by version
@@ -617,10 +617,28 @@ def test_an_end_of_input_still_confirms() -> None:
     assert peer.session.closing
 
 
-def test_frames_can_end_with_a_line_feed_for_peers_that_need_it() -> None:
-    peer = Peer(limits=StompLimits(end_of_frame=b"\0\n"))
-    assert peer.greeting.endswith(b"\0\n")
-    peer.say(b"SUBSCRIBE\nid:0\ndestination:q\n\n\0")
-    data = peer.offer("q", message(b"1", 1), message(b"2", 2))
-    assert data.count(b"\0\n") == 2
-    assert len(frames(data)) == 2
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_every_frame_ends_in_nul_and_lf(version: str) -> None:
+    """CONNECTED, RECEIPT, each MESSAGE of a run and over a thousand of them, ERROR."""
+    peer = Peer(version)
+    assert peer.greeting.endswith(b"\n\n\0\n")
+    out = peer.say(b"SUBSCRIBE\nid:0\ndestination:q\nreceipt:1\n\n\0")
+    assert out == b"RECEIPT\nreceipt-id:1\n\n\0\n"
+    sends = [b"SEND\ndestination:q\nreceipt:%d\n\nx\0" % n for n in range(3)]
+    out = peer.say(b"".join(sends))
+    assert out + peer.sync() == b"".join(b"RECEIPT\nreceipt-id:%d\n\n\0\n" % n for n in range(3))
+    data = peer.offer("q", *[message(b"%d" % n, n) for n in range(1, 1500)])
+    assert data.count(b"\0\nMESSAGE\n") == 1498
+    assert data.endswith(b"1499\0\n")
+    assert data.count(b"\0") == 1499
+    out = peer.say(b"BEGIN\n\n\0")
+    assert out.startswith(b"ERROR\n")
+    assert out.endswith(b"\n\0\n")
+    assert out.count(b"\0") == 1
+
+
+def test_who_speaks_no_version_of_ours_hears_of_it_in_a_frame_that_ends_in_nul_and_lf() -> None:
+    peer = Peer(None)
+    out = peer.say(b"CONNECT\naccept-version:2.0\nhost:x\n\n\0")
+    assert out.startswith(b"ERROR\n")
+    assert out.endswith(b"\n\0\n")

@@ -183,7 +183,7 @@ def test_a_pulse_without_limits_waits_for_ever() -> None:
 def writer(version: Version = Version.V1_2, *, with_ack: bool = False) -> MessageFrames:
     return MessageFrames(
         version, "s:1" if version is Version.V1_0 else "s1", b"c1-1",
-        with_ack=with_ack, address="q", convert=convert, end=b"\0",
+        with_ack=with_ack, address="q", convert=convert,
     )  # fmt: skip
 
 
@@ -246,9 +246,7 @@ def test_messages_of_another_protocol_are_converted_with_their_expiry() -> None:
         seen.append((body, flags, address, expires))
         return convert(body, flags, address)
 
-    out = MessageFrames(
-        Version.V1_2, "s", b"k", with_ack=False, address="q", convert=recording, end=b"\0"
-    )
+    out = MessageFrames(Version.V1_2, "s", b"k", with_ack=False, address="q", convert=recording)
     late = Message(b"late", 2, EXPIRES)
     late.expires = 77
     run = [Message(b"raw", 1, 4), late, message(b"stomp", 3)]

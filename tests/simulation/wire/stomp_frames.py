@@ -40,12 +40,17 @@ class Reader:
     def __init__(self) -> None:
         self.version = "1.0"
         self._kept = bytearray()
+        self._ended = False
 
     def read(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are whole now."""
         kept = self._kept
         kept += data
         while True:
+            if self._ended and kept:
+                if kept[0] != 10:
+                    raise ViolationError(f"no LF behind NUL, but {bytes(kept[:20])!r}")
+                self._ended = False
             start = 0
             while start < len(kept) and kept[start] in b"\r\n":
                 start += 1
@@ -67,6 +72,7 @@ class Reader:
                 raise ViolationError(f"no NUL behind {command} of {headers}")
             body = bytes(kept[head + 2 : end])
             del kept[: end + 1]
+            self._ended = True
             yield Frame(command, headers, body)
 
     def _end(self, headers: dict[str, str], start: int) -> int:
