@@ -31,8 +31,8 @@ CLIENT_COMMANDS: Final = frozenset(
 )
 #: Different body sizes of one head that a connection remembers; each costs one stored header block.
 _SIZES_MAX: Final = 256
-#: Of every frame that we send, in every version. The LF is an EOL between frames [STOMP 1.2 Augmented
-#: BNF]; PHP's client reads nothing, or what came before, behind a bare NUL.
+#: Of every frame that we send, in every version: the LF is one of the EOLs that may follow a frame
+#: [STOMP 1.2 Augmented BNF]. PHP's client reads nothing, or garbled frames, behind a bare NUL.
 END: Final = b"\0\n"
 _NEXT_RECEIPT: Final = b"\n\n" + END + b"RECEIPT\nreceipt-id:"
 
