@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
 from protocols.amqp.coordinator import attach_coordinator
+from protocols.amqp.dynamic import check_node_properties
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import (
@@ -63,6 +64,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     outcomes = attach.source.outcomes if attach.source is not None else ()
     link.modified = session.limits.use_modified and _MODIFIED in outcomes
     if target.dynamic:
+        check_node_properties(target.dynamic_node_properties)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         target = with_address(target, link.temporary)
@@ -116,6 +118,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     # An unknown outcome counts as released.
     link.default_outcome = source.default_outcome  # type: ignore[assignment]
     if source.dynamic:
+        check_node_properties(source.dynamic_node_properties)
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         source = replace(source, address=link.temporary)

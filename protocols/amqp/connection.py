@@ -543,10 +543,10 @@ class AmqpConnection:
             self.write_frame(0, our_open(self.limits))
         spoken = self.state in (State.OPEN, State.OPENED)
         self._flush_accepted()
-        self._release(lost=True)
         if spoken:
             self.write_frame(0, Close(error=error))
         self._closed()
+        self._release(lost=True)
 
     def _cut(self, reason: str) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
@@ -559,9 +559,9 @@ class AmqpConnection:
 
     def _close_received(self) -> None:
         self._flush_accepted()
-        self._release(lost=False)
         self.write_frame(0, Close())
-        self._closed()
+        self._closed()  # the last word: that links end with their nodes tells the peer nothing
+        self._release(lost=False)
 
     def _closed(self) -> None:
         self.state = State.CLOSED

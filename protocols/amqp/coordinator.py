@@ -20,7 +20,7 @@ from protocols.amqp.conditions import (
     LinkFaultError,
     TransactionFaultError,
 )
-from protocols.amqp.incoming import IncomingLink, not_taken
+from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.performatives import (
     RCV_FIRST,
     ROLE_RECEIVER,
@@ -35,6 +35,7 @@ from protocols.amqp.performatives import (
     Transfer,
     from_described,
 )
+from protocols.amqp.transfers import not_taken
 
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession

@@ -7,7 +7,6 @@ anonymous target) comes one delivery at a time and goes the same way.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.address import RoutingType
@@ -25,16 +24,13 @@ from gateway.model.sections import (
 )
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
-    INVALID_FIELD,
     MESSAGE_SIZE,
-    NOT_IMPLEMENTED,
     TRANSFER_LIMIT,
     LinkFaultError,
     TransactionFaultError,
     error_of,
 )
 from protocols.amqp.performatives import (
-    Error,
     Modified,
     Outcome,
     Rejected,
@@ -43,6 +39,7 @@ from protocols.amqp.performatives import (
     Transfer,
 )
 from protocols.amqp.terminus import destination_of
+from protocols.amqp.transfers import check_first, continued, not_taken
 
 if TYPE_CHECKING:
     from protocols.amqp.session import AmqpSession
@@ -347,9 +344,10 @@ class IncomingLink:
                     f"Link {self.name!r} sent a transfer without credit; "
                     f"delivery-count is {self.delivery_count}.",
                 )
+            check_first(transfer)
             partial = transfer
         else:
-            partial = self._partial = _continued(partial, transfer)
+            partial = self._partial = continued(partial, transfer)
         if transfer.aborted:
             self._forget_partial()
             self.count_one()
@@ -386,6 +384,8 @@ class IncomingLink:
             self._post(transfer, delivery, body)
         elif not transfer.settled:
             self._session.refuse(delivery, delivery, Rejected(error=error))
+        else:
+            raise LinkFaultError(error.condition, error.description or "")  # nothing else says so
         self.grant()
 
     def _post(self, transfer: Transfer, delivery: int, body: bytes) -> None:
@@ -557,31 +557,3 @@ def refused(refusal: Refusal, *, modified: bool = False) -> Outcome:
     if modified and refusal.transient:
         return Modified(delivery_failed=True)
     return Rejected(error=error_of(refusal))
-
-
-def _continued(first: Transfer, transfer: Transfer) -> Transfer:
-    """Return the first frame of a delivery as a further one changes it; raises LinkFaultError."""
-    state = transfer.state
-    if isinstance(state, TransactionalState) and (
-        not isinstance(first.state, TransactionalState) or first.state.txn_id != state.txn_id
-    ):
-        raise LinkFaultError(
-            INVALID_FIELD,
-            f"A frame of a delivery names transaction {state.txn_id[:32].hex()!r}, and its first "
-            "frame did not [AMQP 4.4.4].",
-        )
-    if transfer.settled and not first.settled:
-        # Once one frame said so, the whole delivery is settled [AMQP 2.7.5].
-        return replace(first, settled=True)
-    return first
-
-
-def not_taken(transfer: Transfer) -> Error | None:
-    """Return why a delivery is refused for what its transfer says, or None."""
-    if transfer.message_format:
-        return Error(
-            condition=NOT_IMPLEMENTED,
-            description=f"message-format {transfer.message_format} is not known here; "
-            "0 is [AMQP 3.2.16].",
-        )
-    return None

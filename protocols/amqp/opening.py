@@ -37,7 +37,7 @@ def check_open(channel: int, performative: Composite) -> Open:
         )
     if performative.max_frame_size < FRAME_MIN:
         raise ConnectionFaultError(
-            NOT_ALLOWED,
+            FRAMING_ERROR,
             f"max-frame-size {performative.max_frame_size} is below {FRAME_MIN} [AMQP 2.7.1].",
         )
     if not performative.container_id:

@@ -7,8 +7,9 @@
     PASSED, FAILED   -          nothing is left to say
 
 Every other pair, and every frame that only a server may send, is a violation: outcome sys-perm,
-FAILED. The mechanism decides what follows: a challenge (AWAIT_RESPONSE), a password to check
-(CHECKING), or the end.
+FAILED. A mechanism that was not offered is a failed login: outcome auth, FAILED [AMQP 5.3.2]. The
+mechanism decides what follows: a challenge (AWAIT_RESPONSE), a password to check (CHECKING), or the
+end.
 
 It knows no socket and no AMQP frame but SASL's. A password passes through as an argument; no
 object here keeps it and no repr shows it.
@@ -259,7 +260,8 @@ class SaslServer:
         assert isinstance(frame, SaslInit)
         make = self._exchanges.get(frame.mechanism)
         if make is None:
-            self._violation(f"mechanism {frame.mechanism!r} was not offered")
+            self.reason = f"mechanism {frame.mechanism!r} was not offered"
+            self._finish(State.FAILED, SASL_AUTH, None)
             return
         self.mechanism = str(frame.mechanism)
         self._exchange = make()

@@ -28,7 +28,6 @@ from protocols.amqp.conditions import (
     SessionFaultError,
     error_of,
 )
-from protocols.amqp.coordinator import CoordinatorLink
 from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink, outcome_of
@@ -340,7 +339,7 @@ class AmqpSession:
 
     def repeats(self, handle: int) -> bool:
         """Return whether what comes on a handle may be read by its shape."""
-        return not isinstance(self.links.get(handle), CoordinatorLink)
+        return type(self.links.get(handle)) is IncomingLink
 
     def _pass_over(self, delivery_id: int | None) -> None:
         """Count a delivery that nobody takes; a later frame of it may repeat its id."""
@@ -574,12 +573,15 @@ class AmqpSession:
 
     def close(self, *, lost: bool) -> None:
         """End all links; `lost`: not by the peer's word, who may have seen what it holds."""
-        for link in list(self.links.values()):
+        links = list(self.links.values())
+        for link in links:
             if isinstance(link, OutgoingLink):
                 link.close(lost=lost)
             else:
                 link.close()
             self._drop(link)
+        # Behind all links: none of them is told that a node which goes with another one is gone.
+        for link in links:
             if link.temporary is not None:
                 self.broker.delete_temporary(link.temporary)
 

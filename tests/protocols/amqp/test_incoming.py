@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.address import RoutingType
+from gateway.model.amqp_types import AmqpArray, Symbol
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.serial import MASK
@@ -12,6 +13,8 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import (
     ACCEPTED,
     Attach,
+    DeleteOnClose,
+    DeleteOnNoMessages,
     Detach,
     Disposition,
     End,
@@ -64,6 +67,11 @@ def linked(**fields) -> Peer:
     peer = Peer.begun(**fields)
     assert names(peer.sender(0)) == ["attach", "flow"]
     return peer
+
+
+def node(name: str, value: object) -> Target:
+    """Return a target that asks for a node with this property."""
+    return Target(dynamic=True, dynamic_node_properties={name: value})
 
 
 # ---- the answer to attach
@@ -131,6 +139,9 @@ def test_prefix_names_the_routing_type_and_is_not_part_of_the_address():
         ({"target": Target(address="x" * 256)}, "amqp:invalid-field", "255"),
         ({"target": Target(address="a\nb")}, "amqp:invalid-field", "control character"),
         ({"target": Target(address="a::")}, "amqp:invalid-field", "queue name is empty"),
+        ({"target": node("lifetime-policy", 1)}, "amqp:invalid-field", "'lifetime-policy'"),
+        ({"target": node("lifetime-policy", ACCEPTED)}, "amqp:invalid-field", "lifetime-policy"),
+        ({"target": node("supported-dist-modes", "x")}, "amqp:invalid-field", "dist-modes"),
     ],
 )
 def test_targets_that_are_refused(fields, error, text):
@@ -180,6 +191,23 @@ def test_dynamic_target_is_a_temporary_queue_that_goes_with_the_link():
         assert peer.broker.temporaries == {target.address}
         peer.tell(Detach(handle=0, closed=True))
         assert peer.broker.temporaries == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lifetime-policy", DeleteOnClose()),
+        ("lifetime-policy", DeleteOnNoMessages()),
+        ("supported-dist-modes", Symbol("move")),
+        ("supported-dist-modes", AmqpArray(0xA3, (Symbol("move"), Symbol("copy")))),
+        ("x-mine", 1),
+    ],
+)
+def test_node_properties_that_are_taken(name, value):
+    peer = Peer.begun()
+    assert names(peer.sender(target=node(name, value))) == ["attach", "flow"]
+    source = Source(dynamic=True, dynamic_node_properties={name: value})
+    assert names(peer.receiver(1, source=source)) == ["attach"]
 
 
 def test_temporary_node_of_a_refused_link_goes():
@@ -417,6 +445,54 @@ def test_frames_may_repeat_their_delivery_id_and_no_other():
     peer.say(peer.transfer(BODY[:HALF], delivery_id=1, more=True))
     came = peer.say(peer.transfer(BODY[HALF:], delivery_id=2))
     assert condition(came) == "end amqp:invalid-field"
+    assert peer.broker.bodies() == [BODY]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"message_format": 1}, "message-format"),
+        ({"delivery_tag": b"other"}, "delivery-tag"),
+        ({"rcv_settle_mode": 1}, "rcv-settle-mode"),
+    ],
+)
+@pytest.mark.parametrize("given", [0, None])
+def test_a_further_frame_that_says_something_else_ends_the_link(fields, text, given):
+    peer = linked()
+    first = peer.transfer(BODY[:2], more=True, message_format=given)
+    further = peer.transfer(BODY[2:], delivery_id=None, **{"message_format": None, **fields})
+    came = peer.say(first + further)
+    assert condition(came) == "detach amqp:invalid-field"
+    assert text in of(came, Detach)[0].error.description
+    assert peer.broker.sent == []
+    assert peer.engine._unfinished == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [({"delivery_tag": None}, "delivery-tag"), ({"rcv_settle_mode": 1}, "rcv-settle-mode")],
+)
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_first_frame_that_cannot_begin_a_delivery_ends_the_link(fields, text, before):
+    peer = linked()
+    good = b"".join(peer.transfer(BODY) for _ in range(before))
+    bad = peer.transfer(BODY, **fields)
+    came = peer.say(good + bad + bad)
+    assert condition(came) == "detach amqp:invalid-field"
+    assert text in of(came, Detach)[0].error.description
+    assert len(peer.broker.sent) == before
+    # What was learned of the old link counts for nothing on a new one.
+    peer.tell(Detach(handle=0, closed=True))
+    peer.sender()
+    assert condition(peer.say(peer.transfer(BODY, **fields))) == "detach amqp:invalid-field"
+
+
+@pytest.mark.parametrize("fields", [{"message_format": 0}, {"rcv_settle_mode": 0}])
+def test_a_further_frame_may_repeat_what_the_first_one_said(fields):
+    peer = linked()
+    first = peer.transfer(BODY[:2], more=True, delivery_tag=b"tag", **fields)
+    further = peer.transfer(BODY[2:], delivery_id=None, delivery_tag=b"tag", **fields)
+    assert accepted(peer.say(first + further)) == [(0, 0)]
     assert peer.broker.bodies() == [BODY]
 
 

@@ -102,6 +102,11 @@ def test_attach_is_answered_with_what_holds():
         ({"source": Source()}, "amqp:invalid-field", "has no address"),
         ({"source": Source(address="a", dynamic=True)}, "amqp:invalid-field", "'a'"),
         ({"source": Source(address="a\x7f")}, "amqp:invalid-field", "control character"),
+        (
+            {"source": Source(dynamic=True, dynamic_node_properties={"lifetime-policy": 1})},
+            "amqp:invalid-field",
+            "lifetime-policy",
+        ),
         ({"properties": {"priority": "high"}}, "amqp:invalid-field", "'high'"),
         ({"properties": {"priority": True}}, "amqp:invalid-field", "True"),
     ],
