@@ -73,10 +73,16 @@ class ScratchGateway:
         stomp_port: STOMP only.
         management_port: HTTP.
         log: the file that its output goes to.
+        certificate: PEM of what both listeners present, where they speak TLS; else None.
     """
 
     def __init__(
-        self, folder: Path, *, settings: Sequence[str] = (), config: Path | None = None
+        self,
+        folder: Path,
+        *,
+        settings: Sequence[str] = (),
+        config: Path | None = None,
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
         """Choose ports; nothing runs yet.
 
@@ -84,12 +90,16 @@ class ScratchGateway:
             folder: holds the data directory and the log.
             settings: more `KEY=VALUE` for `--set`.
             config: a configuration file; its ports and data directory are overruled.
+            tls: PEM files of a certificate and its key: AMQP and STOMP are spoken over TLS then,
+                the management API is not.
         """
         self.data = folder / "data"
         self.log = folder / "gateway.log"
         self.port, self.stomp_port, self.management_port = free_ports(3)
         self._settings = list(settings)
         self._config = config
+        self._tls = tls
+        self.certificate = tls[0] if tls is not None else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -128,11 +138,17 @@ class ScratchGateway:
             "acceptors.stomp.endpoint": self.stomp_port,
             "management.endpoint": self.management_port,
         }
-        settings = [f'{key}="tcp:{port}:interface={HOST}"' for key, port in endpoints.items()]
+        settings = [f"{key}='{self._endpoint(key, port)}'" for key, port in endpoints.items()]
         given = [part for one in [*settings, *self._settings] for part in ("--set", one)]
         file = [] if self._config is None else ["-c", str(self._config)]
         data = ["--data", str(self.data)]
         return [sys.executable, "-m", "gateway", "run", *file, *data, *given]
+
+    def _endpoint(self, key: str, port: int) -> str:
+        if self._tls is None or key == "management.endpoint":
+            return f"tcp:{port}:interface={HOST}"
+        certificate, private = self._tls
+        return f"ssl:{port}:privateKey={private}:certKey={certificate}:interface={HOST}"
 
     def stop(self) -> int:
         """Ask it to stop (SIGTERM); returns its exit status, raises GatewayFailedError."""
