@@ -10,7 +10,8 @@ A failed one can only be rolled back, and a commit is told why. What is sent in 
 in the broker's transaction. A delivery that is retired keeps its place among its session's
 unsettled ones until the receiver settles it; its chunk belongs to an `Enlisted` meanwhile. When a
 transaction is undone, what the receiver had settled goes back to its queue, and what it had not
-stays with it, as if nothing had been said [AMQP 4.4.3].
+stays with it, as if nothing had been said [AMQP 4.4.3]. An outcome for a delivery that the session
+does not hold cannot be kept: it fails the transaction.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Producer, Subscription, Transaction
+from gateway.model.serial import MASK
 from protocols.amqp.conditions import (
     ILLEGAL_STATE,
     TRANSACTION_ROLLBACK,
@@ -98,6 +100,7 @@ class OpenTransaction:
         "held",
         "items",
         "name",
+        "places",
         "sessions",
         "size",
         "touched",
@@ -115,6 +118,27 @@ class OpenTransaction:
         self.held: list[Enlisted] = []
         #: where the receiver has not settled all of it
         self.sessions: dict[int, AmqpSession] = {}
+        #: by channel, the places of all that was enlisted: (position, behind the last)
+        self.places: dict[int, list[tuple[int, int]]] = {}
+
+    def note(self, channel: int, first: int, end: int) -> None:
+        """Remember that these deliveries are enlisted, also when they are settled."""
+        places = self.places.setdefault(channel, [])
+        if places and places[-1][1] == first:
+            first = places.pop()[0]
+        places.append((first, end))
+
+    def stranger(self, channel: int, holes: list[tuple[int, int]]) -> int | None:
+        """Return the first place in `holes` that is not enlisted here; None when all are."""
+        places = sorted(self.places.get(channel, ())) if holes else []
+        for hole, end in holes:
+            at = hole
+            for first, behind in places:
+                if first <= at < behind:
+                    at = behind
+            if at < end:
+                return at
+        return None
 
     def owns(self, owner: object) -> bool:
         """Return whether a chunk with this owner is enlisted here."""
@@ -274,11 +298,14 @@ class Transactions:
         for chunk in session.unsettled.between(first, last):
             _check(chunk, one, outcome)
         found = session.unsettled.pop_range(first, last)
+        if one.error is None:
+            self._check_held(session, one, first, last, found)
         for chunk in found:
             owner = chunk.link
             if isinstance(owner, OutgoingLink) and owner.subscription is not None:
                 default = outcome or owner.default_outcome or RELEASED
                 chunk.link = one.enlist(owner, chunk.messages, default)
+                one.note(session.channel, chunk.first, chunk.first + len(chunk.messages))
                 self._count_work(one, len(chunk.messages))
             if not disposition.settled:
                 session.unsettled.put(chunk)
@@ -287,6 +314,27 @@ class Transactions:
             refusal = self._too_much(one, 0, 0)
             if refusal is not None:
                 self.fail(one, refusal)
+
+    def _check_held(
+        self,
+        session: AmqpSession,
+        one: OpenTransaction,
+        first: int,
+        last: int,
+        found: list[Chunk[OutgoingLink | Enlisted]],
+    ) -> None:
+        """Fail a transaction that is to have a delivery which is not there any more, or never was.
+
+        What the transaction has already may be told once more: settled, or by a link that is gone.
+        """
+        place = one.stranger(session.channel, session.unsettled.holes(first, last, found))
+        if place is not None:
+            text = (
+                f"An outcome in the transaction is for delivery {place & MASK}, which this session "
+                "does not hold: it was settled, was given back when its link was detached, or "
+                "was never sent."
+            )
+            self.fail(one, Refusal(code=Code.NOT_FOUND, text=text))
 
     def fail(self, one: OpenTransaction, refusal: Refusal) -> Error:
         """A part was refused: what was sent is forgotten, what is retired waits for the end."""
@@ -364,6 +412,7 @@ class Transactions:
         self._free(one)
         held_before, one.held = one.held, []
         one.sessions = {}
+        one.places = {}
         one.items = 0
         for held in held_before:
             held.link.leave()

@@ -71,6 +71,19 @@ class Unsettled(Generic[L]):
         self._firsts[start:stop] = [c.first for c in kept]
         return found
 
+    def holes(self, first_id: int, last_id: int, found: list[Chunk[L]]) -> list[tuple[int, int]]:
+        """Return what `found` leaves out of a range of ids: (position, behind the last)."""
+        low = self._next + distance(self._next & 0xFFFFFFFF, first_id)
+        end = low + ((last_id - first_id) & 0xFFFFFFFF) + 1
+        holes = []
+        for chunk in found:
+            if chunk.first > low:
+                holes.append((low, chunk.first))
+            low = chunk.first + len(chunk.messages)
+        if low < end:
+            holes.append((low, end))
+        return holes
+
     def _places(self, first_id: int, last_id: int) -> tuple[int, int, int, int]:
         """Return a range of ids on the line, and where the chunks are that may be in it."""
         base = self._firsts[0]
