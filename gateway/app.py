@@ -31,21 +31,23 @@ from gateway import __version__
 from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
-from gateway.config.tree import Config
+from gateway.config.tree import Config, LoggingConfig
 from gateway.core import Chance, Core, Fatal, Reactor, make_core
 from gateway.declared import declare
-from gateway.listeners import Connections, Listener, drain, make_speakers
+from gateway.listeners import Connections, Listener, budget_of, drain, make_speakers
 from gateway.management.api import add_routes
+from gateway.management.config_api import ConfigApi
 from gateway.management.router import Router
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.turn import Turn
+from gateway.reload.reloads import Again, Reloads
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 from gateway.slow_store import StoreWatch
-from gateway.upkeep import chores, tidy
+from gateway.upkeep import chores, periods, tidy
 from gateway.waits import shorten_waits
 from protocols.shell import Reads, Timers
 from storage.files import RealFiles
@@ -74,14 +76,18 @@ class GatewayService(MultiService):
     """The whole gateway as a Twisted service; see the module text.
 
     Attributes:
-        config: what it was built from.
+        config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
+        reloads: reads the configuration again.
+        budgets: of unfinished messages, by acceptor.
     """
 
-    def __init__(self, reactor: Reactor, config: Config, fatal: Fatal) -> None:
+    def __init__(
+        self, reactor: Reactor, config: Config, fatal: Fatal, again: Again | None = None
+    ) -> None:
         """Build everything that needs no disk; raises ConfigError, ListenError."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.config = config
@@ -98,7 +104,7 @@ class GatewayService(MultiService):
         self._timers = Timers(reactor)
         self._reads = Reads()
         self._router = Router()
-        self._site = ApiSite(
+        self.site = ApiSite(
             reactor,
             self._router,
             self.gate.for_peer,
@@ -107,7 +113,11 @@ class GatewayService(MultiService):
                 allow_insecure=config.allow_insecure,
             ),
         )
+        again = again or Again(read=lambda: config, relog=_no_log)
+        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._loops: list[LoopingCall] = []
+        self._paced: dict[str, LoopingCall] = {}
         self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
@@ -121,7 +131,7 @@ class GatewayService(MultiService):
         self.management: Listener | None = None
         if config.management.enabled:
             endpoint = config.management.endpoint
-            self.management = Listener(reactor, "management", endpoint, self._site)
+            self.management = Listener(reactor, "management", endpoint, self.site)
 
     # ---- start
 
@@ -146,7 +156,8 @@ class GatewayService(MultiService):
         declare(core, config)
         tidy(core.broker, config)
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
-            group.speakers = make_speakers(config, acceptor, core.broker, self.gate)
+            budget = self.budgets[acceptor.name]
+            group.speakers = make_speakers(config, acceptor, core.broker, self.gate, budget)
         self._add_routes(core)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
@@ -170,11 +181,12 @@ class GatewayService(MultiService):
             lambda text: core.store.journal.failed(OSError(text)),
         )
         self._watching = self._loop(watch.look, WATCH_SECONDS)
-        self._loop(core.store.journal.sync, self.config.sync_interval / 1000)
         self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
-        for work, seconds in chores(core.broker, core.disk, self.config):
-            self._loop(work, seconds)
+        sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
+        for work, key, seconds in [sync, *chores(core.broker, core.disk, self.config)]:
+            self._paced[key] = self._loop(work, seconds)
         self.ready = True
+        self.reloads.ready()
         _log.info("gateway.ready", acceptors=" ".join(one.address for one in self.acceptors))
         self.on_ready()
 
@@ -192,8 +204,17 @@ class GatewayService(MultiService):
         loop = LoopingCall(function)
         loop.clock = self._reactor
         self._loops.append(loop)
-        loop.start(seconds, now=False).addErrback(self._loop_failed)
+        if seconds > 0:
+            loop.start(seconds, now=False).addErrback(self._loop_failed)
         return loop
+
+    def pace(self, key: str, seconds: float) -> None:
+        """Do what a key of the configuration says how often at another distance; 0: no more."""
+        loop = self._paced[key]
+        if loop.running:
+            loop.stop()
+        if seconds > 0:
+            loop.start(seconds, now=False).addErrback(self._loop_failed)
 
     def _loop_failed(self, failure: Failure) -> None:
         _log.error(
@@ -216,6 +237,7 @@ class GatewayService(MultiService):
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry).install(self._router)
+        ConfigApi(self.reloads).add_routes(self._router)
 
     def not_ready(self) -> str | None:
         """Return why messages cannot be sent and received, or None when they can."""
@@ -262,19 +284,23 @@ class GatewayService(MultiService):
         if self.management is None:
             return
         await self.management.stop_listening()
-        self._site.close_connections()
+        self.site.close_connections()
         deadline = self._reactor.seconds() + HTTP_DRAIN_SECONDS
-        while self._site.channels and self._reactor.seconds() < deadline:
+        while self.site.channels and self._reactor.seconds() < deadline:
             await deferLater(self._reactor, 0.02)
-        self._site.close_connections(force=True)
+        self.site.close_connections(force=True)
 
 
-def build(reactor: Reactor, config: Config, fatal: Fatal) -> GatewayService:
+def build(
+    reactor: Reactor, config: Config, fatal: Fatal, again: Again | None = None
+) -> GatewayService:
     """Return the gateway as a service, not started; `fatal` is told when it cannot go on.
+
+    `again` has the configuration once more; without it a reload finds it as it is.
 
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
-    return GatewayService(reactor, config, fatal)
+    return GatewayService(reactor, config, fatal, again)
 
 
 def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
@@ -313,6 +339,10 @@ def _tell_clock(change: ClockChange, seconds: float) -> None:
             _log.info("clock.returned", ahead=round(seconds, 3))
         case ClockChange.FOLLOWED:
             _log.warning("clock.followed", ahead=round(seconds))
+
+
+def _no_log(logging: LoggingConfig) -> None:
+    """Stand for a log that is not ours."""
 
 
 def _nothing() -> None:

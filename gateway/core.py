@@ -43,6 +43,7 @@ from storage.lock import DirectoryLock
 from storage.page_reads import ThreadPages
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
+from storage.silent import never
 from storage.writer import ThreadWriter
 
 #: Reading streams takes turns on these; more would take cores from the messages.
@@ -244,16 +245,18 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
     _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
-    _set_up_store(reactor, core, config)
+    set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
 
 
-def _set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
-    """Say when senders wait for the disk, and what the disk may wait for."""
+def set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
+    """Say when senders wait for the disk, and what the disk may wait for; also once more."""
     broker, journal = core.broker, core.store.journal
-    broker.busy.limit = config.store_task_limit
+    broker.busy.limit = journal.task_limit = config.store_task_limit
+    journal.compaction.rule = compaction_rule(config)
     watch_lag(broker.lag, journal, config, now=reactor.seconds, later=reactor.callLater)
+    journal.lingers = never
     if config.store_linger:
         journal.lingers = Linger(
             config.store_linger / 1000,

@@ -156,6 +156,11 @@ class DiskMonitor:
         self._rates: dict[str, _Rate] = {}
         self._soon = False
 
+    def use(self, limit: DiskLimit) -> None:
+        """Judge by another limit; the next look may decide at once, as the first one may."""
+        self.limit = limit
+        self._changed_at = None
+
     @property
     def full(self) -> bool:
         return self.refusal is not None

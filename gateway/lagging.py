@@ -30,11 +30,17 @@ def watch_lag(
     now: Callable[[], float],
     later: Callable[[float, Callable[[], None]], object],
 ) -> None:
-    """Have dispatch wait for a disk that lags, unless it always does, or the limit is -1."""
-    if config.store_lag_limit < 0 or serialized_types(config) == frozenset(RoutingType):
+    """Have dispatch wait for a disk that lags, unless it always does, or the limit is -1.
+
+    Called again it changes the limit.
+    """
+    if serialized_types(config) == frozenset(RoutingType):
+        return
+    if config.store_lag_limit < 0 and lag.limit < 0:
         return
     lag.on_change = lambda changed: _tell(changed, journal, now())
-    lag.watch(config.store_lag_limit / 1000, now=now, later=later)
+    limit = config.store_lag_limit / 1000 if config.store_lag_limit >= 0 else -1.0
+    lag.watch(limit, now=now, later=later)
 
 
 def _tell(lag: Lag, journal: Journal, now: float) -> None:

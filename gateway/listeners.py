@@ -188,11 +188,19 @@ class Listener:
 
 
 def make_speakers(
-    config: Config, acceptor: Acceptor, broker: Broker, gate: PasswordGate
+    config: Config,
+    acceptor: Acceptor,
+    broker: Broker,
+    gate: PasswordGate,
+    unfinished: Budget | None = None,
 ) -> tuple[Speaker, ...]:
-    """Return what an acceptor needs for each protocol that it speaks."""
+    """Return what an acceptor needs for each protocol that it speaks.
+
+    `unfinished` is what all its connections share, those of before as well.
+    """
     open_to_all = gate.open or acceptor.allow_anonymous
-    unfinished = _budget(config, acceptor)
+    if unfinished is None:
+        unfinished = budget_of(config, acceptor)
     speakers = []
 
     def authenticator(peer: PeerFacts) -> PeerGate:
@@ -225,7 +233,7 @@ def make_speakers(
     return tuple(speakers)
 
 
-def _budget(config: Config, acceptor: Acceptor) -> Budget:
+def budget_of(config: Config, acceptor: Acceptor) -> Budget:
     """Return what all connections of an acceptor may hold of unfinished messages."""
     return Budget(max(config.global_max_size // 4, 2 * acceptor.max_message_size))
 
@@ -257,7 +265,7 @@ def amqp_limits(
     return AmqpLimits(
         max_frame_size=acceptor.max_frame_size,
         max_message_size=acceptor.max_message_size,
-        unfinished=unfinished or _budget(config, acceptor),
+        unfinished=unfinished or budget_of(config, acceptor),
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
@@ -282,7 +290,7 @@ def stomp_limits(
     anycast, multicast = acceptor.prefixes(ANYCAST_PREFIX, MULTICAST_PREFIX)
     return StompLimits(
         body_bytes_max=acceptor.max_message_size,
-        unfinished=unfinished or _budget(config, acceptor),
+        unfinished=unfinished or budget_of(config, acceptor),
         ttl_ms=FOR_EVER_MS if acceptor.connection_ttl < 0 else acceptor.connection_ttl,
         ttl_min_ms=acceptor.connection_ttl_min,
         ttl_max_ms=max(0, acceptor.connection_ttl_max),

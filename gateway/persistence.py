@@ -115,6 +115,10 @@ class JournalStore:
         """See the Store port."""
         self.journal.lax.add(queue_id)
 
+    def tighten(self, queue_id: int) -> None:
+        """See the Store port."""
+        self.journal.lax.discard(queue_id)
+
     def append(
         self,
         targets: Sequence[tuple[int, int]],

@@ -134,7 +134,9 @@ class Scrubber:
         self._now_ms = now_ms
         self._left: deque[Item] = deque()
         self._due = 0.0
-        self._next_tour = timer.seconds() + min(period, FIRST_SECONDS)
+        self._since = timer.seconds()  # the end of the last tour, or the start
+        self._next_tour = 0.0
+        self._plan_next()
         self._waiting: IDelayedCall | None = None
         self._stopped = False
 
@@ -162,6 +164,16 @@ class Scrubber:
             f" {'are' if places > 1 else 'is'} not what was written; GET /api/v1/scrub and"
             " `sluicegate scrub` name them and what to do."
         )
+
+    def pace(self, *, rate: int, period: float) -> None:
+        """Read at another rate from the next slice on, and begin tours at another distance."""
+        self.rate = rate
+        self.period = period
+        self._plan_next()
+
+    def _plan_next(self) -> None:
+        wait = self.period if self.tours else min(self.period, FIRST_SECONDS)
+        self._next_tour = self._since + wait
 
     # ---- when
 
@@ -283,7 +295,8 @@ class Scrubber:
     def _end(self, tour: Tour) -> None:
         tour.ended_ms = max(1, self._now_ms())
         self.tours += 1
-        self._next_tour = self._timer.seconds() + self.period
+        self._since = self._timer.seconds()
+        self._plan_next()
         _log.info(
             "scrub.ended",
             files=tour.files_read,

@@ -26,11 +26,12 @@ from twisted.python import usage
 from gateway import __version__
 from gateway.app import GatewayService, build
 from gateway.config.errors import ConfigError
-from gateway.config.load import host_facts, load
-from gateway.config.tree import Config, LogFormat
+from gateway.config.load import Source
+from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core import EX_IOERR, Reactor
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
+from gateway.reload.reloads import Again
 from gateway.steady import tell_gaps, use_steady_time
 from storage.errors import LockedError, StorageError
 
@@ -50,13 +51,16 @@ STOP_SECONDS: Final = 150.0
 Say = Callable[[str], None]
 #: code, text, exit status.
 Complain = Callable[[str, str, int], None]
+#: Reads and checks the configuration; raises ConfigError.
+Read = Callable[[], Config]
 
 
-def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
+def run_gateway(config: Config, *, read: Read, say: Say, complain: Complain) -> int:
     """Run until a signal or a fatal error; returns the exit status.
 
     Args:
         config: read and checked.
+        read: reads it once more, when a reload is asked for.
         say: takes the lines of the start banner.
         complain: is told why the gateway ended, when it did not end cleanly.
     """
@@ -69,8 +73,7 @@ def run_gateway(config: Config, *, say: Say, complain: Complain) -> int:
     bridge_twisted()
     run = Run(reactor, complain, end_within)
     try:
-        hear_reload(reactor)
-        if run.start(config, lambda service: _ready(service, say)):
+        if run.start(config, lambda service: _ready(service, say), again_of(read, writer)):
             any_reactor.run()
     finally:
         writer.close()
@@ -92,10 +95,16 @@ class Run:
         self._reactor = reactor
         self._complain = complain
 
-    def start(self, config: Config, on_ready: Callable[[GatewayService], None]) -> bool:
-        """Build and start the gateway, to stop with the reactor; False when it cannot start."""
+    def start(
+        self, config: Config, on_ready: Callable[[GatewayService], None], again: Again
+    ) -> bool:
+        """Build and start the gateway, to stop with the reactor; False when it cannot start.
+
+        From here on SIGHUP has it read its configuration `again`.
+        """
         try:
-            service = build(self._reactor, config, self.fatal)
+            service = build(self._reactor, config, self.fatal, again)
+            hear_hang_up(self._reactor, service.reloads.hear)
             service.on_ready = lambda: self._ready(service, on_ready)
             self._reactor.addSystemEventTrigger("before", "shutdown", self._stop, service)
             service.startService()
@@ -172,35 +181,43 @@ def harden() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def hear_reload(reactor: Reactor) -> None:
-    """Answer SIGHUP with a log line: by default it would end the process without a drain.
+def hear_hang_up(reactor: Reactor, reload: Callable[[], None]) -> None:
+    """Answer SIGHUP by reading the configuration again: by default it would end the process.
 
-    On a terminal the default stays: there it means that the terminal is gone.
+    Where it means that the terminal is gone the gateway stops, in order.
     """
-    if not sys.stderr.isatty():
+    on_terminal = sys.stderr.isatty()
 
-        def told(*_: object) -> None:
-            reactor.callFromThread(lambda: _log.warning("config.reload_refused"))
+    def told(*_: object) -> None:
+        gone = on_terminal and not sys.stderr.isatty()
+        reactor.callFromThread(reactor.stop if gone else reload)
 
-        signal.signal(signal.SIGHUP, told)
+    signal.signal(signal.SIGHUP, told)
+
+
+def again_of(read: Read, writer: LineWriter) -> Again:
+    """Return how a reload reads the configuration, and changes the log."""
+    return Again(read=read, relog=lambda logging: set_log(writer, logging))
 
 
 def set_up_logging(config: Config) -> LineWriter:
     """Send log lines to standard error: for people on a terminal, else JSON, unless told."""
-    stream = sys.stderr
-    terminal = stream.isatty()
-    human = config.logging.format is LogFormat.HUMAN or (
-        config.logging.format is LogFormat.AUTO and terminal
-    )
-    writer = LineWriter(stream)
+    writer = LineWriter(sys.stderr)
+    set_log(writer, config.logging)
+    return writer
+
+
+def set_log(writer: LineWriter, logging: LoggingConfig) -> None:
+    """Write what `[logging]` says, as it says, from now on."""
+    terminal = sys.stderr.isatty()
+    human = logging.format is LogFormat.HUMAN or (logging.format is LogFormat.AUTO and terminal)
     configure(
         writer.write,
         wall=time.time,
-        level=config.logging.level.value,
+        level=logging.level.value,
         human=human,
         colours=terminal and not os.environ.get("NO_COLOR"),
     )
-    return writer
 
 
 def describe_os_error(error: OSError, config: Config) -> str:
@@ -272,6 +289,7 @@ class Options(usage.Options):
         super().__init__()  # type: ignore[no-untyped-call]
         self.sets: list[str] = []
         self.gateway: Config
+        self.read: Read
 
     def opt_set(self, assignment: str) -> None:
         """One setting, KEY=VALUE: a dotted key and a TOML value. May be repeated."""
@@ -279,14 +297,10 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Read the configuration; what is wrong with it is wrong usage."""
+        source = Source.of(self["config"], self.sets, self["data"])
+        self.read = source.read
         try:
-            self.gateway = load(
-                self["config"],
-                self.sets,
-                environment=os.environ,
-                host=host_facts(os.environ),
-                data_directory=self["data"],
-            )
+            self.gateway = source.read()
         except ConfigError as error:
             raise usage.UsageError(str(error)) from None
 
@@ -294,11 +308,12 @@ class Options(usage.Options):
 class TwistService(Service):
     """The gateway as `twist` runs it: what cannot start ends the process with our exit status."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, read: Read) -> None:
         from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
 
         self._reactor: Reactor = reactor
         self._config = config
+        self._read = read
         self._writer = set_up_logging(config)
         self._run = Run(reactor, self._complain, end_within)
 
@@ -306,7 +321,8 @@ class TwistService(Service):
         """Start; raises SystemExit with our status when that cannot be."""
         super().startService()  # type: ignore[no-untyped-call]
         use_steady_time(self._reactor, time.monotonic)
-        if not self._run.start(self._config, lambda _: tune()):
+        again = again_of(self._read, self._writer)
+        if not self._run.start(self._config, lambda _: tune(), again):
             self._writer.close()
             raise SystemExit(self._run.status)
         self._reactor.addSystemEventTrigger("after", "shutdown", self._leave)
@@ -328,4 +344,4 @@ class TwistService(Service):
 
 def makeService(options: Options) -> TwistService:
     """Return the service that `twist sluicegate` runs."""
-    return TwistService(options.gateway)
+    return TwistService(options.gateway, options.read)

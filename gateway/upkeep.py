@@ -7,7 +7,7 @@ threshold, and what is empty once at the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -24,20 +24,34 @@ _log = structlog.get_logger()
 #: The least slow-consumer-check-period.
 _SLOW_PERIOD_MS: Final = 1000
 
-#: What to do, and seconds between two times.
-Chore = tuple[Callable[[], object], float]
+#: What to do, the key of the configuration that says how often ("": none does), and the seconds
+#: between two times: 0 or less is never.
+Chore = tuple[Callable[[], object], str, float]
 
 
 def chores(broker: Gateway, disk: DiskWatch, config: Config) -> list[Chore]:
-    """Return what is to be done regularly; a period of 0 or less is never."""
+    """Return what is to be done regularly."""
     broker.slow.tell = lambda found: _tell_of(broker, found)
-    wanted: Sequence[tuple[Callable[[], object], int]] = (
-        (disk.scan, config.disk_scan_period),
-        (broker.expire, config.message_expiry_scan_period),
-        (lambda: _tell(broker.reaper.sweep()), config.address_queue_scan_period),
-        (broker.slow.look, _SLOW_PERIOD_MS),
-    )
-    return [(work, ms / 1000) for work, ms in wanted if ms > 0]
+    work: Mapping[str, Callable[[], object]] = {
+        "disk-scan-period": disk.scan,
+        "message-expiry-scan-period": broker.expire,
+        "address-queue-scan-period": lambda: _tell(broker.reaper.sweep()),
+    }
+    every = periods(config)
+    return [
+        *((do, key, every[key]) for key, do in work.items()),
+        (broker.slow.look, "", _SLOW_PERIOD_MS / 1000),
+    ]
+
+
+def periods(config: Config) -> dict[str, float]:
+    """Return key -> seconds between two times of what is done regularly."""
+    return {
+        "disk-scan-period": config.disk_scan_period / 1000,
+        "message-expiry-scan-period": config.message_expiry_scan_period / 1000,
+        "address-queue-scan-period": config.address_queue_scan_period / 1000,
+        "sync-interval": config.sync_interval / 1000,
+    }
 
 
 def watch_of(
@@ -49,7 +63,7 @@ def watch_of(
 ) -> DiskWatch:
     """Return the watch over the directories of a configuration, not started."""
     return watch_disk(
-        DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free),
+        disk_limit(config),
         broker.disk,
         directories=[config.data_directory, config.journal_directory, config.paging_directory],
         seconds=seconds,
@@ -58,10 +72,20 @@ def watch_of(
     )
 
 
+def disk_limit(config: Config) -> DiskLimit:
+    """Return when the disk is full, as it is written."""
+    return DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free)
+
+
 def tidy(broker: Gateway, config: Config) -> None:
     """Take away what was made on demand and is empty, but nothing that the configuration names."""
-    broker.reaper.kept = frozenset(queue.name for a in config.addresses for queue in a.queues)
+    keep_declared(broker, config)
     _tell(broker.reaper.start())
+
+
+def keep_declared(broker: Gateway, config: Config) -> None:
+    """Never take away by itself what the configuration names."""
+    broker.reaper.kept = frozenset(queue.name for a in config.addresses for queue in a.queues)
 
 
 def _tell_of(broker: Gateway, found: SlowConsumer) -> None:

@@ -102,6 +102,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.app": ("*",),
     "gateway.core": ("*",),
     "gateway.declared": ("*",),
+    "gateway.reload": ("*",),
     "gateway.service": ("*",),
     "gateway.listeners": ("*",),
     "gateway.__main__": ("*",),

@@ -126,6 +126,8 @@ class Branches:
         diverts: by name.
         wildcards: whether queues of wildcard addresses get what fits.
         epoch: grows with every change.
+        unnamed: diverts of the configuration that it does not name any more since it was read
+            again; they work until the gateway stops, or are deleted.
     """
 
     def __init__(self, core: Core) -> None:
@@ -135,6 +137,13 @@ class Branches:
         self.diverts: dict[str, Divert] = {}
         self.wildcards = True
         self.epoch = 0
+        self.unnamed: frozenset[str] = frozenset()
+
+    def use_wildcards(self, on: bool) -> None:  # noqa: FBT001 - says it by name
+        """Have queues of wildcard addresses get what fits from now on, or no more."""
+        if on is not self.wildcards:
+            self.wildcards = on
+            self._look_at_all(self._core.addresses.values())
 
     # ---- what happens to addresses
 
@@ -204,6 +213,18 @@ class Branches:
             return 0 if configured else self._core.store.define(definition)
         if known is not None and not configured:
             raise RefusedError.of(Code.ALREADY_EXISTS, f"Divert {name!r} exists already.")
+        divert = self.check(definition, configured=configured)
+        self.diverts[name] = divert
+        self._look_at_all(self._core.addresses.values())
+        if not configured:
+            return self._core.store.define(definition)
+        if known is not None and not known.configured:
+            self._core.store.undefine(known.definition)
+        return 0
+
+    def check(self, definition: DivertDefinition, *, configured: bool) -> Divert:
+        """Return the divert, not at work. Raises RefusedError as `create` does."""
+        name = definition.name
         queue = self._core.queues.get(name)
         if queue is not None and Divert(definition).concerns(queue.address):
             raise RefusedError.of(
@@ -216,19 +237,12 @@ class Branches:
                 Code.BAD_VALUE,
                 f"Divert {name!r} leads from address {definition.address!r} back to it.",
             )
-        divert = Divert(definition, configured=configured)
-        self.diverts[name] = divert
-        self._look_at_all(self._core.addresses.values())
-        if not configured:
-            return self._core.store.define(definition)
-        if known is not None and not known.configured:
-            self._core.store.undefine(known.definition)
-        return 0
+        return Divert(definition, configured=configured)
 
     def delete(self, name: str) -> int:
         """Delete a divert; returns the ticket. Raises RefusedError (not-found, in-use)."""
         divert = self.find(name)
-        if divert.configured:
+        if divert.configured and name not in self.unnamed:
             raise RefusedError.of(
                 Code.IN_USE,
                 f"Divert {name!r} is from the configuration; take it out there, or it would be "
@@ -236,6 +250,8 @@ class Branches:
             )
         del self.diverts[name]
         self._look_at_all(self._core.addresses.values())
+        if divert.configured:
+            return 0
         return self._core.store.undefine(divert.definition)
 
     def restore(self, definition: DivertDefinition) -> None:

@@ -51,6 +51,10 @@ class Directory:
         self.taps_on: Callable[[str], Sequence[Tap]] = _no_taps
         self.refilter: Callable[[Queue, Condition], None]  # has a queue keep nothing else
 
+    def use_settings(self, settings: SettingsTable) -> None:
+        """Use other settings for what is made from now on."""
+        self._settings = settings
+
     def take_id(self) -> int:
         """Return a number for a queue or stream that none ever had."""
         number = self.next_id

@@ -87,6 +87,17 @@ class DiskGate:
                     producer.unblock()
         self.tell_relays(refusal)
 
+    def look_again(self, address: Address) -> None:
+        """The address has another policy: hold its senders back, or let them go, by that one."""
+        if self.refusal is None or address.blocked is not None:
+            return
+        held = self.holds(address.settings)
+        for producer in list(address.producers.values()):
+            if held is None:
+                producer.unblock()
+            else:
+                producer.block(held)
+
     def tell_relays(self, refusal: Refusal | None) -> None:
         """Tell senders without an address that they are held back, or (None) let go."""
         for relay in list(self._relays.values()):

@@ -299,6 +299,15 @@ class Duplicates:
         self._core.store.define(known.definition)
         self._record(known, [key for _, key in found])
 
+    def fit(self, address: str, settings: AddressSettings, most: int) -> bool:
+        """Forget up to `most` ids that are too many by these settings; whether more are left."""
+        known = self._known.get(address)
+        if known is None:
+            return False
+        size = self.size_for(settings)
+        self._forget(known, max(size, len(known) - most))
+        return len(known) > size
+
     def trim(self, settings_of: Callable[[str], AddressSettings]) -> None:
         """Apply the sizes of the settings to what a start found."""
         for name, known in list(self._known.items()):

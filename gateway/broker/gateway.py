@@ -408,18 +408,30 @@ class Gateway:
     def _look_for_room(self) -> None:
         """Let senders go where there is room again."""
         for address in list(self._blocked.values()):
-            if address.gone:
-                del self._blocked[address.name]
-            elif self._has_room_again(address):
-                del self._blocked[address.name]
-                address.blocked = None
-                for producer in list(address.producers.values()):
-                    producer.unblock()
+            self.look_for_room_at(address)
+
+    def look_for_room_at(self, address: Address) -> None:
+        """Let the senders of an address go that are held back and need not be."""
+        if address.gone:
+            self._blocked.pop(address.name, None)
+        elif address.blocked is not None and self._has_room_again(address):
+            del self._blocked[address.name]
+            address.blocked = None
+            for producer in list(address.producers.values()):
+                producer.unblock()
 
     def _has_room_again(self, address: Address) -> bool:
         if uses_pages(address):
             return self.held_back(address) is None
-        return not address.operator_block and room_again(self.usage(address), address.settings)
+        if address.operator_block:
+            return False
+        drops = address.settings.address_full_policy is FullPolicy.DROP
+        return drops or room_again(self.usage(address), address.settings)
+
+    def use_settings(self, settings: SettingsTable) -> None:
+        """Use other settings for what is made, sent on or asked from now on; see `resettle`."""
+        self.settings = settings
+        self.directory.use_settings(settings)
 
     def block_address(self, name: str, blocked: bool) -> None:  # noqa: FBT001 - says it by name
         """Hold an address' senders back, or let them go. Raises RefusedError (not-found)."""

@@ -88,7 +88,12 @@ class Lag:
         later: Callable[[float, Callable[[], None]], object],
         calm: float | None = None,
     ) -> None:
-        """Begin; `now` is a clock that never goes back, `later` calls back after some seconds."""
+        """Begin, or go on with another limit.
+
+        `now` is a clock that never goes back, `later` calls back after some seconds.
+        """
+        if limit < 0 and self.waits:
+            self._change(self._now())
         self.limit = limit
         self._calm = max(CALM_TIMES * limit, CALM_SECONDS) if calm is None else calm
         self._now, self._later = now, later
@@ -163,6 +168,9 @@ class Lag:
 
     def _ring(self) -> None:
         self._armed = False
+        if self.limit < 0:
+            self._marks.clear()  # it was switched off meanwhile
+            return
         now = self._now()
         if self._is_late(now) and not self._forgave:
             self._forgave = True

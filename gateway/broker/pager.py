@@ -123,7 +123,8 @@ class Pager:
             self.idle[paging.store_id] = address
         self.room_made()
         gateway.watch_block(address)
-        gateway.room_made()
+        if address.blocked is not None:
+            gateway.turn.at_end(partial(gateway.look_for_room_at, address))
 
     def _look(self) -> None:
         """End page mode where nothing is on pages any more, and there is room."""

@@ -60,6 +60,9 @@ class Store(PageStore, Appends, Protocol):
     def relax(self, queue_id: int) -> None:
         """What is recorded of a queue may be reported when the kernel has it."""
 
+    def tighten(self, queue_id: int) -> None:
+        """What is recorded of a queue is reported once it is synced, as it is by default."""
+
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """The `count` stored messages between two seqs are gone; 0: no disk is needed for that."""
 

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "receive": ("gateway.cli.messages", "receive", "Receive messages and print them."),
     "browse": ("gateway.cli.browse", "browse", "Look at a queue's messages, changing nothing."),
     "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
+    "reload": ("gateway.cli.reload", "reload", "Have a gateway read its configuration again."),
     "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),
     "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),

@@ -7,7 +7,8 @@ import contextlib
 import click
 
 from gateway.cli.errors import EX_IOERR, EX_RUNNING, CliError
-from gateway.cli.settings import config_options, read_config
+from gateway.cli.settings import config_options, read_source
+from gateway.config.load import Source
 from gateway.config.tree import Config
 from storage.errors import LockedError, StorageError
 
@@ -25,13 +26,14 @@ def run(*, file: str | None, data: str | None, sets: tuple[str, ...], salvage: b
     Exit status: 0 clean stop, 64 configuration, 69 a port that cannot be had, 74 data directory or
     disk, 75 already running.
     """
-    config = read_config(file, sets, data)
+    source = Source.of(file, sets, data)
+    config = read_source(source)
     if salvage:
         _salvage(config)
     # The reactor and all that hangs on it are loaded only now: a mistake is told at once.
     from gateway.service import run_gateway  # noqa: PLC0415
 
-    return run_gateway(config, say=_say, complain=_complain)
+    return run_gateway(config, read=source.read, say=_say, complain=_complain)
 
 
 def _salvage(config: Config) -> None:

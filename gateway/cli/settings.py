@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from gateway.cli.errors import EX_USAGE, CliError
 from gateway.config.errors import ConfigError
-from gateway.config.load import host_facts, load
+from gateway.config.load import Source
 from gateway.config.tree import Config
 
 Command = Callable[..., Any]
@@ -33,10 +32,13 @@ def config_options(command: Command) -> Command:
 
 def read_config(file: str | None, sets: Sequence[str], data: str | None) -> Config:
     """Return the configuration; raises CliError (64) that lists every mistake."""
+    return read_source(Source.of(file, sets, data))
+
+
+def read_source(source: Source) -> Config:
+    """Return the configuration of a source; raises CliError (64) that lists every mistake."""
     try:
-        return load(
-            file, sets, environment=os.environ, host=host_facts(os.environ), data_directory=data
-        )
+        return source.read()
     except ConfigError as error:
         raise configuration_error(str(error)) from None
 

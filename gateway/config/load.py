@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
 
@@ -50,6 +51,42 @@ def load(
         layers.tree["data-directory"] = os.path.abspath(data_directory)  # noqa: PTH100
         layers.origins[("data-directory",)] = "--data"
     return build(layers, host, file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a process has its configuration from, as it was told at its start.
+
+    Options and environment are those of the start, so that they win over the file each time.
+    """
+
+    file: str | None
+    sets: tuple[str, ...]
+    data_directory: str | None
+    environment: Mapping[str, str]
+    host: HostFacts
+
+    @classmethod
+    def of(cls, file: str | None, sets: Sequence[str], data_directory: str | None) -> Source:
+        """Return the source that a command line names, with this process' environment."""
+        environment = dict(os.environ)
+        return cls(
+            file=file,
+            sets=tuple(sets),
+            data_directory=data_directory,
+            environment=environment,
+            host=host_facts(environment),
+        )
+
+    def read(self) -> Config:
+        """Read and check it; raises ConfigError with every problem. Blocks."""
+        return load(
+            self.file,
+            self.sets,
+            environment=self.environment,
+            host=self.host,
+            data_directory=self.data_directory,
+        )
 
 
 def _read(file: str) -> str:

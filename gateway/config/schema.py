@@ -247,15 +247,15 @@ ACCEPTOR: Final = Table(
     ),
 )
 
-_AT_START: Final = (
-    "removes what has gone from the file when that is read again, and it is read at the start only"
-    " here; delete over the API what is to go"
+_NAMED_ONLY: Final = (
+    "removes what has gone from the file when that is read again; here a reload names it and"
+    " deletes nothing: delete over the API what is to go"
 )
 #: Keys of Artemis that have nothing to do here.
 _NOT_HERE: Final = {
-    "config-delete-queues": _AT_START,
-    "config-delete-addresses": _AT_START,
-    "config-delete-diverts": _AT_START,
+    "config-delete-queues": _NAMED_ONLY,
+    "config-delete-addresses": _NAMED_ONLY,
+    "config-delete-diverts": _NAMED_ONLY,
     "default-consumer-window-size": "is for Artemis' Core clients, which this gateway does not"
     " serve; AMQP clients say by credit how much they take, and for STOMP there is"
     " stomp-consumer-window-size of an acceptor",

@@ -83,7 +83,7 @@ class ApiSite(Site):
         for_peer: Authenticators,
         settings: WireSettings,
     ) -> None:
-        resource = ApiResource(clock, router, for_peer, settings)
+        resource = self._api = ApiResource(clock, router, for_peer, settings)
         super().__init__(  # type: ignore[no-untyped-call]
             resource,
             reactor=clock,
@@ -92,6 +92,10 @@ class ApiSite(Site):
         )
         self.channels: set[Channel] = set()
         self._connections_max = settings.connections_max
+
+    def use(self, settings: WireSettings) -> None:
+        """Judge requests by other settings from the next one on."""
+        self._api.settings = settings
 
     def buildProtocol(self, addr: IAddress | None) -> Any:  # noqa: ANN401 - Twisted's proxy type
         if len(self.channels) >= self._connections_max:

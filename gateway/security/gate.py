@@ -74,16 +74,25 @@ class PasswordGate:
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
-        self._users = users
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
         self._remembered: dict[bytes, float] = {}
         self._nonces = 0
+        self.accepted = self.refused = self.waiting = 0
+        self.use(users)
+
+    def use(self, users: Users) -> None:
+        """Know these users, and no others, from the next login on; also one that is under way."""
+        self._users = users
         # The same for as long as the users are: a salt that changes would tell who is made up.
         stored = "\0".join(sorted(user.password.reveal() for user in users.values()))
         self.decoy_key = hmac.digest(b"decoy", stored.encode(), hashlib.sha256)
-        self.accepted = self.refused = self.waiting = 0
+
+    @property
+    def users(self) -> Users:
+        """Who is known now."""
+        return self._users
 
     @property
     def open(self) -> bool:
@@ -113,6 +122,7 @@ class PasswordGate:
     def proved(self, peer: str, user: str, *, right: bool) -> bool:
         """Count a SCRAM login; returns whether it is let in."""
         pair, now = (peer, user), self._surroundings.now()
+        right = right and (self.open or user in self._users)  # or gone since the proof began
         if right and self._throttle.allows(pair, now):
             self._throttle.succeeded(pair)
             self.accepted += 1
@@ -165,7 +175,7 @@ class PasswordGate:
 
         def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Done
             self.waiting -= 1
-            if right:
+            if right and self._still_so(known):
                 self._throttle.succeeded(pair)
                 self._remember(mark, around.now())
                 self._answer(True, done)
@@ -175,6 +185,11 @@ class PasswordGate:
                 self._answer(False, done)
 
         around.verify(lambda: _verify(known, password), verified)
+
+    def _still_so(self, known: User | None) -> bool:
+        """Whether a user who was found right is still the same: other users may have been read."""
+        now = None if known is None else self._users.get(known.name)
+        return now is not None and known is not None and now.password == known.password
 
     def let_in(self, done: Done) -> None:
         """Answer yes, later."""

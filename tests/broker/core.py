@@ -113,6 +113,9 @@ class DiskStore(PageMemory):
     def relax(self, queue_id) -> None:
         self.relaxed.add(queue_id)
 
+    def tighten(self, queue_id) -> None:
+        self.relaxed.discard(queue_id)
+
     def sync(self) -> list[int]:
         """Make everything durable; returns the tickets, in order."""
         self._close()

@@ -104,9 +104,9 @@ WITH = {
 
 #: Key that is refused -> what a user learns about it.
 WHY = {
-    "config-delete-queues": "it is read at the start only here",
-    "config-delete-addresses": "it is read at the start only here",
-    "config-delete-diverts": "it is read at the start only here",
+    "config-delete-queues": "a reload names it and deletes nothing",
+    "config-delete-addresses": "a reload names it and deletes nothing",
+    "config-delete-diverts": "a reload names it and deletes nothing",
     "default-consumer-window-size": "is for Artemis' Core clients",
     "initial-queue-buffer-size": "a buffer that Artemis' queues have",
     "message-counter-history-day-limit": "the counters by day of Artemis' console",

@@ -394,17 +394,6 @@ def test_a_disk_that_refuses_while_running_ends_it_with_74(tmp_path: Path) -> No
     again.stdout.close()
 
 
-def test_a_hang_up_is_told_and_does_not_end_it(gateway_process: Start) -> None:
-    gateway = gateway_process()
-    os.kill(gateway.pid, signal.SIGHUP)
-    for _ in range(100):
-        if "config.reload_refused" in gateway.log.read_text():
-            break
-        time.sleep(0.05)
-    assert gateway.running()
-    assert "config.reload_refused" in gateway.log.read_text()
-
-
 # ---- commands against it
 
 

@@ -80,6 +80,9 @@ class ListStore(PageMemory):
     def relax(self, queue_id) -> None:
         """Nothing is synced here."""
 
+    def tighten(self, queue_id) -> None:
+        """See `relax`."""
+
 
 class Live:
     def __init__(self, live):

@@ -1,0 +1,76 @@
+"""Other address settings and limits, brought to what is there while messages come and go.
+
+What comes from now on, an address that is made or a message that dies, follows the new settings at
+once. Those that exist follow a few at a time, so that a gateway with very many of them does not
+stand still. A queue keeps what it was made with; page mode that has begun goes on until its pages
+are consumed, whatever the policy says now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from gateway.addresses.match import SettingsTable
+from gateway.addresses.settings import AddressSettings, Durability
+from gateway.broker.conduct import follow
+from gateway.broker.figures import Limits
+
+if TYPE_CHECKING:
+    from gateway.broker.address import Address
+    from gateway.broker.gateway import Gateway
+
+#: Addresses of one step: some milliseconds where a hundred matches concern each.
+STEP: Final = 16
+#: Duplicate ids that one step forgets: some milliseconds.
+IDS_STEP: Final = 20_000
+
+
+def resettle(gateway: Gateway, table: SettingsTable, limits: Limits) -> Iterator[None]:
+    """Use other settings and limits from now on; each step brings them to some more addresses."""
+    gateway.use_settings(table)
+    most = limits.global_max_size if limits.global_max_size >= 0 else 1 << 62
+    wanted = most, limits.global_max_messages
+    moved = wanted != (gateway.memory_max, gateway.messages_max)
+    gateway.memory_max, gateway.messages_max = wanted
+    if moved:
+        gateway.pager.room_made()
+    names = list(gateway.addresses)
+    for start in range(0, len(names), STEP):
+        for name in names[start : start + STEP]:
+            address = gateway.addresses.get(name)
+            if address is not None and not address.gone:
+                _bring(gateway, address, table.for_address(name), moved=moved)
+        yield
+    for name in names:
+        yield from _forget_ids(gateway, name)
+
+
+def _bring(gateway: Gateway, address: Address, settings: AddressSettings, *, moved: bool) -> None:
+    """Have one address follow; `moved`: the gateway's own limits are others than before."""
+    before = address.settings
+    if before != settings:
+        address.apply_settings(settings)
+        for queue in address.queues:
+            follow(settings, queue, gateway.directory.serialized, gateway.store.relax)
+            if settings.durability is not Durability.WRITE:
+                gateway.store.tighten(queue.queue_id)
+        if before.retroactive_message_count != settings.retroactive_message_count:
+            gateway.retro.look_at(address)
+        if before.disk_full_policy is not settings.disk_full_policy:
+            gateway.disk.look_again(address)
+    elif not moved:
+        return
+    if address.blocked is not None:
+        # The text names the limit; who waits on is told the one that holds him now.
+        address.blocked = gateway.held_back(address) or address.blocked
+    gateway.pager.settings_changed(address)
+
+
+def _forget_ids(gateway: Gateway, name: str) -> Iterator[None]:
+    """Forget the oldest duplicate ids of an address that are too many now."""
+    address = gateway.addresses.get(name)
+    if address is None:
+        return
+    while gateway.duplicates.fit(name, address.settings, IDS_STEP):
+        yield

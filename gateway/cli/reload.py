@@ -1,0 +1,102 @@
+"""`sluicegate reload`: a running gateway reads its configuration and its users again.
+
+Exit status: 0 it is in force (what needs a restart is named), 64 it is wrong and nothing was
+changed.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from gateway.cli.errors import EX_USAGE, CliError
+from gateway.cli.http_client import DEFAULT_URL, get, post
+from gateway.cli.messages import read_password
+
+#: What the gateway says of a reload, or of its configuration.
+Facts = dict[str, Any]
+
+_EFFECTS = {
+    "at-once": "at once",
+    "new-connections": "new connections",
+    "new-queues": "new queues",
+    "restart": "NEEDS A RESTART",
+    "stays": "stays, not deleted",
+}
+
+
+@click.command()
+@click.option("--status", is_flag=True, help="Read nothing again; only tell when it was.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
+@click.option("--user", help="Login; none when left out.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+def reload(
+    *, status: bool, as_json: bool, url: str, user: str | None, password_stdin: bool
+) -> None:
+    """Have a running gateway read its configuration again, and the users file; SIGHUP does too.
+
+    Options and environment of its start go on winning over the file. A file with a mistake changes
+    nothing.
+    """
+    password = read_password(user, from_stdin=password_stdin)
+    if status:
+        facts: Facts = get(url, "/api/v1/config", user=user, password=password)
+    else:
+        try:
+            facts = post(url, "/api/v1/config:reload", {}, user=user, password=password)
+        except CliError as error:
+            if error.code == "bad-configuration":
+                error.status = EX_USAGE
+            raise
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    for line in status_lines(facts) if status else lines_of(facts):
+        click.echo(line)
+
+
+def lines_of(facts: Facts) -> list[str]:
+    """Return what a person sees of a reload."""
+    items = facts["items"]
+    if not items:
+        return ["nothing is different"]
+    rows = [
+        (
+            _EFFECTS.get(item["effect"], item["effect"]),
+            item["key"],
+            f"{_shown(item['old'])} -> {_shown(item['new'])}",
+        )
+        for item in items
+    ]
+    wide = max(len(row[0]) for row in rows)
+    lines = [f"{effect:<{wide}}  {key}: {values}" for effect, key, values in rows]
+    if facts["connectionsClosed"]:
+        lines.append(f"{facts['connectionsClosed']} connections of users that are gone were closed")
+    if facts["needsRestart"]:
+        lines.append(f"{len(facts['needsRestart'])} need a restart and are not in force")
+    return lines
+
+
+def status_lines(facts: Facts) -> list[str]:
+    """Return what a person sees of the configuration that is in force."""
+    when = datetime.fromtimestamp(facts["loadedMs"] / 1000, UTC).isoformat(timespec="seconds")
+    where = facts["file"] or "no file"
+    lines = [f"taken over {when} from {where}; {facts['reloads']} reloads since the start"]
+    lines += [f"needs a restart: {key}" for key in facts["needsRestart"]]
+    if facts["refused"]:
+        lines.append("the last one was refused:")
+        lines += [
+            "  " + ": ".join(part for part in (p["where"], p["key"], p["message"]) if part)
+            for p in facts["refused"]["problems"]
+        ]
+    return lines
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "(none)"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,178 @@
+"""What was read and found right, brought to everything that runs.
+
+Users come first: who may come in is the one thing that must not lag behind. The rest follows in
+bounded steps, each in a turn of its own, so that messages go on meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from twisted.internet.defer import Deferred
+
+from gateway.broker import Limits
+from gateway.broker.resettle import resettle
+from gateway.config.diff import gone_diverts
+from gateway.config.tree import Config
+from gateway.core import Core, Reactor, set_up_store
+from gateway.declared import make_declared
+from gateway.listeners import Connections, budget_of, make_speakers
+from gateway.management.wire import ApiSite, WireSettings
+from gateway.model.budget import Budget
+from gateway.model.errors import Code, Refusal
+from gateway.reload.reading import Wanted, to_declare
+from gateway.security.gate import PasswordGate
+from gateway.security.users import Users
+from gateway.upkeep import disk_limit, keep_declared, periods
+from protocols.amqp.conditions import error_of
+from protocols.amqp.connection import AmqpConnection
+from protocols.shell import Wire
+from protocols.stomp.session import StompSession
+
+#: Keys of which each is one more reason to set the store up again.
+_STORE: Final = (
+    "store_task_limit",
+    "store_linger",
+    "store_lag_limit",
+    "journal_compact_min_files",
+    "journal_compact_percentage",
+)
+#: Connections of one step that are looked at.
+_WIRES_STEP: Final = 256
+
+
+class Running(Protocol):
+    """The gateway, as far as a reload changes it."""
+
+    config: Config
+    gate: PasswordGate
+    groups: Sequence[Connections]
+    budgets: dict[str, Budget]
+    site: ApiSite
+
+    def pace(self, key: str, seconds: float) -> None:
+        """Do what that key says how often at another distance."""
+
+
+async def apply(
+    running: Running,
+    core: Core,
+    wanted: Wanted,
+    *,
+    reactor: Reactor,
+    pause: Callable[[], Deferred[None]],
+) -> int:
+    """Bring all of it into force; returns how many connections were closed for their user."""
+    old, new = running.config, wanted.held
+    closed = await _use_users(running, core, wanted, pause)
+    broker = core.broker
+    broker.duplicates.size = new.id_cache_size
+    if _settings(old) == _settings(new):
+        broker.use_settings(new.address_settings)  # its lines may be others
+    else:
+        limits = Limits(
+            global_max_size=new.global_max_size, global_max_messages=new.global_max_messages
+        )
+        await _step(resettle(broker, new.address_settings, limits), pause)
+    broker.branches.use_wildcards(new.wildcard_routing)
+    await _step(make_declared(core, *to_declare(old, new)), pause)
+    broker.branches.unnamed = gone_diverts(new, wanted.read)
+    keep_declared(broker, new)
+    for stream in new.streams:
+        if stream not in old.streams:
+            await core.registry.create(stream.name, stream.address)
+    _use_store(reactor, core, old, new)
+    running.site.use(
+        WireSettings(allowed_hosts=new.management.allowed_hosts, allow_insecure=new.allow_insecure)
+    )
+    for key, seconds in periods(new).items():
+        if seconds != periods(old)[key]:
+            running.pace(key, seconds)
+    return closed
+
+
+def _settings(config: Config) -> tuple[object, ...]:
+    """Return what decides over the settings of addresses, and over the gateway's limits."""
+    entries = [(entry.match, dict(entry.values)) for entry in config.address_settings.entries]
+    limits = config.global_max_size, config.global_max_messages
+    return entries, config.literal_match_markers, limits, config.id_cache_size
+
+
+async def _step(steps: Iterable[None], pause: Callable[[], Deferred[None]]) -> None:
+    for _ in steps:
+        await pause()
+
+
+def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
+    """Bring other limits of journal, disk and scrub into force."""
+    if any(getattr(old, name) != getattr(new, name) for name in _STORE):
+        set_up_store(reactor, core, new)
+        core.broker.busy.look()
+    if disk_limit(old) != disk_limit(new):
+        core.disk.monitor.use(disk_limit(new))
+        core.disk.scan()
+    if (old.scrub_rate, old.scrub_period) != (new.scrub_rate, new.scrub_period):
+        core.scrubber.pace(rate=new.scrub_rate, period=new.scrub_period / 1000)
+
+
+# ---- who may come in
+
+
+async def _use_users(
+    running: Running, core: Core, wanted: Wanted, pause: Callable[[], Deferred[None]]
+) -> int:
+    """Let in whom the users file names, by what acceptors say now, and nobody else any more."""
+    gate, new = running.gate, wanted.held
+    before, was_open = gate.users, gate.open
+    gate.use(wanted.users)
+    for group, acceptor in zip(running.groups, new.acceptors, strict=True):
+        budget = running.budgets[acceptor.name]
+        budget.maximum = budget_of(new, acceptor).maximum
+        group.speakers = make_speakers(new, acceptor, core.broker, gate, budget)
+    if gate.open or not (was_open or before.keys() - wanted.users.keys()):
+        return 0
+    closed = looked = 0
+    for group, acceptor in zip(running.groups, new.acceptors, strict=True):
+        for wire in list(group.wires.values()):
+            anonymous = acceptor.allow_anonymous
+            if not _may_stay(wire, wanted.users, was_open=was_open, anonymous=anonymous):
+                closed += 1
+                _expel(wire)
+            looked += 1
+            if looked % _WIRES_STEP == 0:
+                await pause()
+    return closed
+
+
+def _may_stay(wire: Wire, users: Users, *, was_open: bool, anonymous: bool) -> bool:
+    """Whether a connection keeps what it was let in for.
+
+    While there were no users nobody's password was asked for: then only those stay who gave no
+    user, where that is still allowed. Whoever has not logged in yet does so by what holds now, but
+    a connection of an open gateway was offered to come in without.
+    """
+    session = wire.session
+    if not isinstance(session, AmqpConnection | StompSession):
+        return session is None and not was_open
+    if not session.user:
+        return anonymous or not was_open
+    return session.user in users and not was_open
+
+
+def _expel(wire: Wire) -> None:
+    """Close a connection, and say why in its protocol's words."""
+    session = wire.session
+    refusal = Refusal(
+        code=Code.NOT_AUTHORIZED,
+        text="The users of this gateway have changed, and this connection's is none of them; log"
+        " in again.",
+    )
+    if isinstance(session, AmqpConnection):
+        session.fail(error_of(refusal))
+        session.wake()
+    elif isinstance(session, StompSession):
+        session.expel(refusal)
+        session.wake()
+    else:
+        wire.stop()

@@ -1,0 +1,99 @@
+"""Reading the configuration again, and judging it before anything changes.
+
+What is read on a thread may block: file, users file. What the core would refuse is asked on the
+reactor (`gateway.declared.contradictions`). Wrong is also what would open the gateway to strangers:
+the same rules as at a start, for what would then be in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.config.diff import Change, changes, in_force
+from gateway.config.errors import ConfigError, Problem
+from gateway.config.exposure import exposure_problems
+from gateway.config.tree import AddressConfig, Config
+from gateway.core import Core
+from gateway.declared import contradictions
+from gateway.model.definitions import DivertDefinition
+from gateway.reload.users import user_changes
+from gateway.security.around import load_users
+from gateway.security.users import Users, UsersError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was read, and what comes of it.
+
+    Attributes:
+        read: as the file has it.
+        held: what will be in force, which is less where something needs a restart.
+        users: all of them.
+        changes: from what is in force now.
+    """
+
+    read: Config
+    held: Config
+    users: Users
+    changes: tuple[Change, ...]
+
+
+def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
+    """Read everything and compare it with what is in force. Blocks; any thread.
+
+    Raises ConfigError with everything that is wrong.
+    """
+    config = read()
+    held = in_force(now, config)
+    found = _users_of(held)
+    problems = exposure_problems(held, has_users=bool(found))
+    known = {problem.path for problem in problems}
+    problems += [
+        problem
+        for problem in exposure_problems(config, has_users=bool(found))
+        if problem.path not in known
+    ]
+    if users and not found:
+        text = (
+            "has no users any more, and without users anybody is let in; a start may do that, a"
+            " reload does not"
+        )
+        problems.append(Problem(where=held.users_file, path="", text=text))
+    if problems:
+        raise ConfigError(problems)
+    differences = (*changes(now, config), *user_changes(users, found))
+    return Wanted(read=config, held=held, users=found, changes=differences)
+
+
+def _users_of(config: Config) -> Users:
+    path = config.users_file
+    try:
+        return load_users(path, required=config.users_file_required)
+    except UsersError as error:
+        raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
+
+
+def to_declare(now: Config, held: Config) -> tuple[list[AddressConfig], list[DivertDefinition]]:
+    """Return what of the declared addresses and diverts is new, or another than before."""
+    addresses, diverts = frozenset(now.addresses), frozenset(now.diverts)
+    return (
+        [address for address in held.addresses if address not in addresses],
+        [divert for divert in held.diverts if divert not in diverts],
+    )
+
+
+def check_against(core: Core, now: Config, wanted: Wanted) -> None:
+    """Raise ConfigError for what contradicts what exists; only what is new is asked about."""
+    held = wanted.held
+    addresses, diverts = to_declare(now, held)
+    problems = contradictions(core, held, addresses, diverts)
+    taps = {tap.stream.name: tap.stream.address for tap in core.registry.all()}
+    for stream in held.streams:
+        there = taps.get(stream.name, stream.address)
+        if there != stream.address:
+            path = f"streams.{stream.name}"
+            text = f"the stream {stream.name} taps {there}, not {stream.address}; delete it first"
+            problems.append(Problem(where=held.origins.get(path, ""), path=path, text=text))
+    if problems:
+        raise ConfigError(problems)
