@@ -16,6 +16,7 @@ from typing import Final
 from gateway.model.attributes import QueueAttributes
 from gateway.model.message import EXPIRES, GROUPED, SCHEDULED, SHARED, Message
 from gateway.queues.groups import GroupOf, Groups, in_buckets
+from gateway.queues.in_delivery import InDelivery
 from gateway.queues.ports import Gone
 from gateway.queues.seats import Seated
 from gateway.queues.selecting import Held, Searches
@@ -47,6 +48,7 @@ class Grouped(Seated):
     __slots__ = (
         "_groups",
         "_marked",
+        "_out",
         "_own_way",
         "_patient",
         "delivering",
@@ -63,6 +65,7 @@ class Grouped(Seated):
         self._groups: Groups | None = None
         self._patient: list[Held] = []  # who waits for the end of the scan (drain)
         self._own_way = False  # it may not hand out as plain queues do
+        self._out = InDelivery()  # known while the queue is a ring
         self._marked: dict[int, Message] = {}  # what is in delivery with a mark, by seq
 
     @property
@@ -202,6 +205,8 @@ class Grouped(Seated):
             return 0
         held.count += count
         self.delivering += count
+        if self.ring_size >= 0:
+            self._out.add(messages)
         key = self.attributes.group_first_key
         if groups.firsts:
             firsts = {m.seq for m in messages} & groups.firsts

@@ -22,7 +22,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
@@ -221,6 +221,24 @@ class IndexedReady:
         while len(taken) < count:
             taken += self.take(count - len(taken))
         return taken
+
+    def count_newer(self, seq: int, most: int) -> int:
+        """Return how many were sent after `seq`; from `most` on it does not go on counting."""
+        count = 0
+        get = self.waiting.get
+        for level in self._levels:
+            places, head = level.places, level.head
+            if not places:
+                continue
+            # What was scheduled has its place before all others, whenever it was sent.
+            early = islice(places, head, bisect_left(places, 0, head))
+            later = islice(reversed(places), len(places) - bisect_right(places, seq, head))
+            for place in chain(later, early):
+                if count >= most:
+                    break
+                message = get(place)
+                count += message is not None and message.seq > seq
+        return count
 
     def take_oldest(self, count: int) -> list[Message]:
         """Remove and return the `count` that arrived first, whatever their priority."""

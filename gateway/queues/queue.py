@@ -44,9 +44,9 @@ from gateway.model.message import (
     SharedMessage,
 )
 from gateway.model.ports import Consumer
-from gateway.queues.grouped import Grouped
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
+from gateway.queues.ring import Ringed
 from gateway.queues.scheduled import NEVER, Scheduled
 from gateway.queues.selecting import Held
 
@@ -56,7 +56,7 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Grouped):
+class Queue(Ringed):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
@@ -231,28 +231,6 @@ class Queue(Grouped):
         self.added += len(messages)
         self.next_seq = max(self.next_seq, messages[-1].seq + 1)
 
-    def trim_ring(self, added: int) -> None:
-        """Evict for `added` new messages: at most one each, so sending never lowers the count."""
-        excess = min(added, self.waiting_count - self.ring_size) if self.ring_size >= 0 else 0
-        if excess > 0:
-            now = min(excess, len(self._ready))
-            self._owed += excess - now
-            if now:
-                self._evict(now)
-
-    def trim(self) -> int:
-        """Evict down to the ring size; returns how many went."""
-        excess = len(self._ready) - self.ring_size if self.ring_size >= 0 else 0
-        if excess > 0:
-            self._evict(excess)
-        return max(0, excess)
-
-    def _evict(self, count: int) -> None:
-        ready = self._ready
-        victims = ready.take_next(count) if self.evicts_next else ready.take_oldest(count)
-        self.replaced += count
-        self._leave(victims, Gone.REPLACED)
-
     def _wake(self, at_ms: int) -> None:
         self._effects.wake(self, at_ms)
 
@@ -293,15 +271,6 @@ class Queue(Grouped):
             self._leave(replaced, Gone.REPLACED)
         if self.next_time < NEVER:
             self._effects.wake(self, self.next_time)
-
-    def _admit_due(self, due: list[Message]) -> list[Message]:
-        """Let what has come due wait, in due order; returns what is replaced at once."""
-        count = len(due)
-        room = count if self.ring_size < 0 else max(0, self.ring_size - len(self._ready))
-        replaced = due[: count - room] if room < count else []
-        for message in due[len(replaced) :]:
-            self._ready.put_back(message)
-        return replaced
 
     # ---- consumers
 
@@ -403,6 +372,8 @@ class Queue(Grouped):
         count = len(messages)
         held.count += count
         self.delivering += count
+        if self.ring_size >= 0:
+            self._out.add(messages)
         if late:
             self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
@@ -454,6 +425,8 @@ class Queue(Grouped):
         count = len(messages)
         held.count -= count
         self.delivering -= count
+        if self._out.seqs:
+            self._out.remove(messages)
         self.acknowledged += count
         self._leave(messages, Gone.ACKNOWLEDGED)
 
@@ -464,6 +437,8 @@ class Queue(Grouped):
         count = len(messages)
         held.count -= count
         self.delivering -= count
+        if self._out.seqs:
+            self._out.remove(messages)
         self.killed += count
         self._leave(messages, Gone.KILLED)
 
@@ -477,9 +452,9 @@ class Queue(Grouped):
     ) -> None:
         """Put messages in delivery back to their old places.
 
-        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. Returned
-        newest first, so that a full ring keeps the newest and replaces the others. `due` says until
-        when each waits, with the attempt counted; a ring that is full now replaces it all the same.
+        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. A full
+        ring keeps the newest, see `ring`. `due` says until when each waits, with the attempt
+        counted; a ring that has no place for it now replaces it all the same.
         """
         dead: list[Message] = []
         if self._marked:
@@ -491,6 +466,8 @@ class Queue(Grouped):
         count = len(messages)
         held.count -= count
         self.delivering -= count
+        if self._out.seqs:
+            self._out.remove(messages)
         if self.deleted and count:
             self.killed += count
             self._leave(messages, Gone.REMOVED)
@@ -505,19 +482,10 @@ class Queue(Grouped):
                 self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
             for message in self._back_to_pages(kept):
                 self._ready.put_back(message)
+            replaced = replaced + self._push_out(len(kept))
         if replaced:
             self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
-
-    def _sort_returned(
-        self, messages: list[Message], *, later: bool
-    ) -> tuple[list[Message], list[Message]]:
-        """Return what of these, newest first, stays and what is replaced."""
-        room = self.ring_size - len(self._ready)
-        if self.ring_size < 0 or (later and room > 0):
-            return messages, []  # what waits for its time takes no room of the ring
-        room = max(0, room)
-        return messages[:room], messages[room:]
 
     def _postpone(self, messages: list[Message], due: Callable[[Message], int]) -> None:
         for message in messages:
@@ -578,12 +546,6 @@ class Queue(Grouped):
         if messages:
             self._leave(messages, why)
         return messages
-
-    def victims(self) -> Iterator[Message]:
-        """Go through the ready messages in the order in which a full ring evicts them."""
-        if self.evicts_next:
-            return iter(self._ready)
-        return iter(sorted(self._ready, key=lambda m: m.seq))
 
     def delete(self) -> None:
         """Take nothing in and hold nothing that waits any more."""

@@ -144,6 +144,21 @@ class Ready:
             return self.take(count)  # all have one priority, so that arrival is the order
         return [self._pop_oldest() for _ in range(count)]
 
+    def count_newer(self, seq: int, most: int) -> int:
+        """Return how many were sent after `seq`; from `most` on it does not go on counting."""
+        count = sum(entry[2].seq > seq for entry in self._returned)
+        for level in self._levels:
+            if not level or level[-1].seq < seq:
+                continue
+            if level[0].seq > seq:
+                count += len(level)
+                continue
+            for message in reversed(level):
+                if message.seq < seq or count >= most:
+                    break
+                count += 1
+        return count
+
     def take_next(self, count: int) -> list[Message]:
         """Remove and return the `count` that would be delivered next."""
         taken: list[Message] = []

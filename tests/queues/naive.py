@@ -23,6 +23,7 @@ class Item:
     attempts: int = 0
     key: str | None = None
     rank: int | None = None  # when it first waited
+    told: bool = False  # it was handed out while the queue was a ring
 
     @property
     def place(self) -> tuple[int, int, int, int]:
@@ -142,7 +143,9 @@ class NaiveQueue:
 
     def _evict(self) -> None:
         key = (lambda item: item.place) if self.evicts_next else (lambda item: item.seq)
-        victim = min(self.waiting, key=key)
+        self._drop(min(self.waiting, key=key))
+
+    def _drop(self, victim: Item) -> None:
         self.waiting.remove(victim)
         self._leave("replaced", victim)
 
@@ -172,6 +175,7 @@ class NaiveQueue:
                 if other.priority > seat.priority and other.room > 0 and not hasty:
                     assert not other.takes(first), "a consumer of higher priority is passed over"
             self.waiting.remove(first)
+            first.told = self.ring >= 0
             seat.held.append(first)
             seat.room -= 1
 
@@ -212,16 +216,27 @@ class NaiveQueue:
         outdated = [item for item in back if self._outdated(item)]
         for item in back:
             seat.held.remove(item)
+        kept = 0
+        for item in back:
             if self.deleted:
                 self._leave("removed", item)
-            elif item in outdated or 0 <= self.ring <= len(self.waiting):
+            elif item in outdated or 0 <= self.ring <= self._newer(item):
                 self._leave("replaced", item)
             elif due is not None:
                 item.due = due[item.seq]
                 self.scheduled.append(item)
             else:
                 self.waiting.append(item)
+                kept += 1
+        while kept > 0 and 0 <= self.ring < len(self.waiting):
+            kept -= 1
+            self._drop(min(self.waiting, key=lambda i: i.seq))
         self._sort()
+
+    def _newer(self, item: Item) -> int:
+        """Return how many that were sent later are there, waiting or, as far as told, held."""
+        held = [i for seat in self.seats for i in seat.held if i.told]
+        return sum(i.seq > item.seq for i in self.waiting + held)
 
     def take_out(self, seqs: set[int], why: str) -> int:
         items = [i for i in self.waiting + self.scheduled if i.seq in seqs]
