@@ -44,6 +44,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.BAD_SELECTOR: 422,
     Code.BAD_HEADER: 422,
     Code.BAD_FRAME: 422,
+    Code.BAD_MESSAGE: 422,
     Code.TOO_LARGE: 413,
     Code.TOO_MANY: 429,
     Code.ROUTING_MISMATCH: 409,

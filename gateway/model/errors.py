@@ -26,6 +26,7 @@ class Code(Enum):
     BAD_SELECTOR = "bad-selector"
     BAD_HEADER = "bad-header"
     BAD_FRAME = "bad-frame"
+    BAD_MESSAGE = "bad-message"
     TOO_LARGE = "too-large"
     TOO_MANY = "too-many"
     ROUTING_MISMATCH = "routing-mismatch"

@@ -437,6 +437,26 @@ def list_item(body: bytes, at: int, index: int) -> Value:
     return decode(body, pos, end)[0]
 
 
+def front_end(body: bytes, start: int) -> int:
+    """Return where the annotations behind the header end, which is at `start`.
+
+    Raises DecodeError when something stands there that is no section, or a section that has its
+    place before. Sections from the properties on are nobody's business here.
+    """
+    pos, end, last = start, len(body), HEADER
+    while pos < end and body[pos : pos + 3] not in _NO_ANNOTATIONS:
+        code, at = _descriptor(body, pos)
+        if at >= end or not HEADER <= code <= FOOTER:
+            raise DecodeError(pos, "no message section")
+        if code > MESSAGE_ANNOTATIONS:
+            break
+        if code <= last:
+            raise DecodeError(pos, f"section {code:#04x} behind section {last:#04x}")
+        last = code
+        pos = section_at(body, pos)[2]
+    return pos
+
+
 def expiry_and_group(body: bytes, start: int = 0) -> tuple[int, bool]:
     """Return absolute-expiry-time in ms, 0 without one, and whether there is a group-id.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
-from protocols.amqp.coordinator import attach_coordinator
+from protocols.amqp.coordinator import REJECTED, attach_coordinator
 from protocols.amqp.dynamic import check_node_properties
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
@@ -62,6 +62,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     count = attach.initial_delivery_count or 0
     link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
     outcomes = attach.source.outcomes if attach.source is not None else ()
+    link.rejects = not outcomes or REJECTED in outcomes
     link.modified = session.limits.use_modified and _MODIFIED in outcomes
     if target.dynamic:
         check_node_properties(target.dynamic_node_properties)

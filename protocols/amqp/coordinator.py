@@ -48,19 +48,19 @@ CAPABILITIES: Final = (
 )
 #: A discharge has less than a hundred bytes; sections that are ignored may stand before it.
 MESSAGE_BYTES_MAX: Final = 4096
-_REJECTED: Final = "amqp:rejected:list"
+REJECTED: Final = "amqp:rejected:list"
 
 
 class CoordinatorLink(IncomingLink):
     """See the module text."""
 
-    __slots__ = ("_may_reject",)
+    __slots__ = ()
 
     def __init__(self, session: AmqpSession, attach: Attach) -> None:
         count = attach.initial_delivery_count or 0
         super().__init__(session, attach.name, attach.handle, delivery_count=count)
         outcomes = attach.source.outcomes if attach.source is not None else ()
-        self._may_reject = not outcomes or _REJECTED in outcomes
+        self.rejects = not outcomes or REJECTED in outcomes
         self.message_max = MESSAGE_BYTES_MAX
 
     def receive_whole(self, transfer: Transfer, body: bytes) -> None:
@@ -75,7 +75,7 @@ class CoordinatorLink(IncomingLink):
         try:
             self._perform(_command_of(transfer, body), delivery)
         except TransactionFaultError as fault:
-            if not self._may_reject:
+            if not self.rejects:
                 detached = LinkFaultError(fault.error.condition, "")
                 detached.error = fault.error
                 raise detached from fault

@@ -9,19 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gateway.model.address import RoutingType
-from gateway.model.amqp_types import DecodeError, Symbol
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.identity import has_duplicate_id
-from gateway.model.message import DURABLE, EXPIRES, GROUPED, IDENTIFIED
+from gateway.model.message import EXPIRES, IDENTIFIED
 from gateway.model.ports import Producer, Relay
-from gateway.model.sections import (
-    delivery_time,
-    expiry_and_group,
-    header_facts,
-    scan,
-    strip_delivery_annotations,
-)
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
     MESSAGE_SIZE,
@@ -30,6 +20,7 @@ from protocols.amqp.conditions import (
     TransactionFaultError,
     error_of,
 )
+from protocols.amqp.looking import look_into
 from protocols.amqp.performatives import (
     Modified,
     Outcome,
@@ -38,7 +29,7 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from protocols.amqp.terminus import destination_of
+from protocols.amqp.relaying import Routes
 from protocols.amqp.transfers import check_first, continued, not_taken
 
 if TYPE_CHECKING:
@@ -51,8 +42,6 @@ UNSETTLED_MAX: Final = 10_000
 _PART_BYTES: Final = 64
 #: Size of a sender's messages while none has come: it decides on the first credit alone.
 _SIZE_GUESS: Final = 16 << 10
-#: Routes that an anonymous sender's link keeps.
-_ROUTES_MAX: Final = 64
 
 
 class IncomingLink:
@@ -65,7 +54,6 @@ class IncomingLink:
         "_partial",
         "_parts",
         "_parts_bytes",
-        "_routes",
         "_session",
         "_size",
         "blocked",
@@ -77,7 +65,9 @@ class IncomingLink:
         "modified",
         "name",
         "producer",
+        "rejects",
         "relay",
+        "routes",
         "temporary",
         "unsettled",
     )
@@ -99,12 +89,13 @@ class IncomingLink:
         self.blocked = False
         self.draining = False  # it was asked to give its credit back
         self.message_max = session.limits.max_message_size
+        self.rejects = True  # its source lists `rejected`, or nothing
         self.modified = False  # answer `modified` to what may be taken later
         self._flow_due = False
         self._partial: Transfer | None = None
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._routes: dict[tuple[str, RoutingType | None], Producer] = {}
+        self.routes = Routes(session, self)
 
     # ---- credit
 
@@ -259,10 +250,10 @@ class IncomingLink:
         for index, (body, due) in enumerate(zip(bodies, dues, strict=True)):
             delivery = (first + index) & MASK
             try:
-                route = self.producer or self._open_route(body)
+                route = self.producer or self.routes.open(body)
             except RefusedError as error:
-                if not settled:
-                    self._refuse(delivery, delivery, error.refusal)
+                if not self.turn_away(delivery, error.refusal, settled=settled):
+                    return
                 continue
             ticket = route.send_later([body], flags[index], expires[index], due)
             self._confirm(ticket, delivery, 1, route, settled=settled)
@@ -284,10 +275,10 @@ class IncomingLink:
         for index, body in enumerate(bodies):
             delivery = (first + index) & MASK
             try:
-                route = self._open_route(body)
+                route = self.routes.open(body)
             except RefusedError as error:
-                if not settled:
-                    self._refuse(delivery, delivery, error.refusal)
+                if not self.turn_away(delivery, error.refusal, settled=settled):
+                    return
                 continue
             self._confirm(
                 route.send([body], flags[index], expires[index]),
@@ -322,6 +313,22 @@ class IncomingLink:
             self._refuse((first + taken) & MASK, last, refusal)
         if refusal.transient and producer is self.producer:
             self.blocked = self.blocked or producer.blocked() is not None
+
+    def turn_away(self, delivery: int, refusal: Refusal, *, settled: bool) -> bool:
+        """Refuse one message for what it says; returns False when its link ended with it.
+
+        What is only refused for now is answered, or forgotten where no answer is wanted.
+        """
+        if settled and refusal.transient:
+            return True
+        if settled or not (self.rejects or refusal.transient):
+            self._session.detach(self, self.routes.tagged(error_of(refusal), delivery))
+            return False
+        state = refused(refusal, modified=self.modified)
+        if isinstance(state, Rejected) and state.error is not None:
+            state = Rejected(error=self.routes.tagged(state.error, delivery))
+        self._session.refuse(delivery, delivery, state)
+        return True
 
     def _refuse(self, first: int, last: int, refusal: Refusal) -> None:
         self._session.refuse(first, last, refused(refusal, modified=self.modified))
@@ -376,6 +383,9 @@ class IncomingLink:
         delivery = transfer.delivery_id
         assert delivery is not None, "checked by the session"
         error = not_taken(transfer)
+        if self.producer is None:
+            tag = transfer.delivery_tag
+            self.routes.tag_of = lambda _: tag
         if error is None and not isinstance(transfer.state, TransactionalState):
             self._receive_one(body, delivery, settled=bool(transfer.settled))
             return
@@ -397,9 +407,6 @@ class IncomingLink:
         session = self._session
         transactions = session.transactions
         self._size = len(body)
-        body, flags, expires, due = look_into(
-            body, session.now_ms(), ids=session.limits.duplicate_detection
-        )
         try:
             one = transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
@@ -409,10 +416,16 @@ class IncomingLink:
             session.refuse(delivery, delivery, Rejected(error=fault.error))
             return
         try:
-            route = self.producer or self._open_route(body)
+            body, flags, expires, due = look_into(
+                body, session.now_ms(), ids=session.limits.duplicate_detection
+            )
+            route = self.producer or self.routes.open(body)
             error = transactions.post(one, route, body, flags, expires=expires, due=due)
         except RefusedError as refused:
-            error = transactions.fail(one, refused.refusal)
+            error = self.routes.tagged(transactions.fail(one, refused.refusal), delivery)
+            if not (transfer.settled or self.rejects or refused.refusal.transient):
+                session.detach(self, self.routes.tagged(error_of(refused.refusal), delivery))
+                return
         if transfer.settled:
             return
         if error is None:
@@ -456,57 +469,20 @@ class IncomingLink:
         self.count_one()
         self._size = len(body)
         session = self._session
-        body, flags, expires, due = look_into(
-            body, session.now_ms(), ids=session.limits.duplicate_detection
-        )
+        try:
+            body, flags, expires, due = look_into(
+                body, session.now_ms(), ids=session.limits.duplicate_detection
+            )
+        except RefusedError as error:
+            if self.turn_away(delivery, error.refusal, settled=settled):
+                self.grant()
+            return
         if due or flags & IDENTIFIED:
             self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
         else:
             self._receive_each([body], [flags], [expires], delivery, settled=settled)
         if self.credit <= self._low:
             self.grant()
-
-    def _open_route(self, body: bytes) -> Producer:
-        """Return a message's own route; raises RefusedError while its address holds senders back.
-
-        The link's credit cannot hold them back: others on the same link may go on.
-        """
-        route = self._route_of(body)
-        refusal = route.blocked()
-        if refusal is not None:
-            raise RefusedError(refusal)
-        return route
-
-    def _route_of(self, body: bytes) -> Producer:
-        """Return the route of a message sent to no fixed target: its `to` decides."""
-        try:
-            sections = scan(body)
-            to = sections.to
-            kind = sections.message_annotations.get(Symbol("x-opt-jms-dest"))
-        except DecodeError as error:
-            raise RefusedError.of(
-                Code.BAD_VALUE, f"The message's sections cannot be read: {error}."
-            ) from error
-        if not isinstance(to, str) or not to:
-            raise RefusedError.of(
-                Code.BAD_VALUE, "Missing 'to' field for message sent to an anonymous producer."
-            )
-        routing = {
-            0: RoutingType.ANYCAST,
-            1: RoutingType.MULTICAST,
-            2: RoutingType.ANYCAST,
-            3: RoutingType.MULTICAST,
-        }.get(kind if isinstance(kind, int) else -1)
-        route = self._routes.get((to, routing))
-        if route is None:
-            destination, prefixed = destination_of(to, (), self._session.limits.prefixes)
-            route = self._session.broker.open_producer(
-                destination, routing or prefixed, self, origin=self._session.origin
-            )
-            if len(self._routes) >= _ROUTES_MAX:
-                self._routes.pop(next(iter(self._routes))).close()
-            self._routes[to, routing] = route
-        return route
 
     def close(self) -> None:
         """End the link: routes are closed, an unfinished delivery is forgotten."""
@@ -515,35 +491,7 @@ class IncomingLink:
             self.producer.close()
         if self.relay is not None:
             self.relay.close()
-        for route in self._routes.values():
-            route.close()
-        self._routes.clear()
-
-
-def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int, int, int]:
-    """Return a message as it is stored, with its flags, its expiry and when it is due (0: now).
-
-    absolute-expiry-time wins over ttl. A message whose sections cannot be read is opaque: it is
-    taken as it is, non-durable unless its header said otherwise before it broke.
-    """
-    try:
-        facts = header_facts(body)
-    except DecodeError:
-        return body, 4, 0, 0
-    flags = facts.priority | (DURABLE if facts.durable else 0)
-    expires = now_ms + facts.ttl_ms if facts.ttl_ms else 0
-    due = 0
-    try:
-        body = strip_delivery_annotations(body, facts.end)
-        absolute, grouped = expiry_and_group(body, facts.end)
-        flags |= GROUPED if grouped else 0
-        expires = absolute if absolute > 0 else expires
-        due = delivery_time(body, facts.end, now_ms)
-    except DecodeError:
-        pass  # opaque from here on: what the header said still holds
-    if ids and has_duplicate_id(body):
-        flags |= IDENTIFIED
-    return body, (flags | EXPIRES if expires else flags), expires, due
+        self.routes.close()
 
 
 def refused(refusal: Refusal, *, modified: bool = False) -> Outcome:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from gateway.model.errors import RefusedError
 from gateway.model.identity import DUPLICATE_BYTES
 from gateway.model.serial import MASK
 from protocols.amqp.frames import HEAD_BYTES
-from protocols.amqp.incoming import IncomingLink, look_into
+from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.looking import look_into
+from protocols.amqp.relaying import Tags
 from protocols.amqp.shapes import Family, Shape
 
 if TYPE_CHECKING:
@@ -112,12 +115,15 @@ def _receive_run(
     session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
     kinds = run.kinds
+    if link.producer is None:
+        link.routes.tag_of = Tags(data, start, first)
     if (shape.properties or kinds) and _has_ids(run, shape, start, at):
         _hand_over_looked(session, link, bodies, first, settled=shape.settled)
     elif (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
         _hand_over_mixed(session, link, run, shape, first)
     else:
         link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=shape.settled)
+    link.routes.tag_of = None
     return at
 
 
@@ -241,7 +247,11 @@ def _hand_over_looked(
     """Give a run to its link after a look into each message."""
     now_ms = session.now_ms()
     ids = session.limits.duplicate_detection
-    looked = [look_into(body, now_ms, ids=ids) for body in bodies]
+    try:
+        looked = [look_into(body, now_ms, ids=ids) for body in bodies]
+    except RefusedError:
+        _hand_over_readable(session, link, bodies, first, settled=settled)
+        return
     link.receive_looked(
         [x[0] for x in looked],
         [x[1] for x in looked],
@@ -250,3 +260,27 @@ def _hand_over_looked(
         dues=[x[3] for x in looked],
         settled=settled,
     )
+
+
+def _hand_over_readable(
+    session: AmqpSession, link: IncomingLink, bodies: list[bytes], first: int, *, settled: bool
+) -> None:
+    """Give a run to its link piece by piece: some of it cannot be read, and is refused."""
+    start = 0
+    for index, body in enumerate(bodies):
+        try:
+            look_into(body, 0, ids=False)
+        except RefusedError as error:
+            if start < index:
+                at = (first + start) & MASK
+                _hand_over_looked(session, link, bodies[start:index], at, settled=settled)
+            if session.links.get(link.handle) is not link:
+                return  # an anonymous sender's message led nowhere
+            link.count_one()
+            if not link.turn_away((first + index) & MASK, error.refusal, settled=settled):
+                return
+            link.grant()
+            start = index + 1
+    if start < len(bodies):
+        at = (first + start) & MASK
+        _hand_over_looked(session, link, bodies[start:], at, settled=settled)

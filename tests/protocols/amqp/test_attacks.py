@@ -183,7 +183,10 @@ def opening() -> Peer:
 @pytest.mark.parametrize("depth", [33, 5_000])
 @pytest.mark.parametrize("section", [0x70, 0x71, 0x72, 0x73, 0x74, 0x77, 0x78])
 def test_nesting_in_every_section(section, depth):
-    """Bodies are bytes to the engine: nothing of them is read that deep."""
+    """Bodies are bytes to the engine: nothing of them is read that deep.
+
+    A header is read, and its fields are no lists; the annotations of a delivery are a map.
+    """
     peer = Peer.begun()
     peer.sender(0)
     deep = nested(depth)
@@ -191,7 +194,7 @@ def test_nesting_in_every_section(section, depth):
     with costs(seconds=0.5, peak=2 * MIB):
         came = peer.say(peer.transfer(message))
     assert names(came) == ["disposition"]
-    assert len(peer.broker.sent) == 1
+    assert len(peer.broker.sent) == (0 if section in (0x70, 0x71) else 1)
 
 
 # ---- arrays, lists and maps that lie

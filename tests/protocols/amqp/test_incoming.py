@@ -18,6 +18,7 @@ from protocols.amqp.performatives import (
     Detach,
     Disposition,
     End,
+    Error,
     Flow,
     Rejected,
     Released,
@@ -61,6 +62,15 @@ def rejected(frames: list[Frame]) -> list[tuple[int, int, str]]:
         for one in of(frames, Disposition)
         if isinstance(one.state, Rejected)
     ]
+
+
+def refusals(frames: list[Frame]) -> list[Disposition]:
+    return [one for one in of(frames, Disposition) if isinstance(one.state, Rejected)]
+
+
+def rejections(frames: list[Frame]) -> list[Error]:
+    """Return the errors of what was rejected."""
+    return [one.state.error for one in refusals(frames)]
 
 
 def linked(**fields) -> Peer:
@@ -695,16 +705,6 @@ def test_delivery_annotations_go_no_further(count):
     assert peer.broker.bodies() == [BODY] * count
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"\x00", b"junk", b"\x00\x53\x70\xc0\xff\x05", b"\x00\x53\x99\x45"]
-)
-def test_what_is_no_message_is_taken_as_it_is(body):
-    """The broker stores bytes; a body nobody can read is the receivers' business."""
-    peer = linked()
-    assert accepted(peer.say(peer.transfer(body) + peer.transfer(body))) == [(0, 1)]
-    assert peer.broker.bodies() == [body, body]
-
-
 # ---- sizes
 
 
@@ -724,95 +724,3 @@ def test_message_of_the_largest_size_and_one_byte_more():
         came += peer.tell(Transfer(handle=0), payload=body[600:])
         assert bool(accepted(came)) is not bool(more)
         assert peer.engine._unfinished == 0
-
-
-# ---- the anonymous relay
-
-
-def to(address: str | None, annotation: bytes = b"") -> bytes:
-    """Return a message whose properties have `to`."""
-    if address is None:
-        return annotation + BODY
-    raw = address.encode()
-    properties = b"\x40\x40\xa1" + bytes([len(raw)]) + raw
-    head = bytes([len(properties) + 1, 3])
-    return annotation + b"\x00\x53\x73\xc0" + head + properties + BODY
-
-
-def jms_dest(kind: int) -> bytes:
-    return b"\x00\x53\x72\xc1\x13\x02\xa3\x0ex-opt-jms-dest\x51" + bytes([kind])
-
-
-@pytest.mark.parametrize("address", [None, ""])
-def test_anonymous_messages_go_where_they_say(address):
-    peer = Peer.begun()
-    peer.sender(target=Target(address=address))
-    data = [to("a"), to("b"), to("a")]
-    came = peer.say(b"".join(map(peer.transfer, data)))
-    assert accepted(came) == [(0, 2)]
-    assert [one[0] for one in peer.broker.sent] == ["a", "b", "a"]
-    assert peer.broker.bodies() == data
-    assert len(peer.broker.producers) == 2
-    peer.tell(Detach(handle=0))
-    assert all(producer.closed for producer in peer.broker.producers)
-
-
-@pytest.mark.parametrize(
-    ("kind", "routing"),
-    [
-        (0, RoutingType.ANYCAST),
-        (1, RoutingType.MULTICAST),
-        (2, RoutingType.ANYCAST),
-        (3, RoutingType.MULTICAST),
-        (9, None),
-    ],
-)
-def test_jms_annotation_names_the_routing_type(kind, routing):
-    peer = Peer.begun()
-    peer.sender(address=None)
-    assert accepted(peer.say(peer.transfer(to("a", jms_dest(kind))))) == [(0, 0)]
-    assert peer.broker.of("open producer") == [("a", routing)]
-
-
-@pytest.mark.parametrize(
-    ("body", "error", "text"),
-    [
-        (to(None), "amqp:invalid-field", "Missing 'to' field"),
-        (to(""), "amqp:invalid-field", "Missing 'to' field"),
-        (b"junk", "amqp:invalid-field", "cannot be read"),
-        (to("$sys"), "amqp:invalid-field", "'$sys'"),
-    ],
-)
-def test_anonymous_messages_that_lead_nowhere(body, error, text):
-    peer = Peer.begun()
-    peer.sender(address=None)
-    came = peer.say(peer.transfer(to("a")) + peer.transfer(body) + peer.transfer(to("a")))
-    assert rejected(came) == [(1, 1, error)]
-    assert accepted(came) == [(0, 0), (2, 2)]
-    refusal = next(d.state.error for d in of(came, Disposition) if isinstance(d.state, Rejected))
-    assert text in refusal.description
-    assert peer.say(peer.transfer(body, settled=True)) == []
-
-
-def test_one_full_target_leaves_the_others_their_credit():
-    peer = Peer.begun(limits=SMALL)
-    peer.sender(address=None)
-    peer.say(peer.transfer(to("a")) + peer.transfer(to("b")))
-    full = peer.broker.producers[0]
-    peer.outside(full.block)
-    came = peer.say(b"".join(peer.transfer(to(name)) for name in "abbaabbb"))
-    assert [(low, high) for low, high, _ in rejected(came)] == [(2, 2), (5, 5), (6, 6)]
-    assert {error for *_, error in rejected(came)} == {"amqp:resource-limit-exceeded"}
-    assert accepted(came) == [(3, 4), (7, 9)]
-    assert [flow.link_credit for flow in of(came, Flow)] == [10]
-    peer.outside(full.unblock)
-    assert accepted(peer.say(peer.transfer(to("a")))) == [(10, 10)]
-
-
-def test_routes_of_an_anonymous_link_are_bounded():
-    peer = Peer.begun()
-    peer.sender(address=None)
-    peer.say(b"".join(peer.transfer(to(f"a{i}")) for i in range(200)))
-    still = [producer for producer in peer.broker.producers if not producer.closed]
-    assert len(still) == 64
-    assert len(peer.broker.sent) == 200

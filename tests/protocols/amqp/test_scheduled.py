@@ -13,8 +13,9 @@ from gateway.model.amqp_types import (
     ULong,
     encode,
 )
+from gateway.model.errors import RefusedError
 from gateway.model.sections import delivery_time, with_annotations
-from protocols.amqp.incoming import look_into
+from protocols.amqp.looking import look_into
 from protocols.amqp.performatives import Attach
 from tests.protocols.amqp.peer import Peer, of
 from tests.protocols.amqp.test_incoming import linked
@@ -85,8 +86,13 @@ def test_annotations_behind_a_header_and_delivery_annotations(delay):
 
 
 def test_broken_annotations_are_opaque_and_for_now():
-    broken = b"\x00\x53\x72\xc1\x18\x02\xa3\x13x-opt-delivery-time\xff"
+    broken = b"\x00\x53\x72\xc1\x17\x02\xa3\x13x-opt-delivery-time\xff"
     assert look_into(broken, NOW) == (broken, 4, 0, 0)
+
+
+def test_annotations_that_are_cut_short_are_no_message():
+    with pytest.raises(RefusedError, match="cut short"):
+        look_into(b"\x00\x53\x72\xc1\x18\x02\xa3\x13x-opt-delivery-time\xff", NOW)
 
 
 @pytest.mark.parametrize("apart", [False, True])
