@@ -176,7 +176,7 @@ def test_p22_a_run_stops_at_the_same_place():
 @pytest.mark.parametrize(
     ("limit", "full"), [(1 << 20, False), ((1 << 20) - 1, True), (2 << 20, False)]
 )
-def test_p23_pages_are_counted_whole(limit, full):
+def test_pages_are_counted_whole(limit, full):
     mib = 1 << 20
     core = paged(max_size_bytes=mib, page_size_bytes=mib, page_limit_bytes=limit)
     taken = core.send("q", *[big(number, 90_000) for number in range(15)])

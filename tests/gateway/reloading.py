@@ -18,8 +18,8 @@ Start = Callable[..., ScratchGateway]
 class Live:
     """A gateway process, its file and its log."""
 
-    def __init__(self, start: Start, folder: Path, text: str = "", **more: Any) -> None:
-        self.file = folder / "gate.toml"
+    def __init__(self, start: Start, where: Path, text: str = "", **more: Any) -> None:
+        self.file = where / "gate.toml"
         self.file.write_text(text)
         self.gateway = start(config=self.file, **more)
 
