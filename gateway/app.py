@@ -24,17 +24,27 @@ from typing import Final, cast
 import structlog
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
+from gateway.certificates import CertificateError, Certificates
 from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import Config, LoggingConfig
 from gateway.core import Chance, Core, Fatal, Reactor, make_core
 from gateway.declared import declare
-from gateway.listeners import Connections, Listener, budget_of, drain, make_speakers
+from gateway.listeners import (
+    Connections,
+    Contexts,
+    Listener,
+    budget_of,
+    drain,
+    make_speakers,
+    secured,
+)
 from gateway.management.api import add_routes
 from gateway.management.config_api import ConfigApi
 from gateway.management.router import Router
@@ -121,8 +131,16 @@ class GatewayService(MultiService):
         self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
+        secrets = _certificates(config, reactor, self.clock)
         self.groups = [
-            Connections(a.name, self._turn, self._timers, self._reads) for a in config.acceptors
+            Connections(
+                a.name,
+                self._turn,
+                self._timers,
+                self._reads,
+                contexts=secrets.get(f"acceptors.{a.name}"),
+            )
+            for a in config.acceptors
         ]
         self.acceptors = [
             Listener(reactor, f"acceptors.{a.name}", a.endpoint, group)
@@ -130,8 +148,11 @@ class GatewayService(MultiService):
         ]
         self.management: Listener | None = None
         if config.management.enabled:
-            endpoint = config.management.endpoint
-            self.management = Listener(reactor, "management", endpoint, self.site)
+            path, endpoint = "management", config.management.endpoint
+            site: IProtocolFactory = self.site
+            if path in secrets:
+                site = secured(reactor, path, site, secrets[path])
+            self.management = Listener(reactor, path, endpoint, site)
 
     # ---- start
 
@@ -187,7 +208,12 @@ class GatewayService(MultiService):
             self._paced[key] = self._loop(work, seconds)
         self.ready = True
         self.reloads.ready()
-        _log.info("gateway.ready", acceptors=" ".join(one.address for one in self.acceptors))
+        secure = [one.address for one in self._listeners() if one.endpoint.tls]
+        _log.info(
+            "gateway.ready",
+            acceptors=" ".join(one.address for one in self.acceptors),
+            **({"tls": " ".join(secure)} if secure else {}),
+        )
         self.on_ready()
 
     def _not_opened(self, failure: Failure) -> None:
@@ -314,6 +340,29 @@ def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
     if problems:
         raise ConfigError(problems)
     return PasswordGate(users, around, os.urandom(32))
+
+
+def _certificates(config: Config, reactor: Reactor, clock: BrokerClock) -> dict[str, Contexts]:
+    """Read the certificates of the listeners that speak TLS; raises ConfigError with all faults."""
+    listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
+    if config.management.enabled:
+        listeners.append(("management", config.management.endpoint))
+    found: dict[str, Contexts] = {}
+    problems = []
+    for path, endpoint in listeners:
+        if endpoint.source is None:
+            continue
+        try:
+            made = Certificates(endpoint.source, path, seconds=reactor.seconds, now_ms=clock.now_ms)
+        except CertificateError as error:
+            key = endpoint.source.key_of(path, error.part)
+            where = config.origins.get(key, "")
+            problems.append(Problem(where=where, path=key, text=str(error)))
+        else:
+            found[path] = made.context
+    if problems:
+        raise ConfigError(problems)
+    return found
 
 
 def _chance(clock: BrokerClock) -> Chance:

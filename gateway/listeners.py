@@ -8,6 +8,7 @@ really listens, stops taking connections first and lets the open ones go afterwa
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -41,10 +42,12 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.sasl import BUILT_IN
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
+from protocols.secure import SecureFactory
 from protocols.shell import PeerFacts, Reads, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
+from protocols.tls import Tls
 
 #: Connections of one acceptor; a gateway that has more has a client that leaks them.
 CONNECTIONS_MAX: Final = 10_000
@@ -54,6 +57,10 @@ BACKLOG: Final = 1024
 FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
 _log = structlog.get_logger()
+
+
+#: Returns what the next connection is spoken to with.
+Contexts = Callable[[], ssl.SSLContext]
 
 
 class ListenError(Exception):
@@ -75,7 +82,10 @@ class Connections(Factory):
         timers: Timers,
         reads: Reads,
         connections_max: int = CONNECTIONS_MAX,
+        *,
+        contexts: Contexts | None = None,
     ) -> None:
+        """`contexts` are what TLS is spoken with; without them it is not."""
         self.name = name
         self.speakers: tuple[Speaker, ...] = ()
         self.wires: dict[str, Wire] = {}
@@ -85,6 +95,7 @@ class Connections(Factory):
         self._timers = timers
         self._reads = reads
         self._max = connections_max
+        self._contexts = contexts
 
     @property
     def count(self) -> int:
@@ -110,10 +121,23 @@ class Connections(Factory):
             return None
         self.opened += 1
         name = f"{self.name}-{self.opened}"
-        wire = Wire(self._turn, self._timers, self.speakers, name, tell=_told, reads=self._reads)
+        tls = None if self._contexts is None else Tls(self._contexts())
+        wire = Wire(
+            self._turn,
+            self._timers,
+            self.speakers,
+            name,
+            tell=_told,
+            reads=self._reads,
+            tls=tls,
+        )
         self.wires[name] = wire
+        wire.on_tls_failed = self._tls_failed
         wire.on_lost = lambda _: self._lost(name)
         return wire
+
+    def _tls_failed(self, wire: Wire, why: str) -> None:
+        tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
 
     def _lost(self, name: str) -> None:
         self.wires.pop(name, None)
@@ -149,15 +173,20 @@ class Listener:
         self._port: IListeningPort | None = None
         try:
             self._server = serverFromString(reactor, description(endpoint))
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            raise ListenError(f"{path}: {endpoint.text}: {error}") from error
+        except Exception as error:  # OpenSSL's own have no base of their own
+            raise ListenError(f"{path}.endpoint: {endpoint.text}: {error}") from error
 
     def open(self) -> Deferred[None]:
         """Take connections; fails with ListenError."""
 
         def opened(port: IListeningPort) -> None:
             self._port = port
-            _log.info("listener.opened", listener=self.path, address=self.address)
+            _log.info(
+                "listener.opened",
+                listener=self.path,
+                address=self.address,
+                tls=self.endpoint.tls,
+            )
 
         def failed(failure: Failure) -> None:
             failure.trap(CannotListenError, OSError)
@@ -331,11 +360,26 @@ def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) 
     return done.addCallback(finish)
 
 
+def secured(
+    clock: IReactorTime, path: str, factory: IProtocolFactory, contexts: Contexts
+) -> IProtocolFactory:
+    """Return a factory of Twisted's own kind that speaks TLS; `path` is its listener's key."""
+    return SecureFactory(
+        clock, factory, contexts, lambda peer, why: tell_tls_failed(path, peer, why)
+    )
+
+
+def tell_tls_failed(listener: str, peer: str, why: str) -> None:
+    """Log that a connection ended because TLS with it could not go on."""
+    _log.info("tls.failed", listener=listener, peer=peer, reason=why)
+
+
 def description(endpoint: Endpoint) -> str:
     """Return the endpoint string for Twisted, with our backlog where none was written."""
-    if endpoint.kind in ("tcp", "tcp6", "ssl") and ":backlog=" not in endpoint.text:
-        return f"{endpoint.text}:backlog={BACKLOG}"
-    return endpoint.text
+    text = endpoint.string
+    if endpoint.kind in ("tcp", "tcp6", "ssl", "tls") and ":backlog=" not in text:
+        return f"{text}:backlog={BACKLOG}"
+    return text
 
 
 def _told(data: bytes) -> str:

@@ -239,10 +239,13 @@ def banner(service: GatewayService) -> list[str]:
     for acceptor, listener in zip(config.acceptors, service.acceptors, strict=True):
         names = ", ".join(sorted(_SHOWN[p.value] for p in acceptor.protocols))
         reach = "this machine only" if acceptor.endpoint.loopback else "reachable from elsewhere"
+        if acceptor.endpoint.tls:
+            reach = f"TLS, {reach}"
         anonymous = acceptor.allow_anonymous and not service.gate.open
         rows.append((names, listener.address, reach, "any login or none" if anonymous else login))
     if service.management is not None:
-        rows.append(("management", f"http://{service.management.address}", "", ""))
+        scheme = "https" if config.management.endpoint.tls else "http"
+        rows.append(("management", f"{scheme}://{service.management.address}", "", ""))
     wide = [max(len(row[n]) for row in rows) for n in range(2)] if rows else [0, 0]
     for names, address, reach, who in rows:
         facts = ", ".join(part for part in (reach, who) if part)

@@ -4,6 +4,10 @@ A session is sans-IO and decides everything; this file only moves bytes. It writ
 socket while nothing waits, which saves two system calls and one turn of the reactor for each
 answer; what the socket does not take at once goes through the transport as a pull producer. It
 reads straight from the socket, too (`Reads`); what is not bytes is the transport's.
+
+Over TLS the transport is plain TCP as well, and what passes through here is ciphertext (`Tls`):
+
+    read -> Tls.feed -> session -> Tls.seal -> what is written
 """
 
 from __future__ import annotations
@@ -22,13 +26,15 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.model.turn import Turn
+from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
 #: holds.
 PRESSURE_BYTES: Final = 1 << 20
 #: How long a peer may take to read our last words before the socket is cut.
 CLOSE_SECONDS: Final = 5.0
-#: How long a connection may stay silent before its first bytes tell a protocol.
+#: How long a connection may stay silent before its first bytes tell a protocol; over TLS with its
+#: handshake, which has to be done within this also where there is one protocol only.
 FIRST_BYTES_SECONDS: Final = 10.0
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
@@ -148,7 +154,8 @@ class Speaker:
 class Wire(TwistedProtocol):
     """One connection: first bytes, then one session.
 
-    `tell` says what the first bytes are: `more` are needed, or the name of a protocol.
+    `tell` says what the first bytes are: `more` are needed, or the name of a protocol. `tls` is
+    this connection's TLS; without it the transport's bytes are what is meant.
     """
 
     def __init__(
@@ -160,6 +167,7 @@ class Wire(TwistedProtocol):
         *,
         tell: Callable[[bytes], str],
         reads: Reads,
+        tls: Tls | None = None,
     ) -> None:
         self._turn = turn
         self._timers = timers
@@ -167,6 +175,8 @@ class Wire(TwistedProtocol):
         self._name = name
         self._tell = tell
         self._reads = reads
+        self._tls = tls
+        self._choked = False
         self._session: Session | None = None
         self._first = b""
         self._out: list[bytes] = []
@@ -182,6 +192,7 @@ class Wire(TwistedProtocol):
         self._fd = -1
         self.on_session: Callable[[Wire], None] | None = None
         self.on_lost: Callable[[Wire], None] | None = None
+        self.on_tls_failed: Callable[[Wire, str], None] | None = None
 
     def connectionMade(self) -> None:
         transport: Any = self.transport
@@ -189,7 +200,11 @@ class Wire(TwistedProtocol):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
             self._use(transport)
-        if len(self._speakers) == 1:
+        elif hasattr(transport, "setTcpNoDelay"):
+            # What Twisted has put before its socket: a proxy's greeting, a TLS of its own.
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
+        if len(self._speakers) == 1 and self._tls is None:
             self._start(self._speakers[0])
         else:
             self._schedule(self._timers.now() + FIRST_BYTES_SECONDS)
@@ -215,7 +230,10 @@ class Wire(TwistedProtocol):
             return main.CONNECTION_LOST
         if not count:
             return main.CONNECTION_DONE
-        self.dataReceived(bytes(buffer[:count]))
+        if self._tls is None:
+            self._hear(bytes(buffer[:count]))
+        else:
+            self._decrypt(self._tls, buffer[:count])
         return None
 
     def _read(self) -> bool:
@@ -241,7 +259,7 @@ class Wire(TwistedProtocol):
     def peer(self) -> PeerFacts:
         transport: Any = self.transport
         host = str(getattr(transport.getPeer(), "host", "local"))
-        secure = bool(getattr(transport, "TLS", False)) or hasattr(transport, "getPeerCertificate")
+        secure = self._tls is not None or hasattr(transport, "getPeerCertificate")
         loopback = host.startswith("127.") or host in ("::1", "local")
         return PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name)
 
@@ -254,6 +272,41 @@ class Wire(TwistedProtocol):
         self.tick(self._deadline)
 
     def dataReceived(self, data: bytes) -> None:
+        """Take what a transport has read that is not ours to read from."""
+        if self._tls is None:
+            self._hear(data)
+        else:
+            self._decrypt(self._tls, data)
+
+    def _decrypt(self, tls: Tls, data: bytes | memoryview) -> None:
+        """Pass on what a read brought: all of it at once, however many records it was."""
+        if self._leaving or self._lost:
+            return
+        was_ready = tls.ready
+        plain = tls.feed(data)
+        owed = tls.take()
+        if owed:
+            # A peer that is not told waits; one that asks on and on, and does not read, is not
+            # read from until it does.
+            self._choked = self._out_bytes > PRESSURE_BYTES
+            self._put(owed)
+        if tls.ready and not was_ready and len(self._speakers) == 1:
+            self._start(self._speakers[0])
+        if plain:
+            self._hear(plain)
+        if tls.failure:
+            self._tls_failed(tls.failure)
+        if tls.failure or tls.ended:
+            self._leave()
+            self._end_session()
+        elif self._choked:
+            self._reading(wanted=False)
+
+    def _tls_failed(self, why: str) -> None:
+        if self.on_tls_failed is not None and not self._leaving:
+            self.on_tls_failed(self, why)
+
+    def _hear(self, data: bytes) -> None:
         session = self._session
         if session is None:
             if self._leaving:
@@ -277,7 +330,7 @@ class Wire(TwistedProtocol):
                 return self._session
         if guess == "HTTP":
             self._write(_HTTP_ANSWER)
-        elif guess == "TLS":
+        elif guess == "TLS" and self._tls is None:
             self._write(_TLS_ANSWER)
         self._leave()
         return None
@@ -296,14 +349,16 @@ class Wire(TwistedProtocol):
     def _pump(self, session: Session) -> None:
         data = session.data_to_send()
         if data:
-            self._write(data)
+            if self._tls is not None:
+                data = self._tls.seal(data)
+            self._put(data)
         if session.retick:
             session.retick = False
             self.tick(self._deadline)
         if session.closing:
             self._leave()
-        elif session.paused_reading is not self._stopped_reading:
-            self._reading(wanted=not session.paused_reading)
+        elif (session.paused_reading or self._choked) is not self._stopped_reading:
+            self._reading(wanted=self._stopped_reading)
 
     def _reading(self, *, wanted: bool) -> None:
         transport: Any = self.transport
@@ -316,6 +371,12 @@ class Wire(TwistedProtocol):
             transport.pauseProducing()
 
     def _write(self, data: bytes) -> None:
+        if self._tls is not None:
+            data = self._tls.seal(data)
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        """Send these bytes as they are, now or when the socket takes them."""
         if self._lost:
             return
         if self._send is not None and not self._pulling:
@@ -353,6 +414,9 @@ class Wire(TwistedProtocol):
         if session is not None and not session.write_room and not self._lost:
             session.write_room = True
             session.write_resumed()
+        if self._choked:
+            self._choked = False
+            self._reading(wanted=session is None or not session.paused_reading)
 
     def stopProducing(self) -> None:
         """Forget what waits: the transport is closing."""
@@ -365,6 +429,12 @@ class Wire(TwistedProtocol):
         self._leaving = True
         transport: ITransport | None = self.transport
         if transport is not None:
+            if self._tls is not None:
+                if ending := self._tls.close():
+                    self._put(ending)
+            elif self._pulling and self._send is None:
+                # Twisted's TLS says that nothing follows before its producer has said all.
+                self.resumeProducing()
             transport.loseConnection()
             self._schedule(self._timers.now() + CLOSE_SECONDS)
 
@@ -379,6 +449,8 @@ class Wire(TwistedProtocol):
         now = self._timers.now()
         if self._leaving or self._session is None:
             if self._deadline and now >= self._deadline:
+                if self._tls is not None and not self._tls.ready:
+                    self._tls_failed("too-slow")
                 transport: Any = self.transport
                 transport.abortConnection()
             return
@@ -399,8 +471,12 @@ class Wire(TwistedProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._lost = True
         self._reads.direct.pop(self._fd, None)
+        self._end_session()
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def _end_session(self) -> None:
+        """Nothing is heard from the peer any more."""
         session, self._session = self._session, None
         if session is not None:
             session.connection_lost(self._timers.now())
-        if self.on_lost is not None:
-            self.on_lost(self)

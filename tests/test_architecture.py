@@ -85,6 +85,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "gateway.orphans": ("gateway.model", "gateway.persistence"),
     "gateway.clock": (),
+    "gateway.certificates": ("gateway.config",),
     "gateway.steady": (),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (
@@ -108,7 +109,9 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),
-    "protocols.shell": ("gateway.model",),
+    "protocols.shell": ("gateway.model", "protocols.tls"),
+    "protocols.tls": (),
+    "protocols.secure": ("protocols.shell", "protocols.tls"),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
         "gateway.model",

@@ -10,14 +10,16 @@ import difflib
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
 from gateway.addresses.settings import key_of, value_problem
 from gateway.config import schema
+from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
+from gateway.config.tls import TlsSource, TlsVersion, table_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
     MULTICAST_PREFIX,
@@ -109,9 +111,10 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     """Return the configuration; raises ConfigError with every problem."""
     walk = _Walk(layers)
     tree = layers.tree
+    base = posixpath.dirname(file) if file else host.working_directory
     top = walk.table(tree, (), schema.TOP)
     sections: dict[str, Any] = {
-        "acceptors": _acceptors(walk, tree.get("acceptors", {})),
+        "acceptors": _acceptors(walk, tree.get("acceptors", {}), base),
         "address_settings": _address_settings(
             walk, tree.get("address-settings", {}), top.get("literal_match_markers", ""), top
         ),
@@ -121,9 +124,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
             tree.get("wildcard-addresses", {}), ("wildcard-addresses",), schema.WILDCARDS
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {})),
-        "management": ManagementConfig(
-            **walk.table(tree.get("management", {}), ("management",), schema.MANAGEMENT)
-        ),
+        "management": _management(walk, tree.get("management", {}), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
         ),
@@ -131,7 +132,6 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
             **walk.table(tree.get("logging", {}), ("logging",), schema.LOGGING)
         ),
     }
-    base = posixpath.dirname(file) if file else host.working_directory
     users = _users_file(walk, tree.get("authentication", []))
     if walk.problems:
         raise ConfigError(walk.problems)
@@ -161,7 +161,41 @@ def _absolute(path: str, base: str) -> str:
     return posixpath.normpath(posixpath.join(base, path))
 
 
-def _acceptors(walk: _Walk, raw: object) -> tuple[Acceptor, ...]:
+def _management(walk: _Walk, raw: object, base: str) -> ManagementConfig:
+    read = walk.table(raw, ("management",), schema.MANAGEMENT)
+    config = ManagementConfig(**read)
+    return replace(config, endpoint=_secured(walk, ("management",), raw, config.endpoint, base))
+
+
+def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:
+    """Return a listener's endpoint with what its table `tls` says."""
+    if not isinstance(table, Mapping) or "tls" not in table:
+        return endpoint
+    here = (*path, "tls")
+    before = len(walk.problems)
+    read = walk.table(table["tls"], here, schema.TLS)
+    if len(walk.problems) > before:
+        return endpoint
+    problem = table_problem(read, secure=endpoint.tls)
+    if problem is not None:
+        key, text = problem
+        walk.wrong((*here, key) if key else here, text)
+        return endpoint
+    if endpoint.tls and endpoint.source is None:
+        walk.wrong(here, f"has no say in {endpoint.text}, whose TLS is not the gateway's own")
+        return endpoint
+    minimum = read.pop("minimum_version", TlsVersion.TLS_1_2)
+    if endpoint.source is not None:
+        source = replace(endpoint.source, minimum=minimum)
+        if minimum is TlsVersion.TLS_1_3 and source.maximum is TlsVersion.TLS_1_2:
+            walk.wrong((*here, "minimum-version"), "is above what the endpoint's sslmethod speaks")
+    else:
+        paths: dict[str, Any] = {name: _absolute(text, base) for name, text in read.items()}
+        source = TlsSource(minimum=minimum, table=True, **paths)
+    return replace(endpoint, tls=True, source=source)
+
+
+def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
     found = []
     endpoints: dict[str, str] = {}
     for name, table in walk.tables(raw, ("acceptors",)):
@@ -170,6 +204,7 @@ def _acceptors(walk: _Walk, raw: object) -> tuple[Acceptor, ...]:
         read = walk.table(table, path, schema.ACCEPTOR)
         if len(walk.problems) > before:
             continue
+        read["endpoint"] = _secured(walk, path, table, read["endpoint"], base)
         acceptor = Acceptor(name=name, **read)
         _check_acceptor(walk, path, acceptor)
         other = endpoints.setdefault(acceptor.endpoint.text, name)

@@ -1,9 +1,9 @@
 """What an endpoint string says about who can reach it. Pure.
 
-The strings are Twisted's (`tcp:5672:interface=127.0.0.1`); Twisted opens them. Here they are only
-taken apart far enough to refuse impossible ones before anything is opened, and to know whether a
-listener is reachable from elsewhere and whether it is encrypted. What this module does not know
-counts as reachable.
+The strings are Twisted's (`tcp:5672:interface=127.0.0.1`); Twisted opens them, but for TLS, which
+the gateway speaks itself over what `plain` says. Here they are only taken apart far enough to
+refuse impossible ones before anything is opened, and to know whether a listener is reachable from
+elsewhere and whether it is encrypted. What this module does not know counts as reachable.
 """
 
 from __future__ import annotations
@@ -11,6 +11,15 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from typing import Final
+
+from gateway.config.tls import (
+    SSL_WORDS,
+    TLS_WORDS,
+    TlsSource,
+    ssl_source,
+    tls_source,
+    words_of,
+)
 
 _KNOWN: Final = ("tcp", "tcp6", "ssl", "tls", "unix", "systemd", "haproxy")
 _PORT_MAX: Final = 65535
@@ -27,6 +36,9 @@ class Endpoint:
         loopback: only processes of this machine reach it.
         tls: the listener itself encrypts.
         shown: `127.0.0.1:5672` or a path, for people.
+        plain: the string for Twisted of the same listener without TLS.
+        source: where the gateway's own TLS has its certificates from; None where it speaks none,
+            or where it is Twisted's, as behind `haproxy:`.
     """
 
     text: str
@@ -34,6 +46,13 @@ class Endpoint:
     loopback: bool
     tls: bool
     shown: str
+    plain: str = ""
+    source: TlsSource | None = None
+
+    @property
+    def string(self) -> str:
+        """What Twisted opens."""
+        return self.plain or self.text
 
 
 def read_endpoint(value: object) -> Endpoint:
@@ -67,15 +86,20 @@ def read_endpoint(value: object) -> Endpoint:
 
 
 def _network(value: str, kind: str, positional: list[str], keywords: dict[str, str]) -> Endpoint:
-    if kind == "tls":
-        port_text = keywords.get("port", "443")
-    else:
-        port_text = keywords.get("port") or "".join(positional[1:2])
+    words = keywords
+    source: TlsSource | None = None
+    if kind == "ssl":
+        words = words_of(value, SSL_WORDS, positional[1:], keywords)
+        source = ssl_source(value, words)
+    elif kind == "tls":
+        words = {"port": "443", **words_of(value, TLS_WORDS, positional[1:], keywords)}
+        source = tls_source(value, words)
+    port_text = words.get("port") or "".join(positional[1:2])
     if not port_text.isascii() or not port_text.isdigit() or int(port_text) > _PORT_MAX:
         raise ValueError(
             f'"{value}" has the port "{port_text}"; a port is a number from 0 to 65535'
         )
-    interface = keywords.get("interface", "")
+    interface = words.get("interface", "")
     shown = (
         f"[{interface}]" if ":" in interface else interface or ("[::]" if kind == "tcp6" else "*")
     )
@@ -83,9 +107,27 @@ def _network(value: str, kind: str, positional: list[str], keywords: dict[str, s
         text=value,
         kind=kind,
         loopback=_is_loopback(interface),
-        tls=kind in ("ssl", "tls"),
+        tls=source is not None,
         shown=f"{shown}:{port_text}",
+        plain="" if source is None else _plain(kind, port_text, interface, words.get("backlog")),
+        source=source,
     )
+
+
+def _plain(kind: str, port: str, interface: str, backlog: str | None) -> str:
+    """Return the endpoint of TCP below one of TLS; without an interface `tls:` has both versions.
+
+    So it is with Twisted, whose strings these are.
+    """
+    if kind == "tls" and not interface:
+        interface = "::"
+    six = ":" in interface
+    parts = ["tcp6" if six else "tcp", port]
+    if interface:
+        parts.append("interface=" + interface.replace(":", r"\:"))
+    if backlog:
+        parts.append(f"backlog={backlog}")
+    return ":".join(parts)
 
 
 def _is_loopback(interface: str) -> bool:

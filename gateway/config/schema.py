@@ -26,6 +26,7 @@ from gateway.addresses.settings import (
 )
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
+from gateway.config.tls import TlsVersion
 from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
 from gateway.model.address import RoutingType, check_name, parse_destination
 from gateway.model.attributes import attribute_problem, text_problem
@@ -238,6 +239,7 @@ ACCEPTOR: Final = Table(
         "multicast-prefix": v.text,
         "disable-stomp-server-header": v.boolean,
     },
+    nested=frozenset({"tls"}),
     required=frozenset({"endpoint"}),
     later=_words(
         "amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
@@ -398,8 +400,21 @@ WILDCARDS: Final = Table(
     later=_words("enabled delimiter any-words single-word"),
 )
 
+TLS: Final = Table(
+    keys={
+        "certificate": v.name_text,
+        "key": v.name_text,
+        "chain": v.name_text,
+        "directory": v.name_text,
+        "minimum-version": v.choice(TlsVersion),
+    },
+    later=_words("key-password client-certificates ciphers"),
+    why={"key-password": "is for keys that are encrypted, and this version takes only plain ones"},
+)
+
 MANAGEMENT: Final = Table(
     keys={"endpoint": read_endpoint, "enabled": v.boolean, "allowed-hosts": v.names},
+    nested=frozenset({"tls"}),
     later=_words("allowed-origins console token"),
 )
 METRICS: Final = Table(keys={"enabled": v.boolean}, later=_words("per-object"))

@@ -184,8 +184,9 @@ class TestListener(SynchronousTestCase):
         assert text == "acceptors.all: 127.0.0.1:5672 cannot be opened: Address already in use"
 
     def test_what_twisted_cannot_make_is_an_error_before_anything_opens(self) -> None:
-        endpoint = read_endpoint("ssl:5671:privateKey=/nowhere/key.pem")
-        with pytest.raises(ListenError, match=r"acceptors\.all: ssl:5671:.*No such file"):
+        endpoint = read_endpoint("haproxy:ssl:5671:privateKey=/nowhere/key.pem")
+        told = r"acceptors\.all\.endpoint: haproxy:ssl:.*No such file"
+        with pytest.raises(ListenError, match=told):
             Listener(MemoryReactorClock(), "acceptors.all", endpoint, connections(Clock()))
 
     def test_a_written_backlog_stays(self) -> None:
