@@ -160,6 +160,18 @@ class Address:
             if q.attributes.enabled and (q.consumer_count or not q.attributes.purge_on_no_consumers)
         ]
 
+    def in_turn(self, able: list[Queue]) -> list[Queue]:
+        """Return these of its anycast queues, in the order in which they are chosen next."""
+        cursor, queues = self.cursor, self.anycast
+        if not 0 < cursor < len(queues):
+            return able
+        order = queues[cursor:] + queues[:cursor]
+        return order if len(able) == len(order) else [q for q in order if q in able]
+
+    def chose(self, queue: Queue) -> None:
+        """One of its anycast queues was chosen, if only because no other could be."""
+        self.cursor = self.anycast.index(queue) + 1
+
     @property
     def sender_count(self) -> int:
         """How many send to this address, and not only by way of another one."""

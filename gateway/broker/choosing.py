@@ -49,17 +49,18 @@ class Choosing(Spread):
         return self._address.taking(self._address.anycast)
 
     def _able(self) -> list[Queue]:
-        """Return those of them that get it in turn: with consumers, if any has some."""
+        """Return those of them that get it in turn, the next one first: with consumers, if any."""
         able = self._one_of()
         if len(able) <= 1:
             return able
-        return [q for q in able if q.consumer_count] or able
+        return self._address.in_turn([q for q in able if q.consumer_count] or able)
 
     def _picker(self) -> Picker | None:
         """Return who chooses where filters or selectors have a say."""
         anycast = self._one_of()
         if self._picky or (len(anycast) > 1 and any(queue.selective for queue in anycast)):
-            return Picker(anycast, self._copied_to(), self._origin)
+            places = {queue: place for place, queue in enumerate(self._address.anycast)}
+            return Picker(anycast, self._copied_to(), self._origin, places=places)
         return None
 
     def takers_of(self, body: bytes, flags: int, expires: int, later: int = 0) -> list[Queue]:
@@ -67,11 +68,13 @@ class Choosing(Spread):
         picker = self._picker()
         if picker is None:
             return self.takers(later)
-        one, copies = picker.choose(body, flags, expires, self._address.cursor + later)
+        queues = max(1, len(self._address.anycast))
+        cursor = (self._address.cursor + later) % queues
+        one, copies = picker.choose(body, flags, expires, cursor)
         return one + copies
 
     def takers(self, later: int) -> list[Queue]:
         """Return who would get a message that no filter keeps out, behind `later` others."""
         able = self._able()
-        one = [able[(self._address.cursor + later) % len(able)]] if able else []
+        one = [able[later % len(able)]] if able else []
         return one + self._copied_to()

@@ -266,11 +266,9 @@ class Pager:
         ways = len(able)
         if ways <= 1:
             return [(able + copies, bodies)] if able or copies else []
-        start = address.cursor
-        address.cursor = (start + len(bodies)) % (1 << 30)
+        address.chose(able[(len(bodies) - 1) % ways])
         dealt: list[tuple[list[Queue], Sequence[bytes]]] = [
-            ([able[(start + way) % ways]], bodies[way::ways])
-            for way in range(min(ways, len(bodies)))
+            ([able[way]], bodies[way::ways]) for way in range(min(ways, len(bodies)))
         ]
         return [*dealt, (copies, bodies)] if copies else dealt
 

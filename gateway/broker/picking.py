@@ -7,7 +7,7 @@ that several queues share is asked once. Pure: looks, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.model.message import EXPIRES, Message
 from gateway.queues.indexed import Condition
@@ -22,10 +22,19 @@ def is_picky(queues: Sequence[Queue]) -> bool:
 class Picker:
     """Chooses for the messages of one sender; `origin` is where they come from."""
 
-    __slots__ = ("_anycast", "_multicast", "_origin", "_verdicts")
+    __slots__ = ("_anycast", "_multicast", "_origin", "_places", "_verdicts")
 
-    def __init__(self, anycast: Sequence[Queue], multicast: Sequence[Queue], origin: str) -> None:
+    def __init__(
+        self,
+        anycast: Sequence[Queue],
+        multicast: Sequence[Queue],
+        origin: str,
+        *,
+        places: Mapping[Queue, int],
+    ) -> None:
+        """`places`: of the address' anycast queues, in their order."""
         self._anycast = anycast
+        self._places = places
         self._multicast = multicast
         self._origin = origin
         self._verdicts: dict[int, bool] = {}
@@ -37,7 +46,9 @@ class Picker:
         start = 0
         before: tuple[list[Queue], list[Queue]] | None = None
         for index, body in enumerate(bodies):
-            chosen = self.choose(body, flags, expires, cursor + index)
+            chosen = self.choose(body, flags, expires, cursor)
+            if chosen[0]:
+                cursor = self._places.get(chosen[0][0], 0) + 1
             if before is not None and chosen != before:
                 yield start, index, *before
                 start = index
@@ -46,9 +57,12 @@ class Picker:
             yield start, len(bodies), *before
 
     def choose(
-        self, body: bytes, flags: int, expires: int, turn: int
+        self, body: bytes, flags: int, expires: int, cursor: int
     ) -> tuple[list[Queue], list[Queue]]:
-        """Return the anycast queue, if any, and the multicast queues that get a message."""
+        """Return the anycast queue, if any, and the multicast queues that get a message.
+
+        `cursor` is the place behind the queue that was chosen last.
+        """
         message = Message(body, 0, flags)
         if flags & EXPIRES:
             message.expires = expires
@@ -57,7 +71,8 @@ class Picker:
         able = [q for q in self._anycast if self._lets_in(q, message)]
         if len(able) > 1:
             able = [q for q in able if self._is_wanted(q, message)] or able
-            able = [able[turn % len(able)]]
+            places = self._places
+            able = [next((q for q in able if places[q] >= cursor), able[0])]
         return able, [q for q in self._multicast if self._lets_in(q, message)]
 
     def _lets_in(self, queue: Queue, message: Message) -> bool:

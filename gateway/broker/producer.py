@@ -509,10 +509,7 @@ class Route(Choosing):
         picker = self._picker()
         if picker is None:
             return ((0, len(bodies), self._able(), self._copied_to()),)
-        address = self._address
-        found = list(picker.runs(bodies, flags, expires, address.cursor))
-        address.cursor = (address.cursor + len(bodies)) % (1 << 30)
-        return found
+        return list(picker.runs(bodies, flags, expires, self._address.cursor))
 
     def send_to_memory(self, body: bytes, flags: int, expires: int) -> int:
         """Store one message as if no limit were near."""

@@ -71,6 +71,7 @@ class Spread:
 
     _address: Address
     _core: Core
+    _only: Queue | None
     _origin: str
     _owner: ProducerOwner | None
     _store: Appends
@@ -103,6 +104,8 @@ class Spread:
             self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
         shares = [[queues] for _ in bodies] if queues > 1 else []
         if len(able) <= 1:
+            if able and len(address.anycast) > 1 and self._only is None:
+                address.chose(able[0])
             return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
         ticket = self._deal(able, bodies, flags, expires, shares=shares)
         if copies or address.taps:
@@ -128,12 +131,11 @@ class Spread:
         """Deal a run out over the anycast queues in turn."""
         address = self._address
         ways = len(able)
-        start = address.cursor
-        address.cursor = (start + len(bodies)) % (1 << 30)
+        address.chose(able[(len(bodies) - 1) % ways])
         ticket = 0
         for way in range(min(ways, len(bodies))):
             one = self._store_one(
-                able[(start + way) % ways],
+                able[way],
                 bodies[way::ways],
                 flags,
                 expires,

@@ -46,9 +46,9 @@ from gateway.model.message import (
 from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
-from gateway.queues.ring import Ringed
 from gateway.queues.scheduled import NEVER, Scheduled
 from gateway.queues.selecting import Held
+from gateway.queues.sharing import Sharing
 
 _COUNT_MAX = 0xFFFF
 
@@ -56,7 +56,7 @@ _COUNT_MAX = 0xFFFF
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Ringed):
+class Queue(Sharing):
     """See the module text. Anyone may read fields without underscore; only methods write them."""
 
     __slots__ = (
@@ -329,79 +329,6 @@ class Queue(Ringed):
         if searches is not None:
             self._end_searches(searches, limited=total >= limit)
         return total
-
-    def _round(self, now_ms: int, limit: int) -> int:
-        """Serve each consumer of the highest priority that has room and takes something."""
-        below: int | None = None
-        # Nobody beyond the number of messages can get one: most consumers are not even asked.
-        enough = min(len(self._ready), limit)
-        while open_ones := self._with_room(below, enough):
-            went = self._serve(open_ones, now_ms, limit)
-            if went or not self._ready:
-                return went
-            if len(open_ones) >= enough:
-                enough = len(self._consumers) + 1
-                continue
-            # All that waits is barred from these: those of lower priority may have it.
-            below = open_ones[0][0].priority
-        return 0
-
-    def _serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
-        """Give each its share once; returns how many messages went out."""
-        share = -(-min(len(self._ready), limit) // len(open_ones))
-        total = 0
-        for held, room, place in open_ones:
-            if not held.attached:
-                continue  # it left while another one was served
-            messages = self._take_for(held, min(room, share), now_ms)
-            if not messages:
-                continue
-            total += len(messages)
-            self._next = place + 1
-            held.consumer.deliver(messages, self.any_flags)
-            if not self._ready:
-                break
-        return total
-
-    def _take_for(self, held: Held, count: int, now_ms: int) -> list[Message]:
-        """Take up to `count` messages into delivery; what has expired leaves on the way."""
-        messages = self._ready.take(count) if held.group is None else self._find(held.group, count)
-        late: list[Message] = []
-        if self.any_flags & EXPIRES or held.barred:
-            messages, late = self._sift(held, messages, count, now_ms)
-        count = len(messages)
-        held.count += count
-        self.delivering += count
-        if self.ring_size >= 0:
-            self._out.add(messages)
-        if late:
-            self.expired += len(late)
-            self._leave(late, Gone.EXPIRED)
-        return messages
-
-    def _sift(
-        self, held: Held, messages: list[Message], count: int, now_ms: int
-    ) -> tuple[list[Message], list[Message]]:
-        """Return which of these, or of those behind them, the consumer gets, and the expired."""
-        barred = held.barred or ()
-        aside: list[Message] = []
-        late: list[Message] = []
-        fitting: list[Message] = []
-        while messages:
-            for message in messages:
-                if message.flags & EXPIRES and message.expires <= now_ms:
-                    late.append(message)
-                elif message.seq in barred:
-                    aside.append(message)
-                else:
-                    fitting.append(message)
-            if fitting:
-                break
-            group = held.group
-            messages = self._ready.take(count) if group is None else self._find(group, count)
-        for message in reversed(aside):
-            self._ready.put_back(message)
-        return fitting, late
 
     def expire(self, now_ms: int) -> int:
         """Remove what has expired while waiting; returns how many. O(n) when any can expire."""

@@ -45,9 +45,11 @@ class Seated(Serialized):
     def _unseat(self, held: Held) -> None:
         """Take a consumer's place away."""
         held.attached = False
+        place = [other for other in self._consumers if other.priority == held.priority].index(held)
+        if place < self._next:
+            self._next -= 1  # whose turn it is does not change
         self._consumers.remove(held)
         self._ranks.clear()
-        self._next = 0
 
     def _with_room(self, below: int | None, enough: int) -> list[tuple[Held, int, int]]:
         """Return some of the highest priority, below a given one, that have room.

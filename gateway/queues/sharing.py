@@ -1,0 +1,173 @@
+"""Who gets what waits: equal consumers get equal shares of each burst, whatever pieces it comes in.
+
+A round asks those of the highest priority that have room, from where the last round ended, and
+divides evenly what waits among them. What does not divide goes to the first ones, and the next
+round begins behind them. Those with one selector are a group: what is found for it is divided
+among them, since how much of what waits is for them nobody knows before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.model.message import EXPIRES, Message
+from gateway.queues.ports import Gone
+from gateway.queues.ring import Ringed
+from gateway.queues.selecting import Group, Held
+
+
+class Sharing(Ringed):
+    """The part of a queue that hands out."""
+
+    __slots__ = ()
+
+    def _round(self, now_ms: int, limit: int) -> int:
+        """Serve each consumer of the highest priority that has room and takes something."""
+        below: int | None = None
+        # Nobody beyond the number of messages can get one: most consumers are not even asked.
+        enough = min(len(self._ready), limit)
+        while open_ones := self._with_room(below, enough):
+            went = self._serve(open_ones, now_ms, limit)
+            if went or not self._ready:
+                return went
+            if len(open_ones) >= enough:
+                enough = len(self._consumers) + 1
+                continue
+            # All that waits is barred from these: those of lower priority may have it.
+            below = open_ones[0][0].priority
+        return 0
+
+    def _serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
+        """Give each an equal share once; returns how many messages went out.
+
+        What does not divide evenly goes to the first ones, and the next round begins behind them.
+        """
+        share, odd = divmod(min(len(self._ready), limit), len(open_ones))
+        total = 0
+        dealt: list[Group] = []
+        for at, (held, room, place) in enumerate(open_ones):
+            if not held.attached:
+                continue  # it left while another one was served
+            group = held.group
+            if group is not None and group.members > 1:
+                if group in dealt:
+                    continue
+                dealt.append(group)
+                went = self._deal(group, open_ones, share or 1, now_ms)
+                if went:
+                    total += went
+                    self._next = place + 1
+                continue
+            part = min(room, share + (at < odd) or 1)
+            messages = self._take_for(held, part, now_ms)
+            if not messages:
+                continue
+            went = len(messages)
+            held.consumer.deliver(messages, self.any_flags)
+            if went < part and self._ready:
+                went += self._give_more(held, part - went, now_ms)
+            total += went
+            if at < odd or not odd:
+                self._next = place + 1
+            if not self._ready:
+                break
+        return total
+
+    def _give_more(self, held: Held, count: int, now_ms: int) -> int:
+        """Go on with what has another priority, or came back; returns how many went out."""
+        total = 0
+        while total < count and self._ready and held.attached:
+            room = min(count - total, held.consumer.room())
+            messages = self._take_for(held, room, now_ms) if room > 0 else []
+            if not messages:
+                break
+            total += len(messages)
+            held.consumer.deliver(messages, self.any_flags)
+        return total
+
+    def _deal(
+        self, group: Group, open_ones: list[tuple[Held, int, int]], share: int, now_ms: int
+    ) -> int:
+        """Divide what those with one selector are for evenly; returns how many went out.
+
+        `share` is what each may get. How much of what waits is for them nobody knows before.
+        """
+        mates = [(h, min(r, share)) for h, r, _ in open_ones if h.group is group and h.attached]
+        found = self._find(group, sum([part for _, part in mates]))
+        flags = self.any_flags, self.all_flags
+        total = 0
+        for (held, _), count in zip(mates, even(len(found), [p for _, p in mates]), strict=True):
+            mine, found = found[:count], found[count:]
+            self._remember(flags)
+            if not held.attached:
+                for message in reversed(mine):
+                    self._ready.put_back(message)
+                continue
+            messages = self._take_for(held, count, now_ms, mine) if mine else []
+            if messages:
+                total += len(messages)
+                held.consumer.deliver(messages, self.any_flags)
+        return total
+
+    def _take_for(
+        self, held: Held, count: int, now_ms: int, found: list[Message] | None = None
+    ) -> list[Message]:
+        """Take up to `count` messages into delivery; what has expired leaves on the way.
+
+        They are `found`, if that is given, and taken from what waits already.
+        """
+        if found is not None:
+            messages = found
+        else:
+            group = held.group
+            messages = self._ready.take(count) if group is None else self._find(group, count)
+        late: list[Message] = []
+        if self.any_flags & EXPIRES or held.barred:
+            messages, late = self._sift(held, messages, count, now_ms)
+        count = len(messages)
+        held.count += count
+        self.delivering += count
+        if self.ring_size >= 0:
+            self._out.add(messages)
+        if late:
+            self.expired += len(late)
+            self._leave(late, Gone.EXPIRED)
+        return messages
+
+    def _sift(
+        self, held: Held, messages: list[Message], count: int, now_ms: int
+    ) -> tuple[list[Message], list[Message]]:
+        """Return which of these, or of those behind them, the consumer gets, and the expired."""
+        barred = held.barred or ()
+        aside: list[Message] = []
+        late: list[Message] = []
+        fitting: list[Message] = []
+        while messages:
+            for message in messages:
+                if message.flags & EXPIRES and message.expires <= now_ms:
+                    late.append(message)
+                elif message.seq in barred:
+                    aside.append(message)
+                else:
+                    fitting.append(message)
+            if fitting:
+                break
+            group = held.group
+            messages = self._ready.take(count) if group is None else self._find(group, count)
+        for message in reversed(aside):
+            self._ready.put_back(message)
+        return fitting, late
+
+
+def even(count: int, most: Sequence[int]) -> list[int]:
+    """Divide `count` evenly among so many, nobody above his most; what is odd goes to the first."""
+    parts = [0] * len(most)
+    while count > 0:
+        hungry = [at for at, part in enumerate(parts) if part < most[at]]
+        if not hungry:
+            break
+        step = max(1, min(count // len(hungry), *(most[at] - parts[at] for at in hungry)))
+        for at in hungry[:count]:
+            parts[at] += step
+            count -= step
+    return parts
