@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from gateway.broker.address import Address
     from gateway.broker.gateway import Gateway
 
-#: Addresses of one step: some milliseconds where a hundred matches concern each.
-STEP: Final = 16
+#: Addresses of one step: some milliseconds where there are a hundred matches.
+STEP: Final = 8
 #: Duplicate ids that one step forgets: some milliseconds.
 IDS_STEP: Final = 20_000
 

@@ -21,7 +21,7 @@ from gateway.listeners import Connections, budget_of, make_speakers
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
-from gateway.reload.reading import Wanted, to_declare
+from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
 from gateway.upkeep import disk_limit, keep_declared, periods
@@ -76,7 +76,7 @@ async def apply(
         )
         await _step(resettle(broker, new.address_settings, limits), pause)
     broker.branches.use_wildcards(new.wildcard_routing)
-    await _step(make_declared(core, *to_declare(old, new)), pause)
+    await _step(make_declared(core, wanted.addresses, wanted.diverts), pause)
     broker.branches.unnamed = gone_diverts(new, wanted.read)
     keep_declared(broker, new)
     for stream in new.streams:

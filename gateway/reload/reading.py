@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+from twisted.internet.defer import Deferred
 
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
@@ -21,6 +24,9 @@ from gateway.reload.users import user_changes
 from gateway.security.around import load_users
 from gateway.security.users import Users, UsersError
 
+#: Declared queues that are looked at in one turn: about a millisecond.
+_CHECK_STEP: Final = 200
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -30,12 +36,16 @@ class Wanted:
         read: as the file has it.
         held: what will be in force, which is less where something needs a restart.
         users: all of them.
+        addresses: those declared that are new, or others than before.
+        diverts: the same.
         changes: from what is in force now.
     """
 
     read: Config
     held: Config
     users: Users
+    addresses: tuple[AddressConfig, ...]
+    diverts: tuple[DivertDefinition, ...]
     changes: tuple[Change, ...]
 
 
@@ -63,7 +73,15 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
     if problems:
         raise ConfigError(problems)
     differences = (*changes(now, config), *user_changes(users, found))
-    return Wanted(read=config, held=held, users=found, changes=differences)
+    addresses, diverts = frozenset(now.addresses), frozenset(now.diverts)
+    return Wanted(
+        read=config,
+        held=held,
+        users=found,
+        addresses=tuple(a for a in held.addresses if a not in addresses),
+        diverts=tuple(d for d in held.diverts if d not in diverts),
+        changes=differences,
+    )
 
 
 def _users_of(config: Config) -> Users:
@@ -74,20 +92,16 @@ def _users_of(config: Config) -> Users:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
 
 
-def to_declare(now: Config, held: Config) -> tuple[list[AddressConfig], list[DivertDefinition]]:
-    """Return what of the declared addresses and diverts is new, or another than before."""
-    addresses, diverts = frozenset(now.addresses), frozenset(now.diverts)
-    return (
-        [address for address in held.addresses if address not in addresses],
-        [divert for divert in held.diverts if divert not in diverts],
-    )
-
-
-def check_against(core: Core, now: Config, wanted: Wanted) -> None:
+async def check_against(core: Core, wanted: Wanted, pause: Callable[[], Deferred[None]]) -> None:
     """Raise ConfigError for what contradicts what exists; only what is new is asked about."""
     held = wanted.held
-    addresses, diverts = to_declare(now, held)
-    problems = contradictions(core, held, addresses, diverts)
+    problems: list[Problem] = []
+    steps = contradictions(core, held, wanted.addresses, wanted.diverts)
+    for count, problem in enumerate(steps, 1):
+        if problem is not None:
+            problems.append(problem)
+        if count % _CHECK_STEP == 0:
+            await pause()
     taps = {tap.stream.name: tap.stream.address for tap in core.registry.all()}
     for stream in held.streams:
         there = taps.get(stream.name, stream.address)

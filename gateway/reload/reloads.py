@@ -152,7 +152,7 @@ class Reloads:
             wanted = await core.threads.run(
                 read_again, self._again.read, running.config, running.gate.users
             )
-            check_against(core, running.config, wanted)
+            await check_against(core, wanted, self._pause)
         except ConfigError as error:
             self._tell_refused(error.problems, why)
             raise
