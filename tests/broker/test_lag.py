@@ -318,3 +318,52 @@ def test_a_power_cut_at_any_time_with_changes_at_any_time(seed):
     assert not left & gone, "came back"
     assert left <= confirmed - gone | maybe, "nobody was told"
     assert not core.gateway.lag.waits
+
+
+# ---- another limit while it runs
+
+
+def relimit(core: Core, limit: float) -> None:
+    lag = core.gateway.lag
+    lag.watch(limit, now=core.seconds, later=core._call_later)
+
+
+def test_a_longer_limit_counts_for_what_waits_from_now_on():
+    core = core_of()
+    relimit(core, 5.0)
+    core.send("q", b"1")
+    core.pass_time(4900)
+    assert not core.gateway.lag.waits
+    core.pass_time(200)
+    assert core.gateway.lag.waits
+    calmed_after(core, 11_000)
+
+
+def calmed_after(core: Core, by_ms: int) -> None:
+    core.sync()
+    core.pass_time(by_ms)
+    assert not core.gateway.lag.waits
+
+
+def test_a_limit_that_is_switched_off_lets_dispatch_go_on_at_once():
+    core = lagging(core_of())
+    taker = core.consume("q")
+    core.send("q", b"1")
+    assert taker.bodies() == []
+    relimit(core, -1)
+    assert not core.gateway.lag.waits
+    core.sync()
+    core.send("q", b"2")
+    assert taker.bodies() == [b"1", b"2"]
+    core.pass_time(60_000)
+    assert (core.gateway.lag.waits, core.gateway.lag.times) == (False, 1)
+    core.sync()
+    relimit(core, LIMIT)
+    lagging(core)
+
+
+def test_a_limit_that_was_off_is_switched_on():
+    core = Core()
+    core.send("q", b"1")
+    relimit(core, LIMIT)
+    lagging(core)

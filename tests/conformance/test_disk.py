@@ -670,3 +670,16 @@ def test_a_disk_that_cannot_be_measured_is_told():
     site.watch._measure = broken
     site.watch.scan()
     assert [error.errno for error in told] == [5]
+
+
+def test_another_limit_is_judged_by_at_once():
+    site = Site(min_free=GIB)
+    site.free = 10 * GIB
+    site.watch.start()
+    assert site.core.gateway.disk.refusal is None
+    site.watch.monitor.use(DiskLimit(min_free=20 * GIB))
+    site.watch.scan()
+    assert "min-disk-free is 21474836480 bytes" in site.core.gateway.disk.refusal.text
+    site.watch.monitor.use(DiskLimit(max_usage=95))
+    site.watch.scan()  # within the second that flips are apart
+    assert site.core.gateway.disk.refusal is None

@@ -31,11 +31,19 @@ class Live:
         self.file.write_text(text)
 
     def ask(
-        self, method: str, path: str, body: object = None, login: tuple[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        login: tuple[str, str] | None = None,
+        host: str | None = None,
     ) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(HOST, self.gateway.management_port, timeout=30)
         try:
             headers = {} if body is None else {"Content-Type": "application/json"}
+            if host is not None:
+                headers["Host"] = host
             if login is not None:
                 encoded = base64.b64encode(":".join(login).encode()).decode()
                 headers["Authorization"] = f"Basic {encoded}"

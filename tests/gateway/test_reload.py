@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ import pytest
 
 from gateway.cli.scratch import importing_environment
 from tests.gateway.reloading import Live, Start
+from tests.gateway.stomp_peer import StompPeer
 
 LIMITED = '[address-settings."#"]\nmax-size-messages = {}\naddress-full-policy = "FAIL"\n'
 
@@ -235,6 +240,120 @@ def test_the_log_level_changes_and_the_change_is_told_either_way(
     assert told == ["logging.level", "logging.level", "addresses.told"]
     assert live.log("address.configured") == []  # while only errors were told
     assert live.ask("GET", "/api/v1/addresses/quiet")[0] == 200
+
+
+def test_periods_and_limits_of_the_gateway_change_at_once(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    live = Live(gateway_process, tmp_path, "message-expiry-scan-period = -1\n")
+    peer = StompPeer(live.gateway.stomp_port)
+    peer.write("SEND\ndestination:q\nexpires:1\nreceipt:r\n\n", b"old")
+    assert peer.read()[0] == "RECEIPT"
+    text = (
+        "message-expiry-scan-period = 50\nscrub-period = '1h'\nscrub-rate = '1MiB'\n"
+        "sync-interval = 20\nstore-linger = 0\nstore-lag-limit = -1\nstore-task-limit = 5000\n"
+        "journal-compact-min-files = 0\nglobal-max-messages = 2\ndisk-scan-period = 100\n"
+        "address-queue-scan-period = 100\nid-cache-size = 5\n"
+    )
+    effects = live.effects(live.reload(text))
+    assert len(effects) == 12
+    assert set(effects.values()) == {"at-once"}
+    live.until(lambda: live.ask("GET", "/api/v1/queues/ExpiryQueue")[0] == 200)
+    _, scrub = live.ask("GET", "/api/v1/scrub")
+    assert scrub["rateBytesPerSecond"] == 1 << 20
+    assert 3500 < scrub["nextInSeconds"] <= 3600
+    # And all of it back: what was switched off goes on, what ran stops.
+    assert set(live.effects(live.reload("message-expiry-scan-period = -1\n")).values()) == {
+        "at-once"
+    }
+    peer.write("SEND\ndestination:q\nexpires:1\nreceipt:s\n\n", b"old")
+    assert peer.read()[0] == "RECEIPT"
+    assert live.ask("GET", "/api/v1/scrub")[1]["rateBytesPerSecond"] == 4 << 20
+    assert peer.silent(0.3)
+    assert live.ask("GET", "/api/v1/queues/q")[1]["messageCount"] == 1
+
+
+def test_hosts_wildcards_and_names_for_new_connections(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    live = Live(gateway_process, tmp_path, "[addresses.'w.#']\nqueues = [{ name = 'w' }]\n")
+    peer = StompPeer(live.gateway.stomp_port)
+
+    def reached() -> int:
+        peer.send("w.a", b"x", "r")
+        assert peer.read()[0] == "RECEIPT"
+        found: int = live.ask("GET", "/api/v1/queues/w")[1]["messageCount"]
+        return found
+
+    def status(host: str) -> int:
+        return live.ask("GET", "/api/v1/config", host=host)[0]
+
+    assert (reached(), status("gate.example")) == (1, 421)
+    declared = live.file.read_text()
+    answer = live.reload(
+        declared + "[wildcard-addresses]\nrouting-enabled = false\n"
+        "[management]\nallowed-hosts = ['gate.example']\n"
+        "[acceptors.stomp]\nprotocols = ['STOMP']\ndisable-stomp-server-header = true\n"
+        "[acceptors.all]\n"
+    )
+    assert live.effects(answer) == {
+        "wildcard-addresses.routing-enabled": "at-once",
+        "management.allowed-hosts": "at-once",
+        "acceptors.stomp.disable-stomp-server-header": "new-connections",
+    }
+    assert (reached(), status("gate.example")) == (1, 200)
+    assert "server" in peer.greeting[1]
+    assert "server" not in StompPeer(live.gateway.stomp_port).greeting[1]
+    live.reload(declared)
+    assert (reached(), status("gate.example")) == (2, 421)
+
+
+@pytest.mark.parametrize("how", ["kill", "gone"])
+def test_on_a_terminal_a_hang_up_reloads_and_its_end_stops_in_order(
+    tmp_path: Path, how: str
+) -> None:
+    master, slave = pty.openpty()
+    loopback = "tcp:0:interface=127.0.0.1"
+    sets = [f"{name}.endpoint={loopback}" for name in ("acceptors.all", "management")]
+    sets += [f"acceptors.stomp.endpoint={loopback}", 'logging.format="json"']
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway", "run", "--data", str(tmp_path / "data")]
+        + [part for one in sets for part in ("--set", one)],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=importing_environment(),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads yet
+    )
+    os.close(slave)
+    try:
+        read_until(master, b"gateway.ready")
+        if how == "kill":
+            process.send_signal(signal.SIGHUP)
+            read_until(master, b"config.reloaded")
+            process.send_signal(signal.SIGTERM)
+            os.set_blocking(master, False)
+            assert process.wait(30) == 0
+        else:
+            os.close(master)
+            master = -1
+            assert process.wait(30) == 0
+    finally:
+        if master >= 0:
+            os.close(master)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def read_until(terminal: int, word: bytes) -> None:
+    """Read what a terminal shows until it has shown this."""
+    seen = b""
+    while word not in seen:
+        ready, _, _ = select.select([terminal], [], [], 30)
+        assert ready, seen
+        seen += os.read(terminal, 4096)
 
 
 def cli(*arguments: str) -> Any:

@@ -308,3 +308,21 @@ def test_a_stop_reads_no_further():
     assert world.events(100) == []
     world.scrubber.suspect()
     assert world.clock.getDelayedCalls() == []
+
+
+def test_another_period_counts_from_the_last_one_and_another_rate_at_once():
+    world = World(File("a", 8 * MIB), rate=MIB, period=3 * 3600.0)
+    scrubber = world.scrubber
+    scrubber.pace(rate=MIB, period=1800.0)
+    assert scrubber.next_seconds == 1800
+    scrubber.pace(rate=MIB, period=0)
+    assert scrubber.next_seconds is None
+    world.wait(4000)
+    scrubber.pace(rate=4 * MIB, period=3600.0)
+    assert scrubber.next_seconds == 0
+    world.wait(5)
+    assert scrubber.tours == 1, "at four times the rate"
+    scrubber.pace(rate=MIB, period=600.0)
+    assert 590 < scrubber.next_seconds <= 600
+    world.wait(620)
+    assert scrubber.tours == 2

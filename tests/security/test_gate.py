@@ -231,3 +231,55 @@ def test_nonces_differ_and_decoys_stay_while_the_users_do(world: World, stored: 
     assert len(nonces) == 100
     assert all(n.isascii() and n.isprintable() and "," not in n for n in nonces)
     assert one.decoy_key == again.decoy_key != other.decoy_key
+
+
+# ---- other users while it runs
+
+
+def test_other_users_count_from_the_next_login_on(
+    gate: PasswordGate, world: World, stored: Secret
+) -> None:
+    assert ask(gate, world, "ann", "right") == (True, 1)
+    assert ask(gate, world, "ann", "right") == (True, 0)  # remembered
+    gate.use({"bob": User(name="bob", password=stored)})
+    assert ask(gate, world, "ann", "right") == (False, 1)
+    assert ask(gate, world, "bob", "right") == (True, 1)
+    assert gate.users.keys() == {"bob"}
+
+
+def test_an_old_password_is_worth_nothing_though_it_was_remembered(
+    gate: PasswordGate, world: World
+) -> None:
+    assert ask(gate, world, "ann", "right") == (True, 1)
+    gate.use({"ann": User(name="ann", password=hash_password("new"))})
+    assert ask(gate, world, "ann", "right") == (False, 1)
+    assert ask(gate, world, "ann", "new") == (True, 1)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_check_that_is_under_way_ends_by_the_new_users(
+    gate: PasswordGate, world: World, stored: Secret, stays: bool
+) -> None:
+    answers: list[bool] = []
+    gate.for_peer("p").check("ann", "right", answers.append)
+    gate.use({"ann" if stays else "bob": User(name="x", password=stored)})
+    world.run()
+    assert answers == [stays]
+
+
+def test_a_proof_that_was_begun_before_its_user_went_lets_nobody_in(
+    gate: PasswordGate, stored: Secret
+) -> None:
+    assert gate.proved("p", "ann", right=True)
+    gate.use({"bob": User(name="bob", password=stored)})
+    assert not gate.proved("p", "ann", right=True)
+
+
+def test_who_is_made_up_looks_alike_until_the_users_change(
+    gate: PasswordGate, stored: Secret
+) -> None:
+    before = gate.decoy_key
+    gate.use({"ann": User(name="ann", password=stored)})
+    assert gate.decoy_key == before
+    gate.use({"ann": User(name="ann", password=hash_password("new"))})
+    assert gate.decoy_key != before
