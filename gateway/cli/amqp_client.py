@@ -1,199 +1,329 @@
-"""An AMQP client for one command: sends or receives, pipelined, and says how it went.
+"""An AMQP client for one command: sends or receives, pipelined, over TCP or TLS.
 
-python-qpid-proton does the protocol. Its reactor calls back; what happened is left in the object
-that was run (`error`, `confirmed`, `count`), and nothing is raised through Proton's C code.
+`amqp_link` does the protocol; here are the socket, the clock and what the commands want. Every
+`run` raises CliError when it went wrong.
 """
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import socket
+import ssl
+import time
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
-from urllib.parse import urlsplit
+from contextlib import contextmanager, suppress
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
+from gateway.cli.amqp_link import ClientLink, Delivery, State, refusal
+from gateway.cli.amqp_login import PeerError
 from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
+from gateway.cli.tls_trust import Trust
+from protocols.amqp.performatives import ACCEPTED, RELEASED, Accepted, Rejected
 
 DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 #: Messages under way that are not confirmed yet; what the gateway grants at once.
 WINDOW: Final = 1000
-
-try:
-    from proton import Endpoint, Message, symbol
-    from proton.handlers import MessagingHandler
-    from proton.reactor import Container
-except ImportError:
-    raise CliError(
-        "client-missing",
-        "this command needs python-qpid-proton, which is not installed (extra [client])",
-        attempt="pip install 'sluicegate[client]'   (builds from source, needs a C compiler)",
-        status=EX_UNAVAILABLE,
-    ) from None
+#: Seconds until there is a connection, a login and a link.
+_OPENING_SECONDS: Final = 10.0
+#: Seconds for the goodbye: all that matters was confirmed before it.
+_CLOSING_SECONDS: Final = 2.0
+_READ_BYTES: Final = 1 << 16
+#: Bytes that wait for the socket from which on no more are made.
+_WRITE_BYTES: Final = 1 << 20
+#: What is written and read in a moment does not need the poll to wait for longer.
+_POLL_SECONDS_MAX: Final = 60.0
 
 
 class Login:
     """Where to connect and as whom."""
 
-    __slots__ = ("password", "url", "user")
+    __slots__ = ("host", "password", "port", "trust", "url", "user")
 
-    def __init__(self, url: str, user: str | None, password: str | None) -> None:
-        """Take `amqp://[user@]host[:port]`; raises CliError for another scheme."""
+    def __init__(
+        self, url: str, user: str | None, password: str | None, trust: Trust | None = None
+    ) -> None:
+        """Take `amqp[s]://[user@]host[:port]`; raises CliError for another scheme."""
         parts = urlsplit(url if "//" in url else f"amqp://{url}")
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname or port == -1:
             text = f"{url} is no AMQP URL"
             raise CliError("bad-url", text, attempt=f"--url {DEFAULT_URL}", status=EX_USAGE)
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        port = parts.port or (5671 if parts.scheme == "amqps" else 5672)
-        self.url = f"{parts.scheme}://{host}:{port}"
-        self.user = user or parts.username
-        self.password = password or parts.password
+        secure = parts.scheme == "amqps"
+        self.host = parts.hostname
+        self.port = port or (5671 if secure else 5672)
+        self.trust = (trust or Trust()) if secure else None
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        self.url = f"{parts.scheme}://{host}:{self.port}"
+        self.user = user or (unquote(parts.username) if parts.username else None)
+        self.password = password or (unquote(parts.password) if parts.password else None)
 
     def __repr__(self) -> str:
         return f"Login({self.url}, {self.user})"
 
 
-class Conversation(MessagingHandler):
-    """What sending and receiving share: connecting, and noticing that it went wrong."""
+class _Wire:
+    """A socket that is read and written without waiting for longer than was asked."""
 
-    def __init__(self, login: Login, address: str, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(**options)
+    def __init__(self, login: Login) -> None:
+        """Connect; raises OSError, CliError for a certificate that is not trusted."""
+        self._socket = socket.create_connection((login.host, login.port), _OPENING_SECONDS)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if login.trust is not None:
+            try:
+                self._socket = login.trust.wrap(self._socket, login.host, login.url)
+            except BaseException:
+                self._socket.close()
+                raise
+        self._socket.setblocking(False)
+        self._unwritten = bytearray()
+
+    @property
+    def unwritten(self) -> int:
+        """How many bytes the socket has not taken yet."""
+        return len(self._unwritten)
+
+    def write(self, data: bytes) -> None:
+        """Put bytes behind those that wait."""
+        self._unwritten += data
+
+    def exchange(self, seconds: float) -> tuple[bytes, bool]:
+        """Write and read what can be within `seconds`; returns what came and whether all is over.
+
+        Raises OSError when the connection broke.
+        """
+        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()
+        self._write_some()
+        wanted = [self._socket] if self._unwritten else []
+        wait = 0.0 if pending else max(0.0, min(seconds, _POLL_SECONDS_MAX))
+        select.select([self._socket], wanted, [], wait)
+        self._write_some()
+        try:
+            data = self._socket.recv(_READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return b"", False
+        except ssl.SSLEOFError:
+            data = b""
+        return data, not data
+
+    def _write_some(self) -> None:
+        while self._unwritten:
+            try:
+                count = self._socket.send(self._unwritten[:_READ_BYTES])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            del self._unwritten[:count]
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+
+def _container_id(command: str) -> str:
+    """Return a name that no other connection has: two with one name could take it for theirs."""
+    return f"sluicegate-{command}-{socket.gethostname()}-{os.getpid()}-{time.monotonic_ns()}"
+
+
+def _cut(error: OSError) -> PeerError:
+    return PeerError("not-connected", error.strerror or str(error) or "the connection was cut")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Keep Ctrl-C for afterwards: what is printed is accepted, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Conversation(ABC):
+    """What sending and receiving share: connecting, going on, leaving."""
+
+    def __init__(self, login: Login, address: str, *, sends: bool) -> None:
         self.login = login
         self.address = address
-        self.error: CliError | None = None
-        self._connection: Any = None
+        user = login.user
+        self.link = ClientLink(
+            address,
+            sends=sends,
+            container_id=_container_id("send" if sends else "receive"),
+            hostname=login.host,
+            login=None if user is None else (user, login.password or ""),
+        )
+        self._wire: _Wire | None = None
+
+    @abstractmethod
+    def step(self, now: float) -> float | None:
+        """Do what can be done at `now`; returns when to call again at the latest, None: done."""
 
     def run(self) -> None:
         """Run until done; raises CliError when it went wrong."""
-        Container(self).run()
-        if self.error is not None:
-            raise self.error
+        try:
+            self._wire = self._connected()
+            try:
+                self._open()
+                self._go_on()
+                self._leave()
+            finally:
+                self._wire.close()
+        except PeerError as error:
+            raise self._explained(error) from None
 
-    def connect(self, event: Any) -> Any:  # noqa: ANN401 - Proton ships no types
-        """Open the connection, once."""
-        self._connection = event.container.connect(
-            self.login.url,
-            user=self.login.user,
-            password=self.login.password,
-            reconnect=False,
-            allow_insecure_mechs=True,
-            allowed_mechs=None if self.login.user else "ANONYMOUS",
-        )
-        return self._connection
+    def _connected(self) -> _Wire:
+        try:
+            return _Wire(self.login)
+        except OSError as error:
+            raise _cut(error) from None
 
-    def fail(self, code: str, text: str, attempt: str | None = None, status: int = 1) -> None:
-        """Remember the first thing that went wrong, and leave."""
-        if self.error is None:
-            self.error = CliError(code, text, attempt=attempt, status=status)
-        if self._connection is not None:
-            self._connection.close()
+    def _open(self) -> None:
+        deadline = time.monotonic() + _OPENING_SECONDS
+        while self.link.state in (State.SASL, State.OPENING):
+            now = time.monotonic()
+            if now >= deadline:
+                text = f"it did not answer within {_OPENING_SECONDS:.0f} s"
+                raise PeerError("not-connected", text)
+            self._exchange(now, deadline)
 
-    def leave(self) -> None:
-        """Close in order."""
-        self._connection.close()
+    def _go_on(self) -> None:
+        try:
+            while (due := self.step(now := time.monotonic())) is not None:
+                self._exchange(now, due)
+        except PeerError:
+            raise
+        except BaseException:
+            # What was done before it counts: Ctrl-C brings nothing back that was printed.
+            with suppress(PeerError):
+                self._leave()
+            raise
 
-    def on_transport_error(self, event: Any) -> None:  # noqa: ANN401
-        """No connection, or it broke."""
-        self._broken(event.transport.condition)
+    def _exchange(self, now: float, due: float) -> None:
+        """Write, wait until something comes or it is `due`, and read."""
+        if not self._turn(now, due):
+            return
+        attempt = None
+        if self.link.silent and self.login.trust is None:
+            attempt = f"--url {self.login.url.replace('amqp:', 'amqps:')} if TLS is spoken there"
+        raise PeerError("not-connected", "the connection was cut", attempt=attempt)
 
-    def _broken(self, condition: Any) -> None:  # noqa: ANN401
-        name = condition.name if condition else ""
-        text = (condition.description if condition else "") or "the connection was cut"
-        if "unauthorized" in name or "SASL" in text or "mechanism" in text.lower():
+    def _turn(self, now: float, due: float) -> bool:
+        """Do one turn of writing and reading; returns whether the peer has left."""
+        assert self._wire is not None
+        due = min(due, self.link.tick(now))
+        out = self.link.data_to_send()
+        if out:
+            self._wire.write(out)
+            self.link.spoke(now)
+        try:
+            data, over = self._wire.exchange(due - now)
+        except OSError as error:
+            raise _cut(error) from None
+        if data:
+            self.link.heard(time.monotonic())
+            self.link.receive_data(data)
+        return over
+
+    def _leave(self) -> None:
+        """Close in order; an error of the gateway counts, but nothing depends on an answer."""
+        self.link.close()
+        deadline = time.monotonic() + _CLOSING_SECONDS
+        try:
+            while self.link.state is State.CLOSING and (now := time.monotonic()) < deadline:
+                if self._turn(now, deadline):
+                    return
+        except PeerError as error:
+            if error.code != "not-connected":
+                raise
+
+    def _explained(self, error: PeerError) -> CliError:
+        if error.code in {"not-connected", "bad-frame"}:
+            return self._not_connected(error.text, error.attempt)
+        if error.code == "not-authorized" or (
+            error.code == "amqp:unauthorized-access" and self.link.state is State.SASL
+        ):
             who = f"user {self.login.user}" if self.login.user else "a connection without a user"
-            self.fail("not-authorized", f"{self.login.url} refused {who}", "--user NAME")
-        else:
-            text = text.removeprefix("proton.pythonio: ")
-            attempt = "sluicegate run, or --url amqp://HOST:PORT"
-            self.fail("not-connected", f"{self.login.url}: {text}", attempt, EX_UNAVAILABLE)
+            why = f" ({error.text})" if error.text else ""
+            text = f"{self.login.url} refused {who}{why}"
+            return CliError("not-authorized", text, attempt="--user NAME")
+        return CliError(error.code, error.text, attempt=error.attempt)
 
-    def on_connection_error(self, event: Any) -> None:  # noqa: ANN401
-        """The gateway closed the connection with an error."""
-        self.fail(*_remote(event.connection))
-
-    def on_session_error(self, event: Any) -> None:  # noqa: ANN401
-        """The gateway ended the session with an error."""
-        self.fail(*_remote(event.session))
-
-    def on_link_error(self, event: Any) -> None:  # noqa: ANN401
-        """The gateway refused the link."""
-        self.fail(*_remote(event.link))
-
-    def on_disconnected(self, event: Any) -> None:  # noqa: ANN401
-        """The connection is gone without a word."""
-        if self._connection is not None and self._connection.state & Endpoint.LOCAL_ACTIVE:
-            self._broken(event.transport.condition if event.transport else None)
-
-
-def _remote(endpoint: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Return code and text of an error that the gateway told."""
-    condition = endpoint.remote_condition
-    return _told(condition)
-
-
-def _told(condition: Any) -> tuple[str, str]:  # noqa: ANN401
-    if condition is None:
-        return "refused", "the gateway gave no reason"
-    code = (condition.info or {}).get(symbol("x-reason")) or condition.name
-    return str(code), str(condition.description or condition.name)
+    def _not_connected(self, text: str, attempt: str | None = None) -> CliError:
+        scheme = self.login.url.partition(":")[0]
+        return CliError(
+            "not-connected",
+            f"{self.login.url}: {text}",
+            attempt=attempt or f"sluicegate run, or --url {scheme}://HOST:PORT",
+            status=EX_UNAVAILABLE,
+        )
 
 
 class Sending(Conversation):
     """Sends all messages, each confirmed by the gateway; `confirmed` counts them."""
 
     def __init__(
-        self, login: Login, address: str, messages: Iterator[Message], *, rate: float = 0.0
+        self, login: Login, address: str, messages: Iterator[bytes], *, rate: float = 0.0
     ) -> None:
         """Prepare; `rate` is messages a second, 0 as fast as it goes."""
-        super().__init__(login, address)
+        super().__init__(login, address, sends=True)
         self.confirmed = 0
         self._messages = messages
         self._sent = 0
         self._rate = rate
-        self._sender: Any = None
+        self._next = 0.0
         self._finished = False
 
-    def on_start(self, event: Any) -> None:  # noqa: ANN401
-        """Open connection and link."""
-        self._sender = event.container.create_sender(self.connect(event), self.address)
+    def step(self, now: float) -> float | None:
+        self._take_outcomes()
         if self._rate:
-            event.container.schedule(0, self)
-
-    def on_sendable(self, event: Any) -> None:  # noqa: ANN401
-        """There is credit: send on, unless a clock says when."""
-        if not self._rate:
-            while not self._finished and self._sender.credit:
+            due = self._send_by_clock(now)
+        else:
+            due = now + _POLL_SECONDS_MAX
+            assert self._wire is not None
+            while not self._finished and self.link.sendable and not self._crowded():
                 self._send_one()
+        return None if self._finished and self.confirmed == self._sent else due
 
-    def on_timer_task(self, event: Any) -> None:  # noqa: ANN401
-        """The clock says: one more, when there is credit."""
-        if not self._finished and self.error is None:
-            if self._sender.credit:
-                self._send_one()
-            event.container.schedule(1 / self._rate, self)
+    def _crowded(self) -> bool:
+        """Hand over what was made once there is much of it."""
+        assert self._wire is not None
+        if self._sent % 64 == 0:
+            self._wire.write(self.link.data_to_send())
+        return self._wire.unwritten >= _WRITE_BYTES
+
+    def _send_by_clock(self, now: float) -> float:
+        """Send one when its time has come and there is credit; returns the time of the next."""
+        if now >= self._next and not self._finished and self.link.sendable:
+            self._send_one()
+            # The clock of one who was held up begins anew: no burst makes up for it.
+            self._next = max(self._next + 1 / self._rate, now)
+        return max(self._next, now) if self.link.sendable else now + _POLL_SECONDS_MAX
 
     def _send_one(self) -> None:
         message = next(self._messages, None)
         if message is None:
             self._finished = True
-            self._leave_when_confirmed()
             return
-        self._sender.send(message)
+        self.link.send(message)
         self._sent += 1
 
-    def on_accepted(self, event: Any) -> None:  # noqa: ANN401
-        """One more is safe."""
-        self.confirmed += 1
-        self._leave_when_confirmed()
-
-    def _leave_when_confirmed(self) -> None:
-        if self._finished and self.confirmed == self._sent:
-            self.leave()
-
-    def on_rejected(self, event: Any) -> None:  # noqa: ANN401
-        """The gateway does not take a message."""
-        self.fail(*_told(event.delivery.remote.condition))
-
-    def on_released(self, event: Any) -> None:  # noqa: ANN401
-        """The gateway cannot take a message now."""
-        self.fail("released", f"{self.address} takes no message now; {self.confirmed} were sent")
+    def _take_outcomes(self) -> None:
+        outcomes, self.link.outcomes = self.link.outcomes, []
+        for _, state in outcomes:
+            if isinstance(state, Accepted):
+                self.confirmed += 1
+            elif isinstance(state, Rejected):
+                raise refusal(state)
+            else:
+                text = f"{self.address} takes no message now; {self.confirmed} were sent"
+                raise PeerError("released", text)
 
 
 class Receiving(Conversation):
@@ -203,7 +333,7 @@ class Receiving(Conversation):
         self,
         login: Login,
         address: str,
-        take: Callable[[Message], None],
+        take: Callable[[bytes], None],
         *,
         limit: int,
         idle_seconds: float,
@@ -212,61 +342,52 @@ class Receiving(Conversation):
 
         `limit` 0 is no limit, `idle_seconds` 0 is to wait for ever.
         """
-        super().__init__(login, address, prefetch=0, auto_accept=False)
+        super().__init__(login, address, sends=False)
         self.count = 0
         self._take = take
         self._limit = limit
         self._idle = idle_seconds
-        self._receiver: Any = None
-        self._task: Any = None
+        self._last: float | None = None
+        self._waiting: deque[Delivery] = deque()
 
-    def on_start(self, event: Any) -> None:  # noqa: ANN401
-        """Open connection and link."""
-        self._receiver = event.container.create_receiver(self.connect(event), self.address)
-        self._wait(event)
-
-    def on_link_opened(self, event: Any) -> None:  # noqa: ANN401
-        """Ask for as many as are wanted, and no more: others may want the rest."""
-        self._receiver.flow(min(self._limit, WINDOW) if self._limit else WINDOW)
-        self._wait(event)
-
-    def on_message(self, event: Any) -> None:  # noqa: ANN401
-        """Take one."""
+    def step(self, now: float) -> float | None:
+        if self._last is None or self.link.deliveries:
+            self._last = now
+        self._take_all()
         if self._limit and self.count >= self._limit:
-            self.release(event.delivery)
-            return
+            return None
+        self._ask()
+        if not self._idle:
+            return now + _POLL_SECONDS_MAX
+        due = self._last + self._idle
+        return None if now >= due else due
+
+    def _take_all(self) -> None:
+        self._waiting.extend(self.link.deliveries)
+        self.link.deliveries.clear()
+        while self._waiting:
+            with _uninterrupted():
+                self._take_one(self._waiting[0])
+
+    def _take_one(self, delivery: Delivery) -> None:
         try:
-            self._take(event.message)
+            self._take(delivery.body)
         except BrokenPipeError:
             # Nobody reads what we print: give it back, to whoever comes next.
-            self.release(event.delivery)
-            self.fail("broken-pipe", "nobody reads the output")
-            return
-        self.accept(event.delivery)
+            self._give_back()
+            raise
+        self._waiting.popleft()
         self.count += 1
-        if self._limit and self.count >= self._limit:
-            self.leave()
-            return
-        if self._receiver.credit < WINDOW // 2 and not self._limit:
-            self._receiver.flow(WINDOW - self._receiver.credit)
-        elif self._limit and not self._receiver.credit:
-            self._receiver.flow(min(self._limit - self.count, WINDOW))
-        self._wait(event)
+        if not delivery.settled:
+            self.link.settle(delivery.number, ACCEPTED)
 
-    def _wait(self, event: Any) -> None:  # noqa: ANN401
-        """Begin the idle time anew."""
-        if self._task is not None:
-            self._task.cancel()
-        if self._idle:
-            self._task = event.container.schedule(self._idle, self)
+    def _give_back(self) -> None:
+        for delivery in self._waiting:
+            if not delivery.settled:
+                self.link.settle(delivery.number, RELEASED)
 
-    def on_timer_task(self, event: Any) -> None:  # noqa: ANN401
-        """Nothing has come for long enough."""
-        self.leave()
-
-    def on_connection_closed(self, event: Any) -> None:  # noqa: ANN401
-        """Nothing is to be waited for any more."""
-        if self._task is not None:
-            self._task.cancel()
-
-    on_connection_closing = on_connection_closed
+    def _ask(self) -> None:
+        """Ask for as many as are wanted, and no more: others may want the rest."""
+        wanted = min(self._limit - self.count, WINDOW) if self._limit else WINDOW
+        if self.link.credit < (wanted + 1) // 2:
+            self.link.ask(wanted)

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from gateway import __version__
-from gateway.cli.errors import EX_FAILED, EX_USAGE, CliError
+from gateway.cli.errors import EX_USAGE, CliError
 
 #: command -> (module, its click command, one line for the help).
 COMMANDS: Final = {
@@ -30,6 +30,12 @@ COMMANDS: Final = {
     "version": ("gateway.cli.main", "version", "Print the version."),
 }
 _INTERRUPTED: Final = 130
+#: What a shell says of a command that SIGPIPE has ended.
+_NO_READER: Final = 141
+
+
+class NoReaderError(Exception):
+    """Whoever read the output has left."""
 
 
 class LazyGroup(click.Group):
@@ -46,6 +52,13 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Not as it is: click would make it status 1, which means refused.
+            raise NoReaderError from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any of them."""
@@ -71,9 +84,11 @@ def version(*, as_json: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 64 usage or configuration, others as they come."""
+    """Run the command line and exit; README has what each status means."""
     try:
         status = cli.main(args=arguments, prog_name="sluicegate", standalone_mode=False)
+        # Here and not at exit, where Python would complain of a reader who has left.
+        sys.stdout.flush()
     except click.UsageError as error:
         error.show()
         sys.exit(EX_USAGE)
@@ -85,8 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read our output has left. Python would complain again when it flushes at exit.
+    except (NoReaderError, BrokenPipeError):
+        # Whoever read our output has left: no error. What is not written is for nobody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EX_FAILED)
+        sys.exit(_NO_READER)
     sys.exit(status if isinstance(status, int) else 0)

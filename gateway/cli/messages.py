@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
 
+from gateway.cli.amqp_client import DEFAULT_URL, Login, Receiving, Sending
 from gateway.cli.errors import EX_USAGE, CliError
+from gateway.cli.message_form import as_object, as_text, encoded
+from gateway.cli.tls_trust import Trust, trust_options
 
-DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 _IDLE_SECONDS: Final = 2.0
 Command = Callable[..., Any]
 
@@ -28,9 +29,18 @@ def login_options(command: Command) -> Command:
             help="Read the password from standard input; else from SLUICEGATE_PASSWORD or asked.",
         ),
     ]  # fmt: skip
+    command = trust_options(command)
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _login(url: str, user: str | None, trust: Trust, *, from_stdin: bool) -> Login:
+    """Return where to connect and as whom; the password of a user in `url` is asked for, too."""
+    login = Login(url, user, None, trust)
+    if login.user is not None and (login.password is None or from_stdin):
+        login.password = read_password(login.user, from_stdin=from_stdin)
+    return login
 
 
 def read_password(user: str | None, *, from_stdin: bool) -> str | None:
@@ -66,6 +76,8 @@ def send(
     url: str,
     user: str | None,
     password_stdin: bool,
+    cafile: str | None,
+    insecure: bool,
     **properties: Any,  # noqa: ANN401 - the options of one message
 ) -> None:
     """Send BODY (`-` or nothing: standard input) to ADDRESS; done when the gateway has it.
@@ -74,9 +86,7 @@ def send(
     """
     text = _read_body(body)
     pairs = [_pair(header) for header in headers]
-    from gateway.cli.amqp_client import Login, Sending  # noqa: PLC0415 - Proton is an extra
-
-    login = Login(url, user, read_password(user, from_stdin=password_stdin))
+    login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
     messages = _messages(text, count, dict(pairs), properties)
     sending = Sending(login, address, messages, rate=rate)
     sending.run()
@@ -102,21 +112,16 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _messages(
     text: str, count: int, headers: dict[str, str], properties: dict[str, Any]
-) -> Iterator[Any]:
-    from proton import Message  # noqa: PLC0415 - Proton is an extra
-
+) -> Iterator[bytes]:
     for number in range(1, count + 1):
-        message = Message(
-            body=text.replace("{{n}}", str(number)),
+        yield encoded(
+            text.replace("{{n}}", str(number)),
             durable=not properties["non_durable"],
             priority=properties["priority"],
-            properties=headers or None,
+            ttl_ms=properties["ttl_ms"],
+            content_type=properties["content_type"],
+            properties=headers,
         )
-        if properties["ttl_ms"]:
-            message.ttl = properties["ttl_ms"] / 1000
-        if properties["content_type"]:
-            message.content_type = properties["content_type"]
-        yield message
 
 
 @click.command()
@@ -139,64 +144,20 @@ def receive(
     url: str,
     user: str | None,
     password_stdin: bool,
+    cafile: str | None,
+    insecure: bool,
 ) -> None:
     """Receive messages of ADDRESS, print them and accept them: they leave the queue."""
-    from gateway.cli.amqp_client import Login, Receiving  # noqa: PLC0415 - Proton is an extra
 
-    def take(message: Any) -> None:  # noqa: ANN401 - Proton ships no types
+    def take(message: bytes) -> None:
         click.echo(
             json.dumps(as_object(message), ensure_ascii=False) if as_json else as_text(message)
         )
 
-    login = Login(url, user, read_password(user, from_stdin=password_stdin))
+    login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
     idle = 0.0 if follow else timeout
     receiving = Receiving(login, address, take, limit=limit, idle_seconds=idle)
     receiving.run()
     if not as_json:
         plural = "" if receiving.count == 1 else "s"
         click.echo(f"{receiving.count} message{plural} received from {address}", err=True)
-
-
-def as_text(message: Any) -> str:  # noqa: ANN401 - Proton ships no types
-    """Return a body as it is printed: text as text, bytes that are no text escaped."""
-    body = _plain(message.body)
-    if isinstance(body, bytes):
-        return body.decode("utf-8", "backslashreplace")
-    return body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, default=str)
-
-
-def as_object(message: Any) -> dict[str, object]:  # noqa: ANN401 - Proton ships no types
-    """Return what `--json` prints of a message."""
-    body = _plain(message.body)
-    shown: dict[str, object] = {
-        "id": message.id,
-        "subject": message.subject,
-        "contentType": _content_type(message),
-        "correlationId": message.correlation_id,
-        "replyTo": message.reply_to,
-        "durable": message.durable,
-        "priority": message.priority,
-        "deliveryCount": message.delivery_count,
-        "properties": _jsonable(message.properties or {}),
-    }
-    if isinstance(body, bytes):
-        try:
-            return {**shown, "body": body.decode("utf-8")}
-        except UnicodeDecodeError:
-            return {**shown, "body": b64encode(body).decode(), "bodyEncoding": "base64"}
-    return {**shown, "body": _jsonable(body)}
-
-
-def _content_type(message: Any) -> str | None:  # noqa: ANN401 - Proton ships no types
-    # Proton says symbol("None") where there is none.
-    kind = str(message.content_type or "")
-    return None if kind in ("", "None") else kind
-
-
-def _plain(body: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
-    return bytes(body) if isinstance(body, memoryview | bytearray) else body
-
-
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - whatever a message may hold
-    """Return the value in JSON's types; what has none as text."""
-    return json.loads(json.dumps(value, default=str))

@@ -265,25 +265,6 @@ def test_client_commands_load_neither_twisted_nor_structlog(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_without_proton_the_error_names_the_extra(tmp_path: Path) -> None:
-    script = (
-        "import sys\n"
-        "sys.modules['proton'] = None\n"
-        "from gateway.cli.main import main\n"
-        "main(['send', 'a', 'x'])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=importing_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 69
-    assert "error: client-missing:" in done.stderr
-    assert "sluicegate[client]" in done.stderr
-
-
 def test_a_reader_who_leaves_costs_no_traceback() -> None:
     command = f"{sys.executable} -m gateway --help | true"
     done = subprocess.run(
