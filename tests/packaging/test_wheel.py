@@ -73,10 +73,11 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dependencies_folder(folder: Path) -> Path:
-    """Link all that this environment has installed but for our own distribution."""
+    """Link all that is installed here, but for our own distribution and the extra [client]."""
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
         ours = "sluicegate" in entry.name or entry.suffix == ".pth" or entry.name == "twisted"
-        if not ours:
+        extra = entry.name.split(".")[0] in {"cproton", "cproton_ffi", "proton", "stomp"}
+        if not ours and not extra:
             (folder / entry.name).symlink_to(entry)
     # Twisted's plugin folder may hold our plugin from this environment; the wheel brings its own.
     twisted = Path(sysconfig.get_path("purelib"), "twisted")
@@ -195,6 +196,12 @@ def test_it_serves_and_stops(environment: Path, tmp_path: Path, form: str) -> No
     }[form]
     with serving(command, tmp_path) as process:
         ready = answers(process, management, "/readyz", 20)
+        if ready:
+            url = f"amqp://{HOST}:{port}"
+            sent = run(environment / "sluicegate", "send", "a", "hi", "--url", url, cwd=tmp_path)
+            assert sent.stdout == "1 message sent to a\n"
+            once = ("receive", "a", "--limit", "1", "--url", url)
+            assert run(environment / "sluicegate", *once, cwd=tmp_path).stdout == "hi\n"
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=20)
     assert ready, out
