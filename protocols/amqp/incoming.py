@@ -376,6 +376,11 @@ class IncomingLink:
         if self._partial is not None:
             payload = b"".join(self._parts)
             self._forget_partial()
+        if partial.resume:
+            # No delivery outlives its link here: none is known that could go on [AMQP 2.7.5].
+            self.count_one()
+            self.grant()
+            return
         self.receive_whole(partial, payload)
 
     def receive_whole(self, transfer: Transfer, body: bytes) -> None:

@@ -1,0 +1,42 @@
+"""Conversations over both wires: `talk` runs a case on the engine and on a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from gateway.cli.scratch import ScratchGateway
+from tests.broker.core import Core
+from tests.conformance.clauses import Engine, Socket, Talk
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
+    """A gateway that takes anybody; it must stop with status 0 when the module is over."""
+    with ScratchGateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+def engine_talk() -> Iterator[Talk]:
+    """A conversation with the engine alone, for what depends on how bytes are cut."""
+    talking = Talk(Engine(Core()), "q")
+    yield talking
+    talking.finish()
+
+
+@pytest.fixture(params=["engine", "process"])
+def talk(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A conversation, with an address of its own."""
+    if request.param == "engine":
+        talking = Talk(Engine(Core()), "q")
+    else:
+        running = request.getfixturevalue("process")
+        talking = Talk(Socket(running.port), f"clause.{next(_numbers)}")
+    yield talking
+    talking.finish()
