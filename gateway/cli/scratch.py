@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -83,6 +84,7 @@ class ScratchGateway:
         settings: Sequence[str] = (),
         config: Path | None = None,
         tls: tuple[Path, Path] | None = None,
+        tls_management: bool = False,
     ) -> None:
         """Choose ports; nothing runs yet.
 
@@ -90,8 +92,8 @@ class ScratchGateway:
             folder: holds the data directory and the log.
             settings: more `KEY=VALUE` for `--set`.
             config: a configuration file; its ports and data directory are overruled.
-            tls: PEM files of a certificate and its key: AMQP and STOMP are spoken over TLS then,
-                the management API is not.
+            tls: PEM files of a certificate and its key: AMQP and STOMP are spoken over TLS then.
+            tls_management: the management API, too.
         """
         self.data = folder / "data"
         self.log = folder / "gateway.log"
@@ -99,13 +101,15 @@ class ScratchGateway:
         self._settings = list(settings)
         self._config = config
         self._tls = tls
+        self._secure_http = tls is not None and tls_management
         self.certificate = tls[0] if tls is not None else None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """The base of the management API, as Spark's option `url` takes it."""
-        return f"http://{HOST}:{self.management_port}"
+        scheme = "https" if self._secure_http else "http"
+        return f"{scheme}://{HOST}:{self.management_port}"
 
     @property
     def pid(self) -> int:
@@ -145,7 +149,7 @@ class ScratchGateway:
         return [sys.executable, "-m", "gateway", "run", *file, *data, *given]
 
     def _endpoint(self, key: str, port: int) -> str:
-        if self._tls is None or key == "management.endpoint":
+        if self._tls is None or (key == "management.endpoint" and not self._secure_http):
             return f"tcp:{port}:interface={HOST}"
         certificate, private = self._tls
         return f"ssl:{port}:privateKey={private}:certKey={certificate}:interface={HOST}"
@@ -165,6 +169,13 @@ class ScratchGateway:
     def request(self, method: str, path: str, body: object | None = None) -> tuple[int, object]:
         """Ask the management API; returns the status and the answer's JSON (None without one)."""
         connection = http.client.HTTPConnection(HOST, self.management_port, timeout=10)
+        if self._secure_http:
+            # It was started here, by whoever asks.
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(
+                HOST, self.management_port, timeout=10, context=context
+            )
         try:
             payload = None if body is None else json.dumps(body).encode()
             headers = {} if body is None else {"Content-Type": "application/json"}
