@@ -9,8 +9,8 @@
     GET /api/v1/clock    broker time, and whether the wall clock is followed
     POST /api/v1/clock/trust    follow it now, although it has made a large step
 
-The scrub, queues, addresses and streams have modules of their own (`scrub_api`, `queues_api`,
-`addresses_api`, `streams_api`).
+The configuration, the scrub, queues, addresses and streams have modules of their own (`config_api`,
+`scrub_api`, `queues_api`, `addresses_api`, `streams_api`).
 """
 
 from __future__ import annotations

@@ -144,9 +144,9 @@ class Reloads:
 
     async def _reload(self, why: str) -> Outcome:
         running = self._running
-        core, reason = running.core, running.not_ready()
-        if core is None or reason is not None:
-            raise RefusedError.of(Code.IN_USE, reason or "The gateway is not ready.")
+        self._check_ready()
+        core = running.core
+        assert core is not None, "ready, and no core"
         began = self._reactor.seconds()
         try:
             wanted = await core.threads.run(
@@ -176,7 +176,13 @@ class Reloads:
         return self.last
 
     def _pause(self) -> Deferred[None]:
-        return deferLater(self._reactor, 0)
+        return deferLater(self._reactor, 0, self._check_ready)
+
+    def _check_ready(self) -> None:
+        """Go on only while the gateway is there; raises RefusedError (in-use)."""
+        reason = self._running.not_ready()
+        if reason is not None:
+            raise RefusedError.of(Code.IN_USE, reason)
 
     def _tell(self, outcome: Outcome, why: str) -> None:
         for change in outcome.changes[:LOGGED_MAX]:
