@@ -85,7 +85,7 @@ class Certificates:
         self._seconds = seconds
         self._now_ms = now_ms
         self._served = self._load(self._signature())
-        self._refused: tuple[object, ...] = ()
+        self._refused: tuple[object, ...] | None = None
         self._next = seconds() + LOOK_SECONDS
         self._told_expired = False
         self._judge()
@@ -112,7 +112,7 @@ class Certificates:
                     reason=str(error),
                 )
                 return
-            self._refused = ()
+            self._refused = None
             self._told_expired = False
             _log.info(
                 "certificate.renewed",

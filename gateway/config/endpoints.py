@@ -16,6 +16,7 @@ from gateway.config.tls import (
     SSL_WORDS,
     TLS_WORDS,
     TlsSource,
+    TlsVersion,
     ssl_source,
     tls_source,
     words_of,
@@ -53,6 +54,16 @@ class Endpoint:
     def string(self) -> str:
         """What Twisted opens."""
         return self.plain or self.text
+
+    @property
+    def told(self) -> str:
+        """What is written of it, in the endpoint and below it, for people."""
+        source, told = self.source, self.text
+        if source is None:
+            return told
+        if source.table:
+            told += f" with TLS from {source.directory or source.certificate}"
+        return told if source.minimum is TlsVersion.TLS_1_2 else f"{told}, TLSv1.3 only"
 
 
 def read_endpoint(value: object) -> Endpoint:

@@ -1,0 +1,169 @@
+"""TLS in the configuration: what endpoints and tables come to, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.config.check import HostFacts
+from gateway.config.diff import changes
+from gateway.config.endpoints import read_endpoint
+from gateway.config.errors import ConfigError
+from gateway.config.exposure import exposure_problems
+from gateway.config.load import load
+from gateway.config.tls import TlsSource, TlsVersion
+from gateway.config.tree import Config
+
+HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
+TABLE = ("acceptors.all.endpoint='tcp:5671'", "acceptors.all.tls.certificate='c.pem'")
+
+
+def config(*sets: str) -> Config:
+    return load(None, sets, environment={}, host=HOST)
+
+
+def test_what_is_in_an_ssl_endpoint() -> None:
+    one = read_endpoint(
+        r"ssl:5671:privateKey=/k\:1.pem:certKey=c.pem:extraCertChain=x.pem:dhParameters=d.pem"
+        ":sslmethod=TLSv1_2_METHOD:interface=127.0.0.1:backlog=7"
+    )
+    assert one.source == TlsSource(
+        certificate="c.pem",
+        key="/k:1.pem",
+        chain="x.pem",
+        dh_parameters="d.pem",
+        minimum=TlsVersion.TLS_1_2,
+        maximum=TlsVersion.TLS_1_2,
+    )
+    assert (one.string, one.loopback, one.tls) == (
+        "tcp:5671:interface=127.0.0.1:backlog=7",
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "certificate", "key"),
+    [
+        ("ssl:5671", "server.pem", "server.pem"),
+        ("ssl:5671:privateKey=k.pem", "k.pem", "k.pem"),
+        ("ssl:5671:k.pem:c.pem", "c.pem", "k.pem"),
+    ],
+)
+def test_parts_that_are_left_out_are_what_twisted_takes(
+    text: str, certificate: str, key: str
+) -> None:
+    source = read_endpoint(text).source
+    assert source is not None
+    assert (source.certificate, source.key) == (certificate, key)
+
+
+@pytest.mark.parametrize(
+    ("text", "directory", "plain"),
+    [
+        ("tls:/etc/certs:port=5671", "/etc/certs", r"tcp6:5671:interface=\:\:"),
+        ("tls:/etc/certs", "/etc/certs", r"tcp6:443:interface=\:\:"),
+        ("tls:path=/c:port=1:interface=10.0.0.1", "/c", "tcp:1:interface=10.0.0.1"),
+        (r"tls:/c:1:9:\:\:1", "/c", r"tcp6:1:interface=\:\:1:backlog=9"),
+    ],
+)
+def test_what_is_in_a_tls_endpoint(text: str, directory: str, plain: str) -> None:
+    one = read_endpoint(text)
+    assert one.source == TlsSource(directory=directory)
+    assert one.string == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ssl:5671:sslmethod=SSLv3_METHOD", "SSLv3_METHOD"),
+        ("ssl:5671:sslmethod=TLSv1_METHOD", "TLSv1_METHOD"),
+        ("ssl:5671:privatekey=k.pem", 'unknown part "privatekey"'),
+        ("tls:/c:certKey=c.pem", 'unknown part "certKey"'),
+        ("tls:port=1", "names no directory"),
+        ("ssl:amqps", "the port"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_meant_is_refused(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        read_endpoint(text)
+
+
+def test_a_table_makes_a_plain_endpoint_speak_tls() -> None:
+    acceptor, *_ = config(
+        *TABLE,
+        "acceptors.all.tls.key='/k.pem'",
+        "acceptors.all.tls.chain='x/c.pem'",
+        "acceptors.all.tls.minimum-version='TLSv1.3'",
+    ).acceptors
+    assert acceptor.endpoint.tls
+    assert acceptor.endpoint.string == "tcp:5671"
+    assert acceptor.endpoint.source == TlsSource(
+        certificate="/w/c.pem",
+        key="/k.pem",
+        chain="/w/x/c.pem",
+        minimum=TlsVersion.TLS_1_3,
+        table=True,
+    )
+
+
+def test_management_may_have_one_too() -> None:
+    made = config("management.tls.directory='certs'").management
+    assert made.endpoint.tls
+    assert made.endpoint.source == TlsSource(directory="/w/certs", table=True)
+
+
+def test_an_endpoint_of_tls_takes_a_minimum_version_from_the_table() -> None:
+    sets = ("acceptors.all.endpoint='ssl:1'", "acceptors.all.tls.minimum-version='TLSv1.3'")
+    source = config(*sets).acceptors[0].endpoint.source
+    assert source is not None
+    assert (source.minimum, source.certificate) == (TlsVersion.TLS_1_3, "server.pem")
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        (("acceptors.all.tls.key='k'",), r"acceptors\.all\.tls: needs the key certificate"),
+        ((*TABLE, "acceptors.all.tls.directory='d'"), r"all\.tls\.certificate: and directory"),
+        (
+            (*TABLE[1:], "acceptors.all.endpoint='ssl:1'"),
+            r"all\.tls\.certificate: is said by the endpoint already",
+        ),
+        (
+            (
+                "acceptors.all.endpoint='haproxy:ssl:1'",
+                "acceptors.all.tls.minimum-version='TLSv1.3'",
+            ),
+            r"all\.tls: has no say in haproxy:ssl:1",
+        ),
+        (
+            (
+                "acceptors.all.endpoint='ssl:1:sslmethod=TLSv1_2_METHOD'",
+                "acceptors.all.tls.minimum-version='TLSv1.3'",
+            ),
+            r"minimum-version: is above",
+        ),
+        ((*TABLE, "acceptors.all.tls.minimum-version='TLSv1.1'"), "TLSv1.2, TLSv1.3"),
+        ((*TABLE, "acceptors.all.tls.key-password='x'"), "key-password: is for keys that are"),
+        ((*TABLE, "acceptors.all.tls.certificat='x'"), "unknown key; did you mean certificate"),
+        (("management.tls.chain='x'",), r"management\.tls: needs the key certificate"),
+    ],
+)
+def test_a_table_that_cannot_be_meant_is_refused(sets: tuple[str, ...], told: str) -> None:
+    if not any(".endpoint=" in one for one in sets):
+        sets = ("acceptors.all.endpoint='tcp:5671'", *sets)
+    with pytest.raises(ConfigError, match=told):
+        config(*sets)
+
+
+def test_a_table_counts_as_encryption_for_listeners_that_others_reach() -> None:
+    assert exposure_problems(config(*TABLE), has_users=True) == []
+    (problem,) = exposure_problems(config(TABLE[0]), has_users=True)
+    assert "without TLS" in problem.text
+
+
+def test_a_reload_names_a_table_that_was_added() -> None:
+    (change,) = changes(config(TABLE[0]), config(*TABLE))
+    assert change.key == "acceptors.all.endpoint"
+    assert change.old == "tcp:5671"
+    assert change.new == "tcp:5671 with TLS from /w/c.pem"
+    assert not change.reach.applies
