@@ -260,6 +260,7 @@ class GatewayService(MultiService):
             connections=self.connections,
             streams=core.registry,
             scrubber=core.scrubber,
+            reactor=self._reactor,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry).install(self._router)

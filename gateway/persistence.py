@@ -103,6 +103,16 @@ class JournalStore:
     def unsynced(self) -> int:
         return self.journal.unsynced
 
+    def first_unsynced(self, queue_id: int) -> tuple[int, int] | None:
+        """See the Store port."""
+        if self.journal.failure is not None:
+            return self.journal.ticket, 0  # what the disk had when it failed nobody knows
+        for batch in self.journal.waiting():
+            seq = batch.first_seqs.get(queue_id)
+            if seq is not None:
+                return batch.number, seq
+        return None
+
     @property
     def congested(self) -> bool:
         return self.journal.congested

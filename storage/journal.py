@@ -22,7 +22,8 @@ gaps of those that were never written. Everything here runs on one thread; the w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from storage.aside import Aside
@@ -51,7 +52,8 @@ class Journal:
 
     Figures (read only): `synced` last durable ticket, `batches`, `stored`, `cancelled` messages,
     `bytes_written`, `bytes_cancelled` (never written, since what they hold was consumed before),
-    `tasks` (messages that wait for the disk), `syncs`; those of `compaction`.
+    `tasks` (messages that wait for the disk), `syncs`, `segment` (number of the one that is being
+    filled), `failure` (why it stopped for good, or None); those of `compaction`.
 
     Attributes:
         cancels: what is consumed before it is written need not be.
@@ -69,7 +71,6 @@ class Journal:
         "_bytes",
         "_closed",
         "_covered",
-        "_failure",
         "_found",
         "_looked",
         "_number",
@@ -77,7 +78,6 @@ class Journal:
         "_open",
         "_overtaken",
         "_pending",
-        "_segment",
         "_segment_bytes",
         "_segment_room",
         "_segment_synced",
@@ -92,12 +92,14 @@ class Journal:
         "cancelled",
         "cancels",
         "compaction",
+        "failure",
         "index",
         "lax",
         "lingers",
         "on_consumed",
         "on_durable",
         "on_failed",
+        "segment",
         "snapshot",
         "stalled",
         "stored",
@@ -133,14 +135,14 @@ class Journal:
         self._written_as = next_ticket  # of the next batch, as on disk
         self._on_disk = next_ticket - 1  # the last one that is synced, as on disk
         self._pending: deque[Batch] = deque()
-        self._segment = self._found = next_segment - 1
+        self.segment = self._found = next_segment - 1
         self._segment_bytes = segment_bytes
         self._segment_room = 0  # the first batch opens a segment: old ones are not appended to
         self._segment_synced = 0
         self._writer: Writer | None = None
         self._busy: Batch | None = None
         self._backlog = 0
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._closed: Callable[[], None] | None = None
         self._stopping = False
         self.index = LiveIndex()
@@ -186,6 +188,11 @@ class Journal:
             return self._aside.batches[-1].number
         return self._pending[-1].number if self._pending else self.busy_with
 
+    def waiting(self) -> Iterator[Batch]:
+        """Go through what is not on disk, the oldest first."""
+        busy = () if self._busy is None else (self._busy,)
+        return chain(busy, self._pending, self._aside.batches, (self._open,))
+
     @property
     def congested(self) -> bool:
         """Whether more waits for the disk than should: messages, or BACKLOG_BYTES_MAX."""
@@ -215,16 +222,6 @@ class Journal:
     def busy_with(self) -> int:
         """The number of the batch that the writer has, 0 for none."""
         return self._busy.number if self._busy else 0
-
-    @property
-    def failure(self) -> BaseException | None:
-        """Why the journal stopped for good, or None."""
-        return self._failure
-
-    @property
-    def segment(self) -> int:
-        """The number of the segment that is being filled."""
-        return self._segment
 
     def append(self, run: AddRun, size: int) -> int:
         """Add a run of messages whose bodies sum up to `size`; returns the ticket."""
@@ -269,7 +266,7 @@ class Journal:
 
     def drop_pages(self, store: int, pages: Sequence[int]) -> None:
         """Delete pages; the record that says that they are gone is durable."""
-        if self._writer is not None and self._failure is None and not self._stopping:
+        if self._writer is not None and self.failure is None and not self._stopping:
             self._writer.drop_pages(store, pages)
 
     def remove(
@@ -387,18 +384,18 @@ class Journal:
         self.bytes_cancelled += batch.saved_bytes
         used = batch.bytes_bound
         if batch.bytes_bound > self._segment_room:
-            self._segment += 1
+            self.segment += 1
             batch.add_snapshot(self.snapshot())
             self._segment_room = max(self._segment_bytes - SEGMENT_HEADER_BYTES, batch.bytes_bound)
-            self.index.open_segment(self._segment)
+            self.index.open_segment(self.segment)
         self._segment_room -= batch.bytes_bound
-        batch.segment = self._segment
+        batch.segment = self.segment
         batch.written_as = self._written_as
         for block in batch.pages:
             block.written_as = batch.written_as
         self._written_as += 1
         batch.firm = not lax or bool(batch.notes)
-        self.index.use(self._segment, used)
+        self.index.use(self.segment, used)
         self.index.add_batch(batch)
 
     def cover(self) -> None:
@@ -417,7 +414,7 @@ class Journal:
 
     def flush(self) -> None:
         """Hand the next batch to the writer when it is free."""
-        if self._writer is None or self._failure is not None:
+        if self._writer is None or self.failure is not None:
             return
         if self._busy is not None:
             if not self._open.atomic:
@@ -461,7 +458,7 @@ class Journal:
 
     def written(self, batch: Batch, size: int) -> None:
         """The writer's answer: `batch` is on the device, or, if it is not firm, with the kernel."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         assert batch is self._busy, "the writer answered for another batch"
         self._busy = None
@@ -526,7 +523,7 @@ class Journal:
         have the disk in between.
         """
         compaction = self.compaction
-        ready = self._failure is None and not self._stopping and not self._open.atomic
+        ready = self.failure is None and not self._stopping and not self._open.atomic
         if not ready or self._writer is None or compaction.ticket > self.synced:
             return
         busy = [] if self._busy is None else [self._busy]
@@ -542,7 +539,7 @@ class Journal:
     def empty(self, segment: int, places: Mapping[int, int]) -> None:
         """Have a segment emptied that has rotted; see `Compaction.empty`. Call `go_on`, too."""
         self.compaction.empty(segment, places)
-        if segment == self._segment or not self._segment_synced:
+        if segment == self.segment or not self._segment_synced:
             self._segment_room = 0  # what comes goes to another, and something has to come
             self._open.covers = True
             self.flush()
@@ -566,10 +563,10 @@ class Journal:
 
     def failed(self, error: BaseException) -> None:
         """The writer's answer: the disk refused. Nothing is retried; nothing more is confirmed."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         self._busy = None
-        self._failure = error
+        self.failure = error
         self.on_failed(error)
         if self._closed is not None:
             self._finish()

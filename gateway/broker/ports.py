@@ -49,6 +49,12 @@ class Store(PageStore, Appends, Protocol):
     def unsynced(self) -> int:
         """The ticket after which all that was recorded so far is on disk; 0 when it is."""
 
+    def first_unsynced(self, queue_id: int) -> tuple[int, int] | None:
+        """Return ticket and seq of the first message of a queue that is not on disk, or None.
+
+        None also where those that are not are on pages.
+        """
+
     @property
     def congested(self) -> bool:
         """Whether too much waits for the disk: senders that can wait should."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from gateway.broker import Gateway
 from gateway.broker.walk import PageWalk, still_waits
 from gateway.model.message import DURABLE, EXPIRES, PAGED, Message
 from gateway.queues.queue import Queue
@@ -110,9 +111,13 @@ def shown(queue: Queue, found: list[Message], now_ms: int, *, at_once: bool = Fa
     return [(m, state(m)) for m in once.values() if living(m) and waits(m)]
 
 
-def unsynced(found: list[Message], ticket: int) -> int:
-    """Return the ticket to wait for before these are shown; 0 when none of them needs the disk."""
-    return ticket if any(m.flags & DURABLE for m in found) else 0
+def on_disk(gateway: Gateway, queue: Queue) -> Callable[[Message], bool]:
+    """Return what tells whether messages are where they have to be before they are shown."""
+    first = gateway.store.first_unsynced(queue.queue_id)
+    if first is None:
+        return lambda _: True
+    below = first[1]
+    return lambda m: m.seq < below or not m.flags & DURABLE or bool(m.flags & PAGED)
 
 
 def _forget(found: list[Message]) -> None:

@@ -11,7 +11,8 @@
     POST   /expireMessages, /sendMessagesToDeadLetterAddress {"filter", "limit"}
 
 A filter is a selector. What waits for its time counts as waiting; a browse shows it behind the
-rest, with its `state`, and nothing that has expired or still has to get to the disk. Calls on many
+rest, with its `state`, and nothing that has expired or still has to get to the disk: for that it
+waits a little, and then goes without. Calls on many
 messages answer `{"messages": n}` once that is durable; `stopped` says why it was not more.
 What came after the call is left alone, what is in delivery stays with its consumers. What is on
 page files waits as well, and is looked at block by block. A browse shows of properties as many
@@ -60,6 +61,8 @@ from gateway.streams.columns import BlockReader
 OFFSET_MAX: Final = 1_000_000
 #: Groups that a count tells apart; the others are counted together.
 GROUPS_MAX: Final = 1000
+#: How long a browse waits for a disk that stands: what it has not by then is not shown.
+DISK_SECONDS: Final = 2.0
 _OTHERS: Final = "(others)"
 _SEQUENCE_DIGITS: Final = 18
 
@@ -87,6 +90,7 @@ class MessagesApi:
     def __init__(self, sources: Sources) -> None:
         self._gateway = sources.gateway
         self._directory = sources.gateway.directory
+        self._clock = sources.reactor
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
@@ -137,15 +141,27 @@ class MessagesApi:
     def _shown(
         self, queue: Queue, found: Deferred[list[Message]], most: int
     ) -> Response | Deferred[Response]:
-        """Answer with those messages that still wait when all of them are on disk."""
+        """Answer with those messages that still wait when all of them are on disk.
+
+        When the disk stands, with those that are there after a while.
+        """
         gateway = self._gateway
         at_once = found.called
 
         def durable(messages: list[Message]) -> Deferred[list[Message]]:
             nonlocal at_once
-            ticket = browsing.unsynced(messages, gateway.store.unsynced)
-            at_once = at_once and not ticket
-            return when_durable(gateway, ticket).addCallback(lambda _: messages)
+            if all(map(browsing.on_disk(gateway, queue), messages)):
+                return succeed(messages)
+            at_once = False
+            ticket = gateway.store.unsynced
+            stored = when_durable(gateway, ticket).addCallback(lambda _: messages)
+            if self._clock is None:
+                return stored
+
+            def stands(_: object, __: float) -> list[Message]:
+                return list(filter(browsing.on_disk(gateway, queue), messages))
+
+            return stored.addTimeout(DISK_SECONDS, self._clock, stands)
 
         def answer(messages: list[Message]) -> Response:
             now_ms = gateway.now_ms()
@@ -167,7 +183,8 @@ class MessagesApi:
         )
         done: Deferred[None] = Deferred(lambda _: errand.cancel())
         errand.start(lambda *_: done.callback(None))
-        ticket = browsing.unsynced(found, self._gateway.store.unsynced)
+        shown = all(map(browsing.on_disk(self._gateway, queue), found))
+        ticket = 0 if shown else self._gateway.store.unsynced
         done.addCallback(lambda _: when_durable(self._gateway, ticket))
 
         def answer(_: None) -> Response:

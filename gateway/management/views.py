@@ -26,6 +26,8 @@ from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
+    from twisted.internet.interfaces import IReactorTime
+
     from gateway.clock import BrokerClock
     from gateway.disk_watch import DiskWatch
     from gateway.scrubber import Scrubber
@@ -98,6 +100,7 @@ class Sources:
         connections: protocol -> open connections.
         streams: None where there are none.
         scrubber: what reads all that is stored; None where nothing is.
+        reactor: seconds, for answers that do not wait for ever; None where they do.
     """
 
     gateway: Gateway
@@ -109,6 +112,7 @@ class Sources:
     connections: Callable[[], Mapping[str, int]] = _no_connections
     streams: StreamRegistry | None = None
     scrubber: Scrubber | None = None
+    reactor: IReactorTime | None = None
 
 
 def persistent_bytes(queue: Queue) -> int:

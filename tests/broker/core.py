@@ -52,6 +52,16 @@ class DiskStore(PageMemory):
             return self.ticket
         return len(self.batches) if len(self.batches) > self.synced else 0
 
+    def first_unsynced(self, queue_id):
+        batches = [*self.batches, self.open]
+        for at, batch in enumerate(batches[self.synced :], self.synced + 1):
+            for what, *record in batch:
+                if what == "add":
+                    for number, first in record[0]:
+                        if number == queue_id:
+                            return at, first
+        return None
+
     def _record(self, *record) -> int:
         self.open.append(record)
         return self.ticket

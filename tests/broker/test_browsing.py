@@ -123,7 +123,7 @@ def test_a_closed_browser_is_not_remembered():
     core.sync()
     core.send("q", *names(2))
     core.sync()
-    assert core.gateway.visible._marks == {}
+    assert not core.gateway.visible.waiting
     assert viewer.got == []
 
 

@@ -40,6 +40,9 @@ class ListStore(PageMemory):
     def unsynced(self) -> int:
         return self.ticket if self.open else 0
 
+    def first_unsynced(self, queue_id):
+        return (self.ticket, 0) if self.open else None
+
     def _record(self, *what) -> int:
         self.told.append(what)
         self.open += 1

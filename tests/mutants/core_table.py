@@ -260,13 +260,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "what has expired is delivered",
-        "gateway.queues.queue:Queue._sift",
+        "gateway.queues.sharing:Sharing._sift",
         "if message.flags & EXPIRES and message.expires <= now_ms:",
         "if message.flags & EXPIRES and message.expires < now_ms - 30:",
     ),
     _core(
         "a ring's victim stays in the journal",
-        "gateway.queues.queue:Queue._evict",
+        "gateway.queues.ring:Ringed._evict",
         "    self._leave(victims, Gone.REPLACED)\n",
         "    self.size_bytes -= sum(len(m.body) for m in victims)\n",
     ),

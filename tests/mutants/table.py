@@ -100,7 +100,7 @@ MUTANTS = (
         "segments freed up to the one being filled",
         "storage.journal:Journal._reclaim",
         "self.index.reclaimable(synced_segment)",
-        "self.index.reclaimable(self._segment)",
+        "self.index.reclaimable(self.segment)",
     ),
     Mutant(
         "directory not synced after a segment is named",
