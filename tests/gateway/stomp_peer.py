@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 from gateway.cli.scratch import HOST
 
 
 class StompPeer:
-    """One connection; `read` returns (command, headers, body)."""
+    """One connection, over TLS with a context; `read` returns (command, headers, body)."""
 
-    def __init__(self, port: int, login: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        port: int,
+        login: tuple[str, str] | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=15)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname=HOST)
         self._data = b""
         user = "" if login is None else f"login:{login[0]}\npasscode:{login[1]}\n"
         self.write(f"CONNECT\naccept-version:1.2\nhost:x\n{user}\n")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import ConnectionException, Message
+from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from tests.certificates import Authority
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.support import add_user, connected, wait_until
@@ -328,23 +330,49 @@ def drop_user(live: Live, name: str) -> None:
 
 
 def amqp(live: Live, login: tuple[str, str]) -> BlockingConnection:
+    """Log in with a password, over TLS where the gateway has it."""
+    certificate = live.gateway.certificate
+    domain = None
+    if certificate is not None:
+        domain = SSLDomain(SSLDomain.MODE_CLIENT)
+        domain.set_trusted_ca_db(str(certificate.with_name("root.pem")))
+        domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
     return BlockingConnection(
-        f"{HOST}:{live.gateway.port}",
+        f"amqp://{HOST}:{live.gateway.port}"
+        if domain is None
+        else f"amqps://localhost:{live.gateway.port}",
         timeout=10,
+        ssl_domain=domain,
         user=login[0],
         password=login[1],
         allow_insecure_mechs=True,
     )
 
 
-@pytest.fixture
-def guarded(gateway_process: Start, tmp_path: Path) -> Live:
+def stomp(live: Live, login: tuple[str, str] | None = None) -> StompPeer:
+    certificate = live.gateway.certificate
+    context = None
+    if certificate is not None:
+        context = ssl.create_default_context(cafile=str(certificate.with_name("root.pem")))
+    return StompPeer(live.gateway.stomp_port, login, context)
+
+
+@pytest.fixture(params=["plain", "tls"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Live]:
     """A gateway with the users ann and bob."""
-    folder = tmp_path / "guarded"
-    scratch = ScratchGateway(folder)
-    for login in (ANN, BOB):
-        add_user(scratch, *login)
-    return Live(gateway_process, tmp_path, folder=folder)
+    pair = Authority(tmp_path / "ca").issue() if request.param == "tls" else None
+    started: list[ScratchGateway] = []
+
+    def start(config: Path) -> ScratchGateway:
+        gateway = ScratchGateway(tmp_path / "guarded", config=config, tls=pair)
+        for login in (ANN, BOB):
+            add_user(gateway, *login)
+        started.append(gateway)
+        gateway.start()
+        return gateway
+
+    yield Live(start, tmp_path)
+    assert [gateway.stop() for gateway in started] == [0]
 
 
 def test_users_that_come_go_or_have_another_password(guarded: Live) -> None:
@@ -364,8 +392,8 @@ def test_users_that_come_go_or_have_another_password(guarded: Live) -> None:
     assert live.ask("GET", "/api/v1/queues", login=ANN)[0] == 401
     with pytest.raises(ConnectionException):
         amqp(live, ANN)
-    assert StompPeer(live.gateway.stomp_port, ANN).greeting[0] == "ERROR"
-    assert StompPeer(live.gateway.stomp_port, ("ann", "new")).greeting[0] == "CONNECTED"
+    assert stomp(live, ANN).greeting[0] == "ERROR"
+    assert stomp(live, ("ann", "new")).greeting[0] == "CONNECTED"
     amqp(live, ("ann", "new")).close()
     # Who came in with it stays.
     old.create_sender("q").send(Message(body="still"))
@@ -378,9 +406,9 @@ def test_connections_of_a_user_that_is_gone_are_closed_with_the_reason(guarded: 
     gone = amqp(live, BOB)
     sender = gone.create_sender("q")
     sender.send(Message(body="1", durable=True))
-    gone_stomp = StompPeer(live.gateway.stomp_port, BOB)
+    gone_stomp = stomp(live, BOB)
     stays = amqp(live, ANN)
-    stays_stomp = StompPeer(live.gateway.stomp_port, ANN)
+    stays_stomp = stomp(live, ANN)
     drop_user(live, "bob")
     answer = live.reload(login=ANN)
     assert live.effects(answer) == {"users.bob": "at-once"}
@@ -388,6 +416,8 @@ def test_connections_of_a_user_that_is_gone_are_closed_with_the_reason(guarded: 
     command, headers, text = gone_stomp.read()
     assert (command, headers["error-code"]) == ("ERROR", "not-authorized")
     assert b"users of this gateway have changed" in text
+    with pytest.raises(EOFError):  # and its end is an end, not a cut
+        gone_stomp.read()
     with pytest.raises(ConnectionException) as caught:
         sender.send(Message(body="2", durable=True))
     assert "amqp:unauthorized-access" in str(caught.value)
