@@ -25,6 +25,7 @@ from gateway.orphans import adopted_name, orphaned
 from gateway.page_rescue import Rescue, look_for_pages
 from gateway.paged_recovery import known_blocks
 from gateway.persistence import JournalStore, decode_definition, open_journal, restore
+from storage.ballast import NAME as BALLAST
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, RealFiles, read_file
@@ -34,14 +35,17 @@ from storage.pages import page_name
 from storage.record import AddRun, Record, Remove, decode_records
 from storage.salvage import salvage
 from storage.segments import Segments, segment_name, segment_number
+from storage.spares import spare_number
 from storage.survey import Survey, survey
 from storage.writer import ThreadWriter
 
 QUARANTINE: Final = "quarantine"
 #: A running gateway may take files away while they are read: then all is read again.
 _TRIES: Final = 10
-#: What is left of the files when all that is dead is gone.
-_ALL: Final = CompactionRule(min_files=2, percentage=75)
+#: Files with less than this percentage alive are worth writing anew.
+_ALIVE_PERCENT: Final = 75
+#: What of a file is used, at least, when large messages do not fit its rest.
+_FILLED_PERCENT: Final = 90
 
 
 class MissingJournalError(StorageError):
@@ -186,10 +190,20 @@ def repair(places: Places, make_uuid: Callable[[], bytes]) -> Salvaged:
         lock.release()
 
 
-def compact(
-    places: Places, segment_bytes: int, make_uuid: Callable[[], bytes]
-) -> tuple[Survey, Survey]:
-    """Carry forward what lives, so that old files go; returns what was there before and after.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """What a compaction found and left; sizes are those that the disk has given, in bytes."""
+
+    before: Survey
+    after: Survey
+    allocated_before: int
+    allocated_after: int
+
+
+def compact(places: Places, segment_bytes: int, make_uuid: Callable[[], bytes]) -> Compacted:
+    """Carry forward what lives, so that old files go, and give back all that holds nothing.
+
+    A gateway makes files ahead and keeps a ballast; both go, and the next start makes them again.
 
     Raises LockedError naming the owner, DamageError, StorageError, OSError.
     """
@@ -203,15 +217,66 @@ def compact(
             raise StorageError(
                 "Messages of this data directory are on pages; a running gateway compacts it."
             )
-        _compact(directory, segment_bytes, make_uuid)
-        return before, look(directory)
+        allocated = _allocated(directory)
+        # First of all: on a full disk this is the room that the copies need.
+        _drop_reserves(directory)
+        if _worth_it(before, segment_bytes):
+            _compact(directory, segment_bytes, make_uuid)
+            _drop_reserves(directory)
+        after = look(directory)
+        _cut(after)
+        return Compacted(
+            before=before,
+            after=after,
+            allocated_before=allocated,
+            allocated_after=_allocated(directory),
+        )
     finally:
         lock.release()
 
 
+def _worth_it(seen: Survey, segment_bytes: int) -> bool:
+    """Whether fewer or smaller files would do."""
+    live = sum(size for _, size in seen.live().values())
+    used = sum(facts.used for facts in seen.segments)
+    needed = 1 + live * 100 // (segment_bytes * _FILLED_PERCENT)
+    crowded = len(seen.segments) > needed or live * 100 < used * _ALIVE_PERCENT
+    return crowded or not seen.found.clean
+
+
+def _drop_reserves(directory: str) -> None:
+    """Unlink the ballast and what was made ahead."""
+    fs = RealFiles()
+    for name in fs.listdir(directory):
+        if name == BALLAST or spare_number(name) is not None:
+            fs.unlink(posixpath.join(directory, name))
+    fs.fsync_dir(directory)
+
+
+def _cut(seen: Survey) -> None:
+    """Give back what is behind the last batch of each file: nobody writes there any more."""
+    fs = RealFiles()
+    for facts in seen.segments:
+        if facts.damaged or facts.used >= facts.size:
+            continue
+        fd = fs.open(facts.path)
+        try:
+            fs.truncate(fd, facts.used)
+            fs.fsync(fd)
+        finally:
+            fs.close(fd)
+
+
+def _allocated(directory: str) -> int:
+    """Return what the files of a directory take on the disk."""
+    return sum(entry.stat().st_blocks * 512 for entry in os.scandir(directory))
+
+
 def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes]) -> None:
     fs = RealFiles()
-    journal, restored = open_journal(fs, directory, segment_bytes, _ALL)
+    last = max(segment_number(name) or 0 for name in fs.listdir(directory))
+    rule = CompactionRule(min_files=1, through=last)
+    journal, restored = open_journal(fs, directory, segment_bytes, rule)
     store = JournalStore(journal)
     definitions: list[Definition] = [*restored.queues, *restored.addresses, *restored.streams]
     definitions += [*restored.ids, *restored.diverts]

@@ -43,10 +43,14 @@ Recall = Callable[[dict[int, Ranges]], Sequence[AddRun]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRule:
-    """When copying pays: at least `min_files` files (0: never), less than `percentage` alive."""
+    """When copying pays: at least `min_files` files (0: never), less than `percentage` alive.
+
+    Segments up to `through` are emptied whatever the figures say.
+    """
 
     min_files: int = 3
     percentage: int = 50
+    through: int = 0
 
     def wants(self, files: int, used: int, live: int) -> bool:
         """Judge by the number of files, the bytes in them and those that live."""
@@ -244,7 +248,7 @@ class Compaction:
             if oldest is None or oldest >= synced_segment:
                 return None
             wanted = self.rule.wants(len(index.live), index.used_bytes, index.live_bytes)
-            if not wanted and oldest > max(self.damaged, default=0):
+            if not wanted and oldest > max(self.rule.through, *self.damaged, 0):
                 return None
             self.segment, self._offset, self._ended = oldest, 0, False
             self._asked = False

@@ -228,12 +228,17 @@ def _concerned(record: object) -> set[int]:
 @places_options
 @told
 def compact_(places: Places, *, file_size: int) -> None:
-    """Carry what lives forward, so that the files behind it go. No gateway may run on DIR."""
+    """Carry what lives forward, so that the files behind it go. No gateway may run on DIR.
+
+    What a gateway keeps ready - empty files, the ballast - goes, too; the next start makes it.
+    """
     from gateway.service import make_uuid  # noqa: PLC0415 - what only looks needs no reactor
 
-    before, after = compact(places, file_size, make_uuid)
+    done = compact(places, file_size, make_uuid)
+    before, after = done.before, done.after
     click.echo(
         f"{len(before.segments)} files with {sum(s.used for s in before.segments)} B"
         f" before, {len(after.segments)} with {sum(s.used for s in after.segments)} B after;"
+        f" {max(0, done.allocated_before - done.allocated_after)} B of the disk are free again;"
         f" {sum(count for count, _ in after.live().values())} messages"
     )
