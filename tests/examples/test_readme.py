@@ -21,14 +21,15 @@ def program(word: str) -> str:
     return found
 
 
-def run(text: str) -> str:
+def run(text: str, folder: Path | None = None, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", text],
         capture_output=True,
         text=True,
-        timeout=60,
-        env=importing_environment(),
+        timeout=200,
+        env=importing_environment() | environment,
         check=False,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -44,3 +45,31 @@ def test_eight_lines_of_proton(gateway: ScratchGateway) -> None:
 def test_eight_lines_of_stomp_py(gateway: ScratchGateway) -> None:
     text = program("Connection12")
     assert "three tea" in run(text.replace("61613", str(gateway.stomp_port)))
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("spark_environment")
+def test_the_query_goes_on_where_its_checkpoint_says(
+    gateway: ScratchGateway, tmp_path: Path
+) -> None:
+    text = program("readStream").replace(":8161", f":{gateway.management_port}")
+    # Until it has read what is there, and not for ever.
+    once = text.replace(".start()", ".trigger(availableNow=True).start()")
+    assert once != text
+    assert gateway.request("POST", "/api/v1/streams", {"name": "o", "address": "orders"})[0] < 300
+    url = f"amqp://127.0.0.1:{gateway.port}"
+    for total, count in ((3, 3), (5, 2)):
+        send = "from gateway.cli.main import main; main()"
+        sent = ["send", "orders", "tea", "--content-type", "text/tea", "--count", str(count)]
+        subprocess.run(
+            [sys.executable, "-c", send, *sent, "--url", url],
+            env=importing_environment(),
+            timeout=60,
+            check=True,
+        )
+        # Few groups on one machine: not 200 tasks a step.
+        few = "--conf spark.sql.shuffle.partitions=2 pyspark-shell"
+        shown = run(once, tmp_path, PYSPARK_SUBMIT_ARGS=few)
+        assert re.findall(r"text/tea\s*\|\s*(\d+)", shown) == [str(total)], shown
+    assert (tmp_path / "orders-checkpoint").is_dir()
