@@ -107,7 +107,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
     if attach.source is None:
         return _look_up(session, attach)
-    source = _checked(attach.source, attach.name)
+    source = _checked(attach.source, attach)
     priority = _priority(attach)
     link = OutgoingLink(
         session,
@@ -165,15 +165,22 @@ def _told(link: IncomingLink) -> dict[str, str] | None:
     return None if link.producer is None else {"x-durability": link.producer.durability}
 
 
-def _checked(source: Source, name: str) -> Source:
-    """Return the source of a link; raises RefusedError when it leads nowhere."""
+def _checked(source: Source, attach: Attach) -> Source:
+    """Return the source of a link; raises RefusedError when nothing can come from it."""
+    if attach.incomplete_unsettled:
+        # Such a link gets nothing new, and no delivery outlives its link here to be resumed.
+        raise RefusedError.of(
+            Code.NOT_IMPLEMENTED,
+            f"Link {attach.name!r} has an incomplete unsettled map [AMQP 2.7.3], and deliveries "
+            "are not resumed here; attach it with a complete map, or none.",
+        )
     if source.dynamic and source.address:
         raise RefusedError.of(
             Code.BAD_VALUE,
             f"A dynamic source must not have an address; this one has {source.address!r}.",
         )
     if not source.dynamic and not source.address:
-        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {name!r} has no address.")
+        raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
     return source
 
 

@@ -24,8 +24,9 @@ def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int
     """
     try:
         facts = header_facts(body)
+        front = front_end(body, facts.end) - len(body)
         body = strip_delivery_annotations(body, facts.end)
-        front = front_end(body, facts.end)
+        front += len(body)
     except DecodeError as error:
         raise RefusedError.of(
             Code.BAD_MESSAGE, f"This is no AMQP message: {error} [AMQP 3.2]."

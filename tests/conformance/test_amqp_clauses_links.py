@@ -314,6 +314,15 @@ def test_2_6_13_an_unsettled_map_is_answered_with_nothing_to_resume(talk: Talk):
     assert talk.receiver(unsettled={b"tag": None}).unsettled is None
 
 
+def test_2_7_3_a_receiver_whose_unsettled_map_is_incomplete_gets_nothing_new(talk: Talk):
+    talk.begun().sender()
+    talk.says(talk.receiving(unsettled={b"tag": None}, incomplete_unsettled=True))
+    talk.hears("attach null", "detach amqp:not-implemented")
+    talk.says(detach(1), talk.transfer(settled=True))
+    talk.receiver(credit=1)
+    talk.hears("transfer 1")
+
+
 def test_2_7_5_resumed_deliveries_that_are_not_known_are_ignored(talk: Talk):
     talk.begun().sender(unsettled={b"tag": None})
     talk.says(talk.transfer(resume=True, delivery_tag=b"tag"))
