@@ -22,14 +22,29 @@ def get(url: str, path: str, *, user: str | None = None, password: str | None = 
 
 
 def post(
-    url: str, path: str, body: Json, *, user: str | None = None, password: str | None = None
+    url: str,
+    path: str,
+    body: Json,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    seconds: float = _SECONDS,
 ) -> Json:
-    """Return the JSON that answers a POST of `body`; raises CliError as `get` does."""
-    return _ask("POST", url, path, json.dumps(body), (user, password))
+    """Return the JSON that answers a POST of `body`; raises CliError as `get` does.
+
+    `seconds`: how long nothing may come.
+    """
+    return _ask("POST", url, path, json.dumps(body), (user, password), seconds=seconds)
 
 
 def _ask(
-    method: str, url: str, path: str, body: str | None, login: tuple[str | None, str | None]
+    method: str,
+    url: str,
+    path: str,
+    body: str | None,
+    login: tuple[str | None, str | None],
+    *,
+    seconds: float = _SECONDS,
 ) -> Json:
     user, password = login
     parts = urlsplit(url if "//" in url else f"http://{url}")
@@ -38,7 +53,7 @@ def _ask(
         raise CliError("bad-url", text, attempt=f"--url {DEFAULT_URL}", status=EX_USAGE)
     secure = parts.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=_SECONDS)
+    connection = kind(parts.hostname, parts.port, timeout=seconds)
     headers = {"Accept": "application/json"}
     if user is not None:
         encoded = b64encode(f"{user}:{password or ''}".encode()).decode()

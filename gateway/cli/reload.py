@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -19,7 +19,9 @@ from gateway.cli.messages import read_password
 #: What the gateway says of a reload, or of its configuration.
 Facts = dict[str, Any]
 
-_EFFECTS = {
+#: As long as the gateway itself gives an answer: very many addresses follow a few at a time.
+_SECONDS: Final = 120.0
+_EFFECTS: Final = {
     "at-once": "at once",
     "new-connections": "new connections",
     "new-queues": "new queues",
@@ -47,7 +49,14 @@ def reload(
         facts: Facts = get(url, "/api/v1/config", user=user, password=password)
     else:
         try:
-            facts = post(url, "/api/v1/config:reload", {}, user=user, password=password)
+            facts = post(
+                url,
+                "/api/v1/config:reload",
+                {},
+                user=user,
+                password=password,
+                seconds=_SECONDS,
+            )
         except CliError as error:
             if error.code == "bad-configuration":
                 error.status = EX_USAGE
