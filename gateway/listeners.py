@@ -47,6 +47,7 @@ from protocols.shell import PeerFacts, Reads, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
+from protocols.strangers import decline
 from protocols.tls import Tls
 
 #: Connections of one acceptor; a gateway that has more has a client that leaks them.
@@ -128,16 +129,28 @@ class Connections(Factory):
             self.speakers,
             name,
             tell=_told,
+            decline=decline,
             reads=self._reads,
             tls=tls,
         )
         self.wires[name] = wire
         wire.on_tls_failed = self._tls_failed
+        wire.on_stranger = self._declined
         wire.on_lost = lambda _: self._lost(name)
         return wire
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
         tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
+
+    def _declined(self, wire: Wire, what: str) -> None:
+        _log.info(
+            "connection.refused",
+            acceptor=self.name,
+            peer=wire.peer().address,
+            reason="protocol",
+            protocol=what,
+            offered=" ".join(speaker.guess for speaker in self.speakers),
+        )
 
     def _lost(self, name: str) -> None:
         self.wires.pop(name, None)

@@ -36,13 +36,6 @@ CLOSE_SECONDS: Final = 5.0
 #: How long a connection may stay silent before its first bytes tell a protocol; over TLS with its
 #: handshake, which has to be done within this also where there is one protocol only.
 FIRST_BYTES_SECONDS: Final = 10.0
-_HTTP_ANSWER: Final = (
-    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
-    b"Content-Length: 91\r\n\r\nThis port speaks AMQP 1.0 and STOMP. "
-    b"HTTP is on the management port; see [management] there."
-)
-#: Fatal alert handshake_failure [RFC 5246 7.2]: this port has no TLS.
-_TLS_ANSWER: Final = b"\x15\x03\x01\x00\x02\x02\x28"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +147,9 @@ class Speaker:
 class Wire(TwistedProtocol):
     """One connection: first bytes, then one session.
 
-    `tell` says what the first bytes are: `more` are needed, or the name of a protocol. `tls` is
-    this connection's TLS; without it the transport's bytes are what is meant.
+    `tell` says what the first bytes are: `more` are needed, or the name of a protocol. `decline`
+    has a name and an answer for what no speaker takes, or None while more is needed. `tls` is this
+    connection's TLS; without it the transport's bytes are what is meant.
     """
 
     def __init__(
@@ -166,6 +160,7 @@ class Wire(TwistedProtocol):
         name: str,
         *,
         tell: Callable[[bytes], str],
+        decline: Callable[[str, bytes], tuple[str, bytes] | None],
         reads: Reads,
         tls: Tls | None = None,
     ) -> None:
@@ -174,6 +169,7 @@ class Wire(TwistedProtocol):
         self._speakers = speakers
         self._name = name
         self._tell = tell
+        self._decline = decline
         self._reads = reads
         self._tls = tls
         self._choked = False
@@ -193,6 +189,7 @@ class Wire(TwistedProtocol):
         self.on_session: Callable[[Wire], None] | None = None
         self.on_lost: Callable[[Wire], None] | None = None
         self.on_tls_failed: Callable[[Wire, str], None] | None = None
+        self.on_stranger: Callable[[Wire, str], None] | None = None
 
     def connectionMade(self) -> None:
         transport: Any = self.transport
@@ -328,10 +325,14 @@ class Wire(TwistedProtocol):
             if speaker.guess == guess:
                 self._start(speaker)
                 return self._session
-        if guess == "HTTP":
-            self._write(_HTTP_ANSWER)
-        elif guess == "TLS" and self._tls is None:
-            self._write(_TLS_ANSWER)
+        stranger = self._decline(guess, self._first)
+        if stranger is None:
+            return None
+        name, answer = stranger
+        if answer and not (self._tls is not None and guess == "TLS"):
+            self._write(answer)
+        if self.on_stranger is not None:
+            self.on_stranger(self, name)
         self._leave()
         return None
 

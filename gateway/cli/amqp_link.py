@@ -26,6 +26,7 @@ from gateway.cli.amqp_login import Mechanism, PeerError, choose
 from gateway.model.amqp_types import DecodeError
 from gateway.model.serial import MASK
 from protocols.amqp.frames import EMPTY_FRAME, HEAD_BYTES, SASL_FRAME, frame
+from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER
 from protocols.amqp.performatives import (
     ROLE_RECEIVER,
     ROLE_SENDER,
@@ -53,8 +54,6 @@ from protocols.amqp.performatives import (
     decode_performative,
 )
 
-SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
-AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 #: The largest frame that we read, and write.
 FRAME_MAX: Final = 131_072
 #: Silence of the peer after which it is taken for dead; twice what our open asks for.

@@ -43,6 +43,7 @@ from protocols.amqp.frames import (
     SASL_FRAME,
     frame,
 )
+from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER, not_spoken
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
 from protocols.amqp.performatives import (
@@ -65,8 +66,6 @@ from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
 from protocols.shell import PeerFacts
 
-SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
-AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
 OUT_BYTES_MAX: Final = 1 << 20
@@ -246,7 +245,7 @@ class AmqpConnection:
             self._write_sasl()
         else:
             self.write(SASL_HEADER if self.state is State.HEADER else AMQP_HEADER)
-            self._cut(f"not a protocol header that is spoken here: {header!r}")
+            self._cut(not_spoken(header))
 
     # ---- SASL
 

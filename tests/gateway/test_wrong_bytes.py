@@ -7,6 +7,7 @@ is measured around a flood.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import select
@@ -128,6 +129,7 @@ WRONG = {
     "http": ("all", HTTP, b"HTTP/1.1 400 Bad Request\r\n"),
     "tls": ("all", TLS, b"\x15\x03\x01\x00\x02\x02\x28"),
     "amqp 0-9-1": ("all", b"AMQP\x00\x00\x09\x01", SASL),
+    "amqp 0-10": ("all", b"AMQP\x01\x01\x00\x0a", SASL),
     "amqp 2.0": ("all", b"AMQP\x00\x02\x00\x00", SASL),
     "amqp tls": ("all", b"AMQP\x02\x01\x00\x00", SASL),
     "noise after header": ("all", AMQP + NOISE, b"amqp:connection:framing-error"),
@@ -169,6 +171,39 @@ def test_wrong_bytes_are_answered_and_the_connection_closed(
     assert expected in answer, answer
     assert expected or not answer or answer.startswith((b"AMQP", b"ERROR\n")), answer
     witness.check()
+
+
+WEBSOCKET = (
+    b"GET /stomp HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "protocol", "expected"),
+    [
+        (WEBSOCKET, "WebSocket", b"HTTP/1.1 501 Not Implemented\r\n"),
+        (HTTP, "HTTP", b"HTTP/1.1 400 Bad Request\r\n"),
+        (TLS, "TLS", b"\x15\x03\x01\x00\x02\x02\x28"),
+        (NOISE, "unknown", b""),
+    ],
+)
+def test_a_protocol_that_is_not_spoken_here_is_named_in_the_log(
+    gateway: ScratchGateway, data: bytes, protocol: str, expected: bytes
+) -> None:
+    assert talk(gateway.port, data).startswith(expected)
+    end = time.monotonic() + 10
+    while True:
+        lines = [json.loads(one) for one in gateway.log.read_text().splitlines() if one[:1] == "{"]
+        refused = [one for one in lines if one["event"] == "connection.refused"]
+        found = [one for one in refused if one["protocol"] == protocol]
+        if found:
+            break
+        assert time.monotonic() < end, refused
+        time.sleep(0.02)
+    assert found[-1]["reason"] == "protocol"
+    assert found[-1]["acceptor"] == "all"
+    assert found[-1]["offered"] == "AMQP STOMP"
 
 
 def test_any_cut_of_a_good_start_followed_by_noise_is_survived(

@@ -72,6 +72,7 @@ class Line:
             (speaker,),
             "w",
             tell=lambda _: "AMQP",
+            decline=lambda _guess, _first: None,
             reads=self.reads,
         )
         self.fd = self.server.fileno()
