@@ -56,7 +56,11 @@ _HEADER_BYTES_CACHED: Final = 48
 _BODY_HEADS: Final = frozenset({b"\x00\x53\x75", b"\x00\x53\x77"})
 
 #: What no message-annotations stand in front of.
-_NO_ANNOTATIONS: Final = frozenset(bytes((0, 0x53, code)) for code in range(PROPERTIES, FOOTER + 1))
+NO_ANNOTATIONS: Final = frozenset(bytes((0, 0x53, code)) for code in range(PROPERTIES, FOOTER + 1))
+#: How clients begin message-annotations.
+_ANNOTATIONS: Final = b"\x00\x53\x72"
+#: What the names of annotations that schedule a message begin with.
+DELIVERY_NAMES: Final = b"x-opt-delivery-"
 #: Times in ms are below this.
 _TIMES_END: Final = 1 << 63
 
@@ -444,12 +448,18 @@ def front_end(body: bytes, start: int) -> int:
     place before. Sections from the properties on are nobody's business here.
     """
     pos, end, last = start, len(body), HEADER
-    while pos < end and body[pos : pos + 3] not in _NO_ANNOTATIONS:
-        code, at = _descriptor(body, pos)
-        if at >= end or not HEADER <= code <= FOOTER:
-            raise DecodeError(pos, "no message section")
-        if code > MESSAGE_ANNOTATIONS:
+    while pos < end:
+        head = body[pos : pos + 3]
+        if head in NO_ANNOTATIONS:
             break
+        if head == _ANNOTATIONS:
+            code = MESSAGE_ANNOTATIONS
+        else:
+            code, at = _descriptor(body, pos)
+            if at >= end or not HEADER <= code <= FOOTER:
+                raise DecodeError(pos, "no message section")
+            if code > MESSAGE_ANNOTATIONS:
+                break
         if code <= last:
             raise DecodeError(pos, f"section {code:#04x} behind section {last:#04x}")
         last = code
@@ -484,14 +494,14 @@ def delivery_time(body: bytes, start: int, now_ms: int) -> int:
     `x-opt-delivery-time`, a time, counts before `x-opt-delivery-delay`, ms from now; both may be of
     any integer type. `start` may be the end of the header. Raises DecodeError.
     """
-    if body[start : start + 3] in _NO_ANNOTATIONS:
+    if body[start : start + 3] in NO_ANNOTATIONS:
         return 0
     pos, end = start, len(body)
     while pos < end:
         code, at, pos = section_at(body, pos)
         if code > MESSAGE_ANNOTATIONS:
             break
-        if code == MESSAGE_ANNOTATIONS and b"x-opt-delivery-" in body[at:pos]:
+        if code == MESSAGE_ANNOTATIONS and DELIVERY_NAMES in body[at:pos]:
             found = _whole(body, at, pos)
             annotations = dict(found.pairs if isinstance(found, AmqpMap) else found.items())
             due = _integer(annotations.get(Symbol("x-opt-delivery-time")))

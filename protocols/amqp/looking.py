@@ -7,6 +7,8 @@ from gateway.model.errors import Code, RefusedError
 from gateway.model.identity import has_duplicate_id
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, IDENTIFIED
 from gateway.model.sections import (
+    DELIVERY_NAMES,
+    NO_ANNOTATIONS,
     delivery_time,
     expiry_and_group,
     front_end,
@@ -24,9 +26,11 @@ def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int
     """
     try:
         facts = header_facts(body)
-        front = front_end(body, facts.end) - len(body)
-        body = strip_delivery_annotations(body, facts.end)
-        front += len(body)
+        front = facts.end
+        if body[front : front + 3] not in NO_ANNOTATIONS:
+            front = front_end(body, facts.end) - len(body)
+            body = strip_delivery_annotations(body, facts.end)
+            front += len(body)
     except DecodeError as error:
         raise RefusedError.of(
             Code.BAD_MESSAGE, f"This is no AMQP message: {error} [AMQP 3.2]."
@@ -38,7 +42,7 @@ def look_into(body: bytes, now_ms: int, *, ids: bool = True) -> tuple[bytes, int
         absolute, grouped = expiry_and_group(body, front)
         flags |= GROUPED if grouped else 0
         expires = absolute if absolute > 0 else expires
-        if front > facts.end:
+        if front > facts.end and body.find(DELIVERY_NAMES, facts.end, front) >= 0:
             due = delivery_time(body, facts.end, now_ms)
     except DecodeError:
         pass  # what the header said still holds
