@@ -65,6 +65,9 @@ from gateway.model.sections import (
 RAW_AMQP: Final = "application/vnd.amqp"
 _JSON: Final = "application/json"
 _TTL_MAX: Final = 0xFFFFFFFF
+_STAMP: Final = b"\ntimestamp:"
+_STAMP_DIGITS: Final = 18
+_UNKNOWN_TIME: Final = b"\xff" * 8
 _TIME_MAX: Final = (1 << 63) - 1
 #: Heads above this size are converted each time: they are not the ones that repeat.
 _HEAD_BYTES_CACHED: Final = 4096
@@ -89,6 +92,7 @@ _JMS: Final = "x-opt-jms-"
 _ANNOTATION: Final = "JMS_AMQP_MA_"
 _AMQP_INGRESS: Final = "x-opt-ingress-time"
 _INGRESS: Final = "ingress-timestamp"
+_CREATION: Final = "timestamp"
 #: STOMP headers that are annotations when they are times.
 _TIMES: Final = {"AMQ_SCHEDULED_TIME": "x-opt-delivery-time", _INGRESS: _AMQP_INGRESS}
 
@@ -133,7 +137,12 @@ def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) ->
     except DecodeError:
         content = body
         before, behind = stomp_form.outline(
-            address, flags & PRIORITY_MASK, bool(flags & DURABLE), content_type=RAW_AMQP
+            address,
+            flags & PRIORITY_MASK,
+            bool(flags & DURABLE),
+            content_type=RAW_AMQP,
+            expires=expires,
+            headers=((_CREATION, "0"),),
         )
     return b"%b%d%b%b" % (before, len(content), behind, content)
 
@@ -205,6 +214,7 @@ def _stomp_headers(found: Sections) -> dict[str, str]:
             and not _CONTROL_IN_NAME.search(name)
         ):
             headers.setdefault(name, _clean(text(value)))
+    headers.setdefault(_CREATION, "0")
     return headers
 
 
@@ -219,7 +229,7 @@ def _standard_headers(found: Sections) -> dict[str, str]:
     plain: tuple[tuple[str, Value], ...] = (
         ("type", found.subject),
         ("content-encoding", found.content_encoding),
-        ("timestamp", found.creation_time),
+        (_CREATION, found.creation_time),
         ("JMSXGroupID", found.group_id),
         ("JMSXGroupSeq", found.group_sequence),
         ("JMS_AMQP_ReplyToGroupID", found.reply_to_group_id),
@@ -272,9 +282,11 @@ def stomp_to_amqp(stored: bytes, flags: int, address: str, *, now_ms: int = 0) -
     """
     head, _, content = stored.partition(b"\n\n")
     is_text = bool(flags & TEXT)
-    key = _without_length(head)
+    key, created = _without_stamp(_without_length(head))
     sections = _amqp_sections if len(key) <= _HEAD_BYTES_CACHED else _amqp_sections.__wrapped__
-    expires, middle = sections(key, address, is_text)
+    expires, middle, rest = sections(key, address, is_text, bool(created))
+    if created:
+        middle = b"%b%b%b" % (middle, created.to_bytes(8, "big"), rest)
     if is_text:
         body: Value = Described(ULong(VALUE), content.decode("utf-8", "replace"))
     else:
@@ -290,6 +302,15 @@ def _without_length(head: bytes) -> bytes:
         return head
     end = head.find(b"\n", start + 1)
     return head[:start] + (head[end:] if end >= 0 else b"")
+
+
+def _without_stamp(head: bytes) -> tuple[bytes, int]:
+    """Return a head without the time that ends it, which differs all the time, and that; or 0."""
+    start = head.rfind(_STAMP)
+    digits = head[start + len(_STAMP) :]
+    if start < 0 or not digits.isdigit() or len(digits) > _STAMP_DIGITS:
+        return head, 0
+    return head[:start], int(digits)
 
 
 def _amqp_header(flags: int, expires: int, now_ms: int) -> bytes:
@@ -314,8 +335,12 @@ def _amqp_sections(
     head: bytes,
     address: str,
     is_text: bool,  # noqa: FBT001 - the arguments are the cache's key
-) -> tuple[int, bytes]:
-    """Return when it expires (0: never) and the sections between header and body."""
+    stamped: bool,  # noqa: FBT001
+) -> tuple[int, bytes, bytes]:
+    """Return when it expires (0: never), and the sections between header and body.
+
+    `stamped`: what stands before, and what behind, the eight bytes of the time that it was sent.
+    """
     headers: dict[str, str] = {}
     for name, value in stomp_form.unpack(head + b"\n\n")[0]:
         headers.setdefault(name, value)  # the first one counts [STOMP 1.2 Repeated Header Entries]
@@ -327,6 +352,9 @@ def _amqp_sections(
     properties = _amqp_properties(headers, address, annotations)
     if expires:
         properties[_EXPIRY] = Timestamp(expires)
+    if stamped:
+        headers.pop(_CREATION, None)
+        properties[_CREATED] = Timestamp(-1)
     others: dict[str, str] = {}
     for name, value in headers.items():
         _sort_header(name, value, annotations, others)
@@ -338,7 +366,12 @@ def _amqp_sections(
     ]
     if others:
         sections.append(encode(Described(ULong(APPLICATION_PROPERTIES), others)))
-    return expires, b"".join(sections)
+    middle = b"".join(sections)
+    if not stamped:
+        return expires, middle, b""
+    # No text has such bytes, and no other time or number of these sections does.
+    before, _, behind = middle.partition(_UNKNOWN_TIME)
+    return expires, before, behind
 
 
 def _amqp_properties(
@@ -359,10 +392,10 @@ def _amqp_properties(
     for name, index in _PROPERTY_SYMBOLS.items():
         if headers.get(name, "").isascii() and name in headers:
             fields[index] = Symbol(headers.pop(name))
-    created = _number(headers.get("timestamp"), _TIME_MAX)
+    created = _number(headers.get(_CREATION), _TIME_MAX)
     if created is not None:
-        fields[_CREATED] = Timestamp(created)
-        del headers["timestamp"]
+        fields[_CREATED] = Timestamp(created) if created else None
+        del headers[_CREATION]
     # A sequence of -1 closes the group; an unsigned field says that with its largest value.
     closing = headers.get("JMSXGroupSeq") == "-1"
     sequence = _TTL_MAX if closing else _number(headers.get("JMSXGroupSeq"), _TTL_MAX)

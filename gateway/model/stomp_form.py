@@ -5,9 +5,10 @@ r"""The stored form of a STOMP message: header lines, an empty line, the body by
     content-length:<bytes of the body> LF   always, always right
     priority:<0-9> LF
     persistent:<true|false> LF
-    expires:<ms since the epoch> LF         only when the message expires
+    expires:<ms since the epoch, 0 never> LF
     correlation-id: reply-to: type:         in this order, those that were given
     <user headers in sent order>
+    timestamp:<ms since the epoch> LF       when it was sent, if its sender did not say
     LF
     <body>
 
@@ -90,9 +91,8 @@ def outline(
     before = header_line("destination", destination)
     if content_type is not None:
         before += header_line("content-type", content_type)
-    lines = [f"\npriority:{priority}\npersistent:{'true' if persistent else 'false'}\n"]
-    if expires:
-        lines.append(f"expires:{expires}\n")
+    durable = "true" if persistent else "false"
+    lines = [f"\npriority:{priority}\npersistent:{durable}\nexpires:{expires}\n"]
     leading: dict[str, str] = {}
     others: list[str] = []
     for name, value in headers:

@@ -34,6 +34,8 @@ _SIZES_MAX: Final = 256
 #: Of every frame that we send, in every version: the LF is one of the EOLs that may follow a frame
 #: [STOMP 1.2 Augmented BNF]. PHP's client reads nothing, or garbled frames, behind a bare NUL.
 END: Final = b"\0\n"
+#: The end of a stored header block that tells no time.
+UNDATED: Final = b"\n"
 _NEXT_RECEIPT: Final = b"\n\n" + END + b"RECEIPT\nreceipt-id:"
 
 
@@ -46,18 +48,22 @@ class Head:
         length: content-length, -1 when absent.
         receipt: the receipt header as bytes ready to be written back, or None.
         route: who takes the bodies of frames with this head; None: each frame is looked at.
-        stored: what goes before a body of `length` bytes in the stored form.
+        stored: what goes before a body of `length` bytes in the stored form, with `stamp`.
+        stamp: the end of the stored header block: the time that it was restamped with.
     """
 
     __slots__ = (
         "_before",
         "_behind",
+        "_dated",
+        "_end",
         "_sizes",
         "command",
         "headers",
         "length",
         "receipt",
         "route",
+        "stamp",
         "stored",
     )
 
@@ -67,21 +73,35 @@ class Head:
         self.length = length
         self.receipt: bytes | None = None
         self.route: object | None = None
-        self.stored = b""
+        self.stored = self.stamp = b""
 
-    def lead_to(self, route: object, before: bytes, behind: bytes) -> None:
-        """Let frames with this head go to `route`, their bodies behind this stored header block."""
+    def lead_to(self, route: object, before: bytes, behind: bytes, *, dated: bool = False) -> None:
+        """Let frames with this head go to `route`, their bodies behind this stored header block.
+
+        Each is to be restamped first, which does nothing where the sender has said when (`dated`).
+        """
         self._before = before
         self._behind = behind
+        self._dated = dated
         self._sizes: dict[int, bytes] = {}
-        if self.length >= 0:
-            self.stored = b"%b%d%b" % (before, self.length, behind)
         self.route = route
+        self.restamp(UNDATED)
+
+    def restamp(self, stamp: bytes) -> None:
+        """Have what is stored from now on end its header block with `stamp`."""
+        self.stamp = stamp
+        if self.route is None:
+            return
+        undated = self._dated or stamp is UNDATED
+        self._end = self._behind if undated else self._behind[:-1] + stamp
+        self._sizes.clear()
+        if self.length >= 0:
+            self.stored = b"%b%d%b" % (self._before, self.length, self._end)
 
     def sized(self, length: int) -> Head:
         """Return this head for another content-length."""
         head = Head(self.command, self.headers, length)
-        head.lead_to(self.route, self._before, self._behind)
+        head.lead_to(self.route, self._before, self._behind, dated=self._dated)
         return head
 
     def stored_for(self, length: int) -> bytes:
@@ -90,7 +110,7 @@ class Head:
         if stored is None:
             if len(self._sizes) >= _SIZES_MAX:
                 self._sizes.clear()
-            stored = self._sizes[length] = b"%b%d%b" % (self._before, length, self._behind)
+            stored = self._sizes[length] = b"%b%d%b" % (self._before, length, self._end)
         return stored
 
 

@@ -18,10 +18,11 @@ frames go to a `Sink`, which may set `halted` to make the parser keep what is le
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
-from protocols.stomp.frame import SEND, Head
+from protocols.stomp.frame import SEND, UNDATED, Head
 from protocols.stomp.heads import (
     FrameError,
     bad_frame,
@@ -82,6 +83,8 @@ class Parser:
         halted: set by the sink (or by `broken`): keep bytes, parse nothing until `resume`.
         version: None until the sink has agreed on one.
         received_total: bytes that came before the version was agreed.
+        now_ms: broker time; 0: what is stored does not say when it was sent.
+        stamp: how a stored header block ends now, with that time.
     """
 
     __slots__ = (
@@ -95,17 +98,23 @@ class Parser:
         "_need",
         "_short_acks",
         "_sink",
+        "_stamped_ms",
         "_tail",
         "_version",
         "_wait",
         "halted",
         "limits",
+        "now_ms",
         "received_total",
+        "stamp",
     )
 
     def __init__(self, sink: Sink, limits: StompLimits) -> None:
         self._sink = sink
         self.limits = limits
+        self.now_ms: Callable[[], int] = int
+        self.stamp = UNDATED
+        self._stamped_ms = 0
         self._tail = bytearray()
         self._wait = _NOTHING
         self._need = 0
@@ -179,6 +188,10 @@ class Parser:
 
     def _parse(self, buf: bytes) -> None:
         """Hand out every whole frame of `buf`; keep the rest."""
+        now_ms = self.now_ms()
+        if now_ms != self._stamped_ms:
+            self._stamped_ms = now_ms
+            self.stamp = b"timestamp:%d\n\n" % now_ms
         try:
             pos = self._frames(buf)
         except FrameError as error:
@@ -201,6 +214,7 @@ class Parser:
         body_max = self.limits.body_bytes_max
         blank, gap = (b"\r\n\r\n", 4) if self._crlf else (b"\n\n", 2)
         confirmed = self._confirmed
+        stamp = self.stamp
         receipt: bytes | None = None
         route: object | None = None
         bodies: list[bytes] = []
@@ -247,6 +261,8 @@ class Parser:
                             bodies, receipts = [], []
                             if self.halted:
                                 return pos
+                if head.stamp is not stamp:
+                    head.restamp(stamp)
                 size = head.length
                 if size >= 0:
                     stop = start + size

@@ -176,7 +176,7 @@ class Sending:
             expires=expires,
             headers=stored.items(),
         )
-        head.lead_to(route, before, behind)
+        head.lead_to(route, before, behind, dated="timestamp" in headers)
         return route
 
     def _due(self, headers: Mapping[str, str]) -> int:

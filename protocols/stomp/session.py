@@ -106,6 +106,7 @@ class StompSession:
         self._broker = broker
         self._authenticator = authenticator
         self._parser = Parser(self, limits)
+        self._parser.now_ms = broker.now_ms
         self._commands = Commands(broker, self, convert, name)
         self._traffic = Traffic(broker, self, self._parser, self._commands)
         self._pulse: Pulse | None = None

@@ -211,6 +211,7 @@ class Traffic:
         if disk.full and self._disk_stops(disk, head, body):
             return
         route = self._sending.prepare(head)
+        head.restamp(self._parser.stamp)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
         transaction = head.headers.get("transaction")
         if transaction is not None or DELAY_HEADER in head.headers:

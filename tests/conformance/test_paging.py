@@ -499,7 +499,7 @@ def test_m1_counts_of_what_is_ready_scheduled_delivered_and_paged():
 
 
 def test_u1_a_fast_subscriber_keeps_up_beside_an_idle_one():
-    core = paged(max_size_messages=5, page_size_bytes=1024)
+    core = paged(max_size_messages=5, page_size_bytes=2048)
     two_queues(core)
     fast = core.consume("t::t1", room=10_000)
     for at in range(0, 300, 30):

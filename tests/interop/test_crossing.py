@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import queue as queues
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -285,3 +286,31 @@ def test_subscribers_of_both_protocols_each_get_their_copy(
             got = receiver.receive()
             assert bytes(got.body) == expected
             receiver.accept()
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_the_time_of_sending_crosses_both_ways(
+    shared: ScratchGateway, address: str, version: str
+) -> None:
+    """A STOMP message says when the gateway took it; an AMQP one what its sender said, or 0."""
+    begun = time.time()
+    with socket.create_connection((HOST, shared.stomp_port), timeout=SECONDS) as peer:
+        peer.sendall(f"CONNECT\naccept-version:{version}\nhost:x\n\n\0".encode())
+        peer.sendall(f"SEND\ndestination:{address}\nreceipt:r\n\nx\0".encode())
+        came = b""
+        while b"receipt-id:r" not in came:
+            came += peer.recv(65536)
+        with connected(shared) as connection:
+            message = connection.create_receiver(address).receive(timeout=SECONDS)
+            assert begun - 1 < message.creation_time < time.time() + 1
+            sender = connection.create_sender(f"{address}.back")
+            sender.send(Message(body="dated", creation_time=1_700_000_000.5))
+            sender.send(Message(body="undated"))
+        peer.sendall(f"SUBSCRIBE\nid:s\ndestination:{address}.back\nack:auto\n\n\0".encode())
+        while b"undated\0" not in came:
+            came += peer.recv(65536)
+    dated, undated = came.split(b"MESSAGE\n")[1:]
+    assert b"\ntimestamp:1700000000500\n" in dated
+    assert b"\ntimestamp:0\n" in undated
+    assert b"\nexpires:0\n" in dated
+    assert b"\nexpires:0\n" in undated

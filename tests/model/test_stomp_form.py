@@ -29,7 +29,7 @@ def test_header_lines_stand_in_the_order_of_the_module_text() -> None:
 
 def test_what_is_absent_has_no_line() -> None:
     assert stomp_form.pack("q", b"") == (
-        b"destination:q\ncontent-length:0\npriority:4\npersistent:false\n\n"
+        b"destination:q\ncontent-length:0\npriority:4\npersistent:false\nexpires:0\n\n"
     )
 
 
@@ -85,13 +85,14 @@ def test_unpack_gives_back_what_was_packed(
     form = stomp_form.pack("q", body, headers=headers)
     found, content = stomp_form.unpack(form)
     assert content == body
-    assert found[:4] == [
+    assert found[:5] == [
         ("destination", "q"),
         ("content-length", str(len(body))),
         ("priority", "4"),
         ("persistent", "false"),
+        ("expires", "0"),
     ]
-    assert found[4:] == headers
+    assert found[5:] == headers
 
 
 def test_unpack_never_raises() -> None:
@@ -114,6 +115,6 @@ def test_with_headers_replaces_and_adds() -> None:
     form = stomp_form.pack("q", b"a\n\nb", headers=[("x", "1"), ("y:", "2")])
     changed = stomp_form.with_headers(form, [("y:", "3"), ("z", "a\nb")])
     assert stomp_form.unpack(changed) == (
-        [*stomp_form.unpack(form)[0][:5], ("y:", "3"), ("z", "a\nb")],
+        [*stomp_form.unpack(form)[0][:6], ("y:", "3"), ("z", "a\nb")],
         b"a\n\nb",
     )

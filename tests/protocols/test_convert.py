@@ -30,6 +30,7 @@ from gateway.model.amqp_types import (
 from gateway.model.message import DURABLE, EXPIRES, STOMP, TEXT
 from gateway.model.plain_text import id_text, parse_id
 from gateway.model.sections import scan, with_annotations
+from protocols import convert
 from protocols.convert import amqp_to_stomp, stomp_to_amqp
 from tests.model.amqp_strategies import symbols, values
 
@@ -92,8 +93,8 @@ def test_c1_expiry_from_the_queue_or_the_message():
     assert to_stomp(sent(body="x", ttl=5.0), expires=1234)[0]["expires"] == "1234"
     assert to_stomp(sent(body="x", expiry_time=5.0))[0]["expires"] == "5000"
     assert to_stomp(sent(body="x", expiry_time=5.0), expires=1234)[0]["expires"] == "1234"
-    assert "expires" not in to_stomp(sent(body="x"))[0]
-    assert "expires" not in to_stomp(section(0x73, [None] * 8 + [Timestamp(-5)]))[0]
+    assert to_stomp(sent(body="x"))[0]["expires"] == "0"
+    assert to_stomp(section(0x73, [None] * 8 + [Timestamp(-5)]))[0]["expires"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -187,6 +188,7 @@ def test_every_property_has_its_header():
         "content-length": "1",
         "priority": "4",
         "persistent": "false",
+        "expires": "0",
         "correlation-id": "c1",
         "reply-to": "answers",
         "type": "order",
@@ -360,6 +362,8 @@ def test_c17_what_cannot_be_read_arrives_as_raw_amqp(raw):
         "content-length": str(len(raw)),
         "priority": "9",
         "persistent": "true",
+        "expires": "0",
+        "timestamp": "0",
     }
 
 
@@ -367,6 +371,35 @@ def test_c16_a_large_message():
     data = bytes(range(256)) * 1200
     assert to_stomp(sent(body=data, inferred=True))[1] == data
     assert bytes(received(stomp_form.pack("q", data)).body) == data
+
+
+def test_an_amqp_message_that_does_not_expire_nor_say_when_it_was_sent():
+    headers, _ = to_stomp(sent(body="x"))
+    assert (headers["expires"], headers["timestamp"]) == ("0", "0")
+
+
+def test_creation_time_crosses_both_ways():
+    headers, _ = to_stomp(sent(body="x", creation_time=1_700_000_000.123))
+    assert headers["timestamp"] == "1700000000123"
+    back = received(stomp_form.pack("q", b"x", headers=[("timestamp", "1700000000123")]))
+    assert back.creation_time == 1_700_000_000.123
+    assert back.properties is None
+    none = received(stomp_form.pack("q", b"x", headers=[("timestamp", "0")]))
+    assert none.creation_time == 0
+
+
+def test_times_differ_and_the_rest_is_converted_once():
+    """Messages of one head in different ms: each its time, and the rest as it is."""
+    convert._amqp_sections.cache_clear()
+    for at in range(5):
+        for headers in ([("a", "\u00ff" * 9)], []):
+            stamp = [("timestamp", str(1_700_000_000_000 + at))]
+            form = stomp_form.pack("q", b"x", expires=99, headers=[*headers, *stamp])
+            made = received(form)
+            assert made.creation_time == (1_700_000_000_000 + at) / 1000
+            assert made.expiry_time == 0.099
+            assert made.properties == (dict(headers) or None)
+    assert convert._amqp_sections.cache_info().misses == 2
 
 
 # ---- STOMP to AMQP
@@ -604,6 +637,8 @@ def test_a_stomp_message_survives_the_way_through_amqp(user, standard, body):
         (name, plainly if name == "correlation-id" else value)
         for name, value in stomp_form.unpack(stored)[0]
     ]
+    if "timestamp" not in dict(expected):
+        expected.append(("timestamp", "0"))
     assert sorted(stomp_form.unpack(back)[0]) == sorted(expected)
     assert stomp_form.unpack(back)[1] == body
 

@@ -184,7 +184,7 @@ def stored(peer: Peer) -> list[bytes]:
     return [body for call in peer.broker.of("send") for body in call[1]]
 
 
-DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\n"
+DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\nexpires:0\n"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ DEFAULT = "destination:q\ncontent-length:1\npriority:4\npersistent:true\n"
             "expires:5000\n",
             DURABLE | TEXT | EXPIRES | 4,
             5000,
-            DEFAULT + "expires:5000\n",
+            DEFAULT.replace("expires:0", "expires:5000"),
         ),
         ("expires:0\n", DURABLE | TEXT | 4, 0, DEFAULT),
         (
@@ -229,7 +229,53 @@ def test_send_headers(lines: str, flags: int, expires: int, form: str) -> None:
     peer.say(frame + frame)
     ((address, bodies, got_flags, got_expires),) = peer.broker.of("send")
     assert (address, got_flags, got_expires) == ("q", flags | STOMP, expires)
-    assert bodies == [f"{form}\nx".encode()] * 2
+    assert bodies == [f"{form}timestamp:{peer.broker.clock_ms}\n\nx".encode()] * 2
+
+
+def sent_in(version: str, *frames_each_turn: bytes) -> list[dict[str, str]]:
+    """Return the stored headers of what is sent in turns that are a ms apart."""
+    peer = Peer(version)
+    for frames_of_turn in frames_each_turn:
+        peer.say(frames_of_turn)
+        peer.broker.clock_ms += 1
+    return [dict(stomp_form.unpack(form)[0]) for form in stored(peer)]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("length", ["", "content-length:1\n"])
+def test_a_message_says_when_it_was_sent(version: str, length: str) -> None:
+    frame = f"SEND\ndestination:q\n{length}\nx\0".encode()
+    found = sent_in(version, frame, frame * 2, frame)
+    assert [headers["timestamp"] for headers in found] == [
+        "1000000",
+        "1000001",
+        "1000001",
+        "1000002",
+    ]
+    assert {headers["expires"] for headers in found} == {"0"}
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_the_time_that_a_sender_says_is_kept(version: str) -> None:
+    dated = b"SEND\ndestination:q\ntimestamp:77\n\nx\0"
+    undated = b"SEND\ndestination:q\n\nx\0"
+    found = sent_in(version, dated + undated, undated + dated)
+    assert [headers["timestamp"] for headers in found] == ["77", "1000000", "1000001", "77"]
+
+
+def test_a_transaction_stamps_each_send() -> None:
+    peer = Peer()
+    frame = b"SEND\ndestination:q\ntransaction:t\n\nx\0"
+    peer.say(b"BEGIN\ntransaction:t\n\n\0" + frame)
+    peer.broker.clock_ms += 5
+    peer.say(frame)
+    peer.say(b"COMMIT\ntransaction:t\n\n\0")
+    ((sends,),) = peer.broker.of("commit")
+    sent = [send[1] for send in sends]
+    assert [dict(stomp_form.unpack(form)[0])["timestamp"] for form in sent] == [
+        "1000000",
+        "1000005",
+    ]
 
 
 def test_the_default_of_persistent_is_a_setting() -> None:
@@ -321,7 +367,7 @@ def test_what_the_broker_refuses_is_told_in_its_words() -> None:
     [
         ("/queue/a", Destination("a"), RoutingType.ANYCAST, b"\ndestination-type:ANYCAST\n"),
         ("/topic/a", Destination("a"), RoutingType.MULTICAST, b"\ndestination-type:MULTICAST\n"),
-        ("a::b", Destination("a", "b"), None, b"persistent:true\n\n"),
+        ("a::b", Destination("a", "b"), None, b"persistent:true\nexpires:0\ntimestamp"),
     ],
 )
 def test_s22_prefixes_route_and_stay_in_the_destination(

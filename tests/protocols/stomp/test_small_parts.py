@@ -202,6 +202,7 @@ def test_a_run_of_messages(version: Version, with_ack: bool) -> None:
         "content-length": "3",
         "priority": "4",
         "persistent": "false",
+        "expires": "0",
     }
     if with_ack and version is Version.V1_2:
         expected["ack"] = "c1-1-0001"
@@ -272,7 +273,7 @@ def test_older_versions_get_their_own_escapes(
     headers: list[tuple[str, str]], in_1_1: bytes, in_1_0: bytes
 ) -> None:
     form = stomp_form.pack("q", b"body \\r \\c", headers=headers)
-    start = b"destination:q\ncontent-length:10\npriority:4\npersistent:false\n"
+    start = b"destination:q\ncontent-length:10\npriority:4\npersistent:false\nexpires:0\n"
     assert rewritten(form, Version.V1_1) == start + in_1_1 + b"\nbody \\r \\c"
     assert rewritten(form, Version.V1_0) == start + in_1_0 + b"\nbody \\r \\c"
     for version, lines in ((Version.V1_1, in_1_1), (Version.V1_0, in_1_0)):

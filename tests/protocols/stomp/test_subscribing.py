@@ -401,7 +401,7 @@ def test_s16_window_0_is_one_at_a_time(header: str) -> None:
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
 def test_s17_a_window_of_540_bytes_holds_two_of_270(mode: str) -> None:
     peer = subscribed(mode, "consumer-window-size:540")
-    out = peer.offer("q", *run(1, 2, 3, size=132))
+    out = peer.offer("q", *run(1, 2, 3, size=122))
     assert len(delivered(out)) == 2
     assert 2 * 270 <= len(out) < 2 * 280, "the scenario's sizes"
     if mode == "client":
