@@ -31,6 +31,7 @@ from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core import EX_IOERR, Reactor
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
+from gateway.places import check_directories, describe_os_error
 from gateway.reload.reloads import Again
 from gateway.steady import tell_gaps, use_steady_time
 from storage.errors import LockedError, StorageError
@@ -103,6 +104,7 @@ class Run:
         From here on SIGHUP has it read its configuration `again`.
         """
         try:
+            check_directories(config)
             service = build(self._reactor, config, self.fatal, again)
             hear_hang_up(self._reactor, service.reloads.hear)
             service.on_ready = lambda: self._ready(service, on_ready)
@@ -218,13 +220,6 @@ def set_log(writer: LineWriter, logging: LoggingConfig) -> None:
         human=human,
         colours=terminal and not os.environ.get("NO_COLOR"),
     )
-
-
-def describe_os_error(error: OSError, config: Config) -> str:
-    """Return one line for a data directory that cannot be used."""
-    where = error.filename or config.data_directory
-    reason = error.strerror or str(error)
-    return f"{where}: {reason}. The data directory is {config.data_directory}; give --data another."
 
 
 def banner(service: GatewayService) -> list[str]:

@@ -83,6 +83,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.persistence",
         "storage",
     ),
+    "gateway.places": ("gateway.config",),
     "gateway.orphans": ("gateway.model", "gateway.persistence"),
     "gateway.clock": (),
     "gateway.certificates": ("gateway.config",),

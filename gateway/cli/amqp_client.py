@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from gateway.cli.amqp_link import ClientLink, Delivery, State, refusal
 from gateway.cli.amqp_login import PeerError
 from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
+from gateway.cli.http_client import login_hint
 from gateway.cli.tls_trust import Trust
 from protocols.amqp.performatives import ACCEPTED, RELEASED, Accepted, Rejected
 
@@ -252,7 +253,7 @@ class Conversation(ABC):
             who = f"user {self.login.user}" if self.login.user else "a connection without a user"
             why = f" ({error.text})" if error.text else ""
             text = f"{self.login.url} refused {who}{why}"
-            return CliError("not-authorized", text, attempt="--user NAME")
+            return CliError("not-authorized", text, attempt=login_hint(self.login.user))
         return CliError(error.code, error.text, attempt=error.attempt)
 
     def _not_connected(self, text: str, attempt: str | None = None) -> CliError:

@@ -88,7 +88,9 @@ class Endpoint(click.ParamType[tuple[str, int]]):
     help="At most so many runs of 200,000 until the peer's rate is flat.",
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path), help="Where to put the scratch data directory."
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, writable=True),
+    help="Where to put the scratch data directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 @click.option("--list", "only_list", is_flag=True, help="List the rows and stop.")

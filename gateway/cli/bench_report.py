@@ -127,12 +127,19 @@ def show(lines: Sequence[Line], *, peer: str | None, terminal: bool) -> None:
         from rich.console import Console  # noqa: PLC0415  (70 ms that a pipe need not wait)
         from rich.table import Table  # noqa: PLC0415
 
+        console = Console()
+        # The frame takes three characters a column, and what does not fit would be cut to dots.
+        needed = max(map(len, plain(heads, rows))) + len(heads) + 2
+        if peer is not None and needed > console.width:
+            for text in stacked(lines, peer=peer):
+                click.echo(text)
+            return
         table = Table(*[heads[0]])
         for head in heads[1:]:
             table.add_column(head, justify="right")
         for row in rows:
             table.add_row(*row)
-        Console().print(table)
+        console.print(table)
         return
     for text in plain(heads, rows):
         click.echo(text)
@@ -149,3 +156,21 @@ def plain(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         ).rstrip()
         for row in table
     ]
+
+
+def stacked(lines: Sequence[Line], *, peer: str) -> list[str]:
+    """Return three lines for each row, for terminals that the table does not fit."""
+    names = ("gateway", peer)
+    wide = max(map(len, names))
+    found = []
+    for line in lines:
+        ratio = line.ratio()
+        times = "" if ratio is None else f"  ratio {ratio:.2f}"
+        found.append(f"{line.row.protocol.upper()} {line.row.title}{times}")
+        for name, rounds in zip(names, (line.ours, line.peer), strict=True):
+            rate, p50, p99, cpu = _cells(rounds)
+            found.append(
+                f"  {name:<{wide}} {rate:>10} msg/s  p50 {p50:>5} p99 {p99:>5} ms"
+                f"  CPU {cpu:>5} us/msg"
+            )
+    return found

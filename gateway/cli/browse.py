@@ -11,6 +11,7 @@ import click
 
 from gateway.cli.http_client import DEFAULT_URL, get
 from gateway.cli.messages import read_password
+from gateway.cli.tls_trust import api_trust_options
 
 #: What one request asks for; the API gives at most 1,000.
 _PAGE: Final = 200
@@ -25,6 +26,7 @@ _PAGE: Final = 200
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
 @click.option("--user", help="Login; none when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@api_trust_options
 def browse(
     queue: str,
     *,

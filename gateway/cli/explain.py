@@ -13,6 +13,7 @@ from gateway.cli.errors import EX_USAGE, CliError
 from gateway.cli.http_client import DEFAULT_URL, get
 from gateway.cli.messages import read_password
 from gateway.cli.settings import config_options, read_config
+from gateway.cli.tls_trust import api_trust_options
 from gateway.model.address import check_name
 from gateway.model.errors import RefusedError
 
@@ -22,6 +23,7 @@ from gateway.model.errors import RefusedError
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
 @click.option("--user", help="Login; none when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@api_trust_options
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @config_options
 def explain(

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from base64 import b64encode
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
+from gateway.cli.tls_trust import refused, trusted
 
 DEFAULT_URL: Final = "http://127.0.0.1:8161"
 _SECONDS: Final = 10.0
 #: Whatever JSON can hold.
 Json = Any
+
+
+def login_hint(user: str | None) -> str:
+    """Return what to try when a login was refused."""
+    if user is None:
+        return "--user NAME"
+    return f"another password for {user} (SLUICEGATE_PASSWORD, --password-stdin), or --user NAME"
 
 
 def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Json:
@@ -52,8 +61,13 @@ def _ask(
         text = f"{url} is no HTTP URL"
         raise CliError("bad-url", text, attempt=f"--url {DEFAULT_URL}", status=EX_USAGE)
     secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=seconds)
+    connection = (
+        http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=seconds, context=trusted().context()
+        )
+        if secure
+        else http.client.HTTPConnection(parts.hostname, parts.port, timeout=seconds)
+    )
     headers = {"Accept": "application/json"}
     if user is not None:
         encoded = b64encode(f"{user}:{password or ''}".encode()).decode()
@@ -64,23 +78,25 @@ def _ask(
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         content = answer.read()
+    except ssl.SSLError as error:
+        raise refused(error, url) from None
     except (OSError, http.client.HTTPException) as error:
         text = f"{url}: {getattr(error, 'strerror', None) or repr(error)}"
-        attempt = "sluicegate run, or --url http://HOST:PORT"
+        attempt = f"sluicegate run, or --url {parts.scheme}://HOST:PORT"
         raise CliError("not-connected", text, attempt=attempt, status=EX_UNAVAILABLE) from None
     finally:
         connection.close()
-    return _read(url, answer.status, content)
+    return _read(url, answer.status, content, user)
 
 
-def _read(url: str, status: int, content: bytes) -> Json:
+def _read(url: str, status: int, content: bytes, user: str | None) -> Json:
     try:
         value = json.loads(content)
     except ValueError:
         text = f"{url} answers {status} without JSON; it is no Sluicegate"
         raise CliError("not-connected", text, status=EX_UNAVAILABLE) from None
     if status not in (http.client.OK, http.client.ACCEPTED):
-        attempt = "--user NAME" if status == http.client.UNAUTHORIZED else None
+        attempt = login_hint(user) if status == http.client.UNAUTHORIZED else None
         raise CliError(
             str(value.get("code", "refused")), str(value.get("message", status)), attempt=attempt
         )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
 
 import click
 
 from gateway import __version__
-from gateway.cli.errors import EX_USAGE, CliError
+from gateway.cli.errors import EX_IOERR, EX_USAGE, CliError
 
 #: command -> (module, its click command, one line for the help).
 COMMANDS: Final = {
@@ -38,6 +40,15 @@ class NoReaderError(Exception):
     """Whoever read the output has left."""
 
 
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    """Keep a reader who left from click, which would make it status 1: that means refused."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise NoReaderError from None
+
+
 class LazyGroup(click.Group):
     """Imports the module of a command only when that command is asked for."""
 
@@ -53,12 +64,13 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # noqa: ANN401
+        with _told_apart():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _told_apart():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # Not as it is: click would make it status 1, which means refused.
-            raise NoReaderError from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any of them."""
@@ -83,6 +95,12 @@ def version(*, as_json: bool) -> None:
         click.echo(f"sluicegate {__version__}")
 
 
+def _leave_no_reader() -> NoReturn:
+    """End: whoever read our output has left. No error; what is not written is for nobody."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(_NO_READER)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; README has what each status means."""
     try:
@@ -98,10 +116,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            _leave_no_reader()
+        # No command foresaw it: a full disk, a file that may not be read.
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        CliError("system", text).show()
+        sys.exit(EX_IOERR)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_INTERRUPTED)
-    except (NoReaderError, BrokenPipeError):
-        # Whoever read our output has left: no error. What is not written is for nobody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_NO_READER)
+    except NoReaderError:
+        _leave_no_reader()
     sys.exit(status if isinstance(status, int) else 0)

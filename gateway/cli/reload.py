@@ -15,6 +15,7 @@ import click
 from gateway.cli.errors import EX_USAGE, CliError
 from gateway.cli.http_client import DEFAULT_URL, get, post
 from gateway.cli.messages import read_password
+from gateway.cli.tls_trust import api_trust_options
 
 #: What the gateway says of a reload, or of its configuration.
 Facts = dict[str, Any]
@@ -36,6 +37,7 @@ _EFFECTS: Final = {
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
 @click.option("--user", help="Login; none when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@api_trust_options
 def reload(
     *, status: bool, as_json: bool, url: str, user: str | None, password_stdin: bool
 ) -> None:

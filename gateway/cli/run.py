@@ -6,10 +6,11 @@ import contextlib
 
 import click
 
-from gateway.cli.errors import EX_IOERR, EX_RUNNING, CliError
+from gateway.cli.errors import EX_IOERR, EX_RUNNING, EX_UNAVAILABLE, CliError
 from gateway.cli.settings import config_options, read_source
 from gateway.config.load import Source
 from gateway.config.tree import Config
+from gateway.places import check_directories, describe_os_error
 from storage.errors import LockedError, StorageError
 
 
@@ -48,11 +49,15 @@ def _salvage(config: Config) -> None:
         paging=config.paging_directory,
     )
     try:
+        check_directories(config)
         done = repair(places, make_uuid)
     except LockedError as error:
         raise CliError("already-running", str(error), status=EX_RUNNING) from None
-    except (StorageError, OSError) as error:
+    except StorageError as error:
         raise CliError("bad-data-directory", str(error), status=EX_IOERR) from None
+    except OSError as error:
+        text = describe_os_error(error, config)
+        raise CliError("bad-data-directory", text, status=EX_IOERR) from None
     for damage in done.seen.damage:
         _say(f"salvaged: {damage.path} at offset {damage.offset}: {damage.what}")
     for copy in done.copies:
@@ -72,10 +77,11 @@ def _say(line: str) -> None:
 
 
 def _complain(code: str, text: str, status: int) -> None:
-    CliError(code, text, attempt=_ATTEMPTS.get(code), status=status).show()
-
-
-_ATTEMPTS = {
-    "already-running": "sluicegate run --data DIR",
-    "cannot-run": "--set 'acceptors.NAME.endpoint=\"tcp:PORT:interface=127.0.0.1\"'",
-}
+    attempt = None
+    if code == "already-running":
+        attempt = "stop that process, or sluicegate run --data DIR with other ports"
+    elif status == EX_UNAVAILABLE:
+        # The text begins with the listener that could not be opened.
+        listener = text.partition(":")[0]
+        attempt = f"--set '{listener}.endpoint=\"tcp:PORT:interface=127.0.0.1\"'"
+    CliError(code, text, attempt=attempt, status=status).show()

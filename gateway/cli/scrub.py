@@ -17,6 +17,7 @@ import click
 from gateway.cli.errors import EX_FAILED
 from gateway.cli.http_client import DEFAULT_URL, get, post
 from gateway.cli.messages import read_password
+from gateway.cli.tls_trust import api_trust_options
 
 PATH: Final = "/api/v1/scrub"
 _PAUSE_SECONDS: Final = 0.5
@@ -33,6 +34,7 @@ Facts = dict[str, Any]
 @click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
 @click.option("--user", help="Login; none when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+@api_trust_options
 def scrub(
     *,
     status: bool,

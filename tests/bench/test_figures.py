@@ -18,6 +18,7 @@ from gateway.cli import bench_report as report
 from gateway.cli.bench import bench, is_flat
 from gateway.cli.bench_cpu import cpu_seconds, file_system, listener
 from gateway.cli.bench_latency import RunTimes, percentiles
+from gateway.cli.bench_report import Line
 from gateway.cli.bench_rows import ROWS, select
 from gateway.cli.bench_run import Measured
 
@@ -164,3 +165,16 @@ def test_what_cannot_be_measured_is_named(arguments: list[str], text: str) -> No
     result = CliRunner().invoke(bench, arguments)
     assert result.exit_code == 2
     assert text in result.output
+
+
+def test_beside_a_peer_a_narrow_terminal_gets_every_figure_within_80_columns() -> None:
+    lines = [Line(row, 1) for row in ROWS]
+    for line in lines:
+        line.ours.append(figures(12_345_678.9, p50=1234.5, p99=12345.6, cpu=1234.5))
+        line.peer.append(figures(12_345.6))
+    shown = report.stacked(lines, peer="peer")
+    assert len(shown) == 3 * len(ROWS)
+    assert max(map(len, shown)) <= 80
+    assert "ratio 1000.01" in shown[0]
+    assert "12,345,679 msg/s" in shown[1]
+    assert "peer" in shown[2]

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -265,13 +266,69 @@ def test_client_commands_load_neither_twisted_nor_structlog(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_reader_who_leaves_costs_no_traceback() -> None:
-    command = f"{sys.executable} -m gateway --help | true"
+@pytest.mark.parametrize("command", ["run", "verify", "explain"])
+def test_a_reader_who_leaves_is_no_error(command: str, tmp_path: Path) -> None:
+    arguments = {
+        "run": "--help",
+        "verify": "data verify --help",
+        "explain": "explain a --set name=x",
+    }[command]
+    # `true` has left long before anything is written.
+    script = f"{{ sleep 1; {sys.executable} -m gateway {arguments}; echo $? >status; }} | true"
     done = subprocess.run(
-        ["sh", "-c", command],
+        ["sh", "-c", script],
         env=importing_environment(),
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.stderr == ""
+    assert (tmp_path / "status").read_text() == "141\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("run", "--data", "/dev/null"), 74, "/dev/null: Not a directory. The data directory is"),
+        (("run", "--data", "/dev/null/x"), 74, "give --data another"),
+        (
+            ("run", "--data", "d", "--set", "journal-directory=/dev/null"),
+            74,
+            "Give journal-directory another directory.",
+        ),
+        (("run", "--salvage", "--data", "/dev/null"), 74, "Not a directory"),
+        (("data", "verify", "/dev/null"), 66, "There is no journal in /dev/null"),
+        (("data", "compact", "/dev/null"), 66, "There is no journal in /dev/null"),
+        (("user", "add", "x", "--password-stdin", "--data", "/dev/null"), 73, "Not a directory"),
+        (("bench", "--data", "/dev/null"), 74, "Not a directory"),
+    ],
+)
+def test_a_data_directory_that_is_none(arguments: tuple[str, ...], status: int, words: str) -> None:
+    done = run_process(*arguments, text="x\n")
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_names_the_key_that_gives_another(tmp_path: Path) -> None:
+    free = "tcp:0:interface=127.0.0.1"
+    names = ("acceptors.all", "acceptors.stomp", "management")
+    for taken in names:
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            ends = dict.fromkeys(names, free) | {taken: free.replace("0", str(port), 1)}
+            sets = [part for n, e in ends.items() for part in ("--set", f"{n}.endpoint={e}")]
+            done = run_process("run", "--data", str(tmp_path / "d"), *sets)
+        assert done.returncode == 69, done.stderr
+        assert f"try: --set '{taken}.endpoint=" in done.stderr
+
+
+def test_every_exit_status_is_in_the_readme() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    _, _, table = readme.partition("| status |")
+    told = {int(row.split("|")[1]) for row in table.partition("\n\n")[0].splitlines()[2:]}
+    from gateway.app import EX_SOFTWARE
+    from gateway.cli import data, errors
+
+    named = {value for name, value in vars(errors).items() if name.startswith("EX_")}
+    assert told == named | {0, 130, 141, EX_SOFTWARE, data.EX_NOINPUT}
