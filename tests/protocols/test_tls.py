@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import ssl
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from OpenSSL import SSL
 
 from protocols.tls import HELD_BYTES_MAX, NOT_TLS, RECORD_BYTES, Tls
 from tests.certificates import Authority
@@ -228,3 +230,40 @@ def test_nothing_is_sent_that_was_not_asked_for_after_the_handshake(contexts: Co
     pair.settle()
     assert pair.server.feed(pair.client.seal(b"x")) == b"x"
     assert pair.server.take() == b""
+
+
+def test_a_renegotiation_is_refused_at_once_and_nothing_hangs(contexts: Contexts) -> None:
+    """The answer is a warning; it waits for whoever flushes, and the peer waits for it."""
+    context = SSL.Context(SSL.TLSv1_2_METHOD)
+    client = SSL.Connection(context, None)
+    client.set_connect_state()
+    server = Tls(contexts.server())
+
+    def exchange() -> bytes:
+        heard = b""
+        for _ in range(4):
+            try:
+                sent = client.bio_read(1 << 16)
+            except SSL.WantReadError:
+                break
+            heard += server.feed(sent)
+            if answer := server.take():
+                client.bio_write(answer)
+            with contextlib.suppress(SSL.WantReadError):
+                client.do_handshake()
+        return heard
+
+    with pytest.raises(SSL.WantReadError):
+        client.do_handshake()
+    exchange()
+    assert server.ready
+    assert server.version == "TLSv1.2"
+    client.send(b"before")
+    assert exchange() == b"before"
+    assert client.renegotiate()
+    with contextlib.suppress(SSL.WantReadError):
+        client.do_handshake()
+    refused = server.feed(client.bio_read(1 << 16))
+    assert refused == b""
+    assert server.take(), "the client is told, before anything else is said"
+    assert server.ready
