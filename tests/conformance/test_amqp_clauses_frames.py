@@ -378,6 +378,10 @@ def test_2_4_3_nothing_comes_behind_our_close_of_a_connection_with_a_temporary_n
     made = talk.receiver(1, credit=5, source=Source(dynamic=True))
     assert made.source is not None
     talk.receiver(2, credit=5, source=Source(address=made.source.address))
+    talk.says(begin(1)).hears("begin")
+    there = Source(address=made.source.address)
+    talk.says(frame(talk.receiving(2, name="of another session", source=there), 1))
+    talk.hears("attach")
     talk.says(Close()).hears("close")
 
 
