@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from gateway.cli.scratch import ScratchGateway
-from tests.broker.core import Core
+from tests.broker.core import Core, entry
 from tests.conformance.clauses import Engine, Socket, Talk
 
 _numbers = count()
+#: Below this address nothing is made on demand.
+CLOSED = "closed"
+MAKING = ("auto-create-queues", "auto-create-addresses")
 
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
     """A gateway that takes anybody; it must stop with status 0 when the module is over."""
-    with ScratchGateway(tmp_path_factory.mktemp("gateway")) as running:
+    settings = [f'address-settings."{CLOSED}.#".{key}=false' for key in MAKING]
+    with ScratchGateway(tmp_path_factory.mktemp("gateway"), settings=settings) as running:
         yield running
 
 
@@ -34,7 +38,8 @@ def engine_talk() -> Iterator[Talk]:
 def talk(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A conversation, with an address of its own."""
     if request.param == "engine":
-        talking = Talk(Engine(Core()), "q")
+        nothing = dict.fromkeys((key.replace("-", "_") for key in MAKING), False)
+        talking = Talk(Engine(Core(entry(f"{CLOSED}.#", **nothing))), "q")
     else:
         running = request.getfixturevalue("process")
         talking = Talk(Socket(running.port), f"clause.{next(_numbers)}")

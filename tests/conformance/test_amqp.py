@@ -617,10 +617,16 @@ def test_q36_an_anonymous_send_makes_its_queue(core):
 
 def test_q36_an_anonymous_send_where_nothing_is_made():
     core = Core(entry("#", auto_create_queues=False, auto_create_addresses=False))
-    (outcome,) = sending(core, None).give(encoded(body="m", address="new"))
+    peer = sending(core, None)
+    (outcome,) = peer.give(encoded(body="m", address="new"), delivery_tag=b"mine")
     assert isinstance(outcome, Rejected)
     assert outcome.error is not None
     assert outcome.error.condition == "amqp:not-found"
+    assert outcome.error.info is not None
+    assert outcome.error.info["delivery-tag"] == b"mine"
+    # A settled one has no outcome, so that its link ends.
+    came = peer.say(peer.transfer(encoded(body="m", address="new"), settled=True))
+    assert condition(came) == "detach amqp:not-found"
     assert "new" not in core.gateway.addresses
 
 

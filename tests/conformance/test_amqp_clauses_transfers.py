@@ -8,6 +8,7 @@ from protocols.amqp.performatives import (
     ACCEPTED,
     RELEASED,
     Accepted,
+    Detach,
     Disposition,
     Error,
     Modified,
@@ -30,6 +31,7 @@ from tests.conformance.clauses import (
     flow,
     listed,
     settle,
+    text,
     uint,
 )
 from tests.protocols.amqp.peer import SENDER, data_message, frame, of, raw_frame
@@ -390,6 +392,33 @@ def test_anonymous_terminus_2_2_2_an_unsettled_message_is_rejected_by_its_tag(ta
     talk.says(talk.transfer(NOWHERE, delivery_tag=b"mine"))
     (told,) = of(talk.hears("rejected 0 amqp:invalid-field"), Disposition)
     assert told.state.error.info["delivery-tag"] == b"mine"
+
+
+def to(address: str) -> bytes:
+    head = b"\x00\x53\x73\xc0"
+    return head + bytes((len(address) + 5, 3)) + b"\x40\x40" + text(address) + BODY
+
+
+@pytest.mark.parametrize("how", ["rejected", "settled", "not listed"])
+@pytest.mark.parametrize("before", [0, 1, 5])
+def test_anonymous_terminus_2_2_2_an_unknown_node_is_named_by_the_tag(talk: Talk, how, before):
+    """Alone, or in a run behind others: those that lead somewhere are taken."""
+    outcomes = ("amqp:accepted:list",) if how == "not listed" else ("amqp:rejected:list",)
+    relaying(talk, source=Source(outcomes=outcomes))
+    settled = how == "settled"
+    good = [talk.transfer(to(talk.address), settled=settled) for _ in range(before)]
+    bad = talk.transfer(to("closed.unknown"), settled=settled, delivery_tag=b"Mine")
+    talk.says(*good, bad)
+    taken = [] if settled else [f"accepted {i}" for i in range(before)]
+    if how == "rejected":
+        came = talk.hears(*taken, f"rejected {before} amqp:not-found")
+        error = of(came, Disposition)[-1].state.error
+        talk.says(talk.transfer(to(talk.address))).hears(f"accepted {before + 1}")
+    else:
+        came = talk.hears(*taken, "detach amqp:not-found")
+        error = of(came, Detach)[-1].error
+    assert error.info["delivery-tag"] == b"Mine"
+    assert "closed.unknown" in error.description
 
 
 @pytest.mark.parametrize("settled", [False, True])
