@@ -147,6 +147,13 @@ class Route(Choosing):
             return blocked
         return disk.holds(self._address.settings) or blocked
 
+    @property
+    def waits(self) -> bool:
+        """See the Producer port."""
+        address = self._address
+        fails = address.settings.address_full_policy is FullPolicy.FAIL and address.paging is None
+        return address.blocked is None or address.operator_block or not fails
+
     def credit(self, most: int, size: int) -> int:
         """See the Producer port."""
         if self._fan is not None:

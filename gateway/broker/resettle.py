@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.match import SettingsTable
-from gateway.addresses.settings import AddressSettings, Durability
+from gateway.addresses.settings import AddressSettings, Durability, FullPolicy
 from gateway.broker.conduct import follow
 from gateway.broker.figures import Limits
 
@@ -57,6 +57,8 @@ def _bring(gateway: Gateway, address: Address, settings: AddressSettings, *, mov
                 gateway.store.tighten(queue.queue_id)
         if before.retroactive_message_count != settings.retroactive_message_count:
             gateway.retro.look_at(address)
+        if before.address_full_policy is not settings.address_full_policy:
+            _refuse_who_waits(address)
         if before.disk_full_policy is not settings.disk_full_policy:
             gateway.disk.look_again(address)
     elif not moved:
@@ -65,6 +67,13 @@ def _bring(gateway: Gateway, address: Address, settings: AddressSettings, *, mov
         # The text names the limit; who waits on is told the one that holds him now.
         address.blocked = gateway.held_back(address) or address.blocked
     gateway.pager.settings_changed(address)
+
+
+def _refuse_who_waits(address: Address) -> None:
+    """Have senders that wait under another policy look again: where it fails they are refused."""
+    if address.blocked is not None and address.settings.address_full_policy is FullPolicy.FAIL:
+        for producer in list(address.producers.values()):
+            producer.unblock()
 
 
 def _forget_ids(gateway: Gateway, name: str) -> Iterator[None]:

@@ -81,6 +81,10 @@ class Producer(Protocol):
     def blocked(self) -> Refusal | None:
         """Return why no credit should be given now (a limit is reached), or None."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether one that `blocked` holds back waits; else what it sends is refused at once."""
+
     def credit(self, most: int, size: int) -> int:
         """Return how many messages of about `size` bytes the sender may be told to send.
 

@@ -65,7 +65,7 @@ class Sender:
 
     def producer_unblocked(self) -> None:
         """Go on, if nothing else holds [gateway.model.ports.ProducerOwner]."""
-        self.full = self.producer.blocked() is not None
+        self.full = self.producer.blocked() is not None and self.producer.waits
         self._unblocked(self)
 
 

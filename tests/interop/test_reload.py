@@ -148,6 +148,32 @@ def test_senders_that_wait_go_on_when_a_reload_raises_the_limit(
         assert peer.read()[1]["error-code"] == "address-full"
 
 
+def test_who_waits_for_room_is_refused_once_the_policy_is_to_fail(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    live = Live(gateway_process, tmp_path, FULL.format(2, "BLOCK"))
+    peer = StompPeer(live.gateway.stomp_port)
+    for number in range(2):
+        peer.send("q", b"x", str(number))
+        assert peer.read()[0] == "RECEIPT"
+    peer.send("q", b"waits", "w1")
+    peer.send("q", b"waits", "w2")
+    assert peer.silent(0.3) or peer.read()[0] == "RECEIPT"
+    with connected(live.gateway) as connection:
+        waiting = Waiting(
+            lambda: connection.create_sender("q").send(Message(body=b"x", durable=True))
+        )
+        live.reload(FULL.format(2, "FAIL"))
+        command, headers, text = peer.read()
+        assert (command, headers["error-code"]) == ("ERROR", "address-full")
+        assert b"max-size-messages is 2" in text
+        # Who sends by credit has none, and waits for it under either policy.
+        time.sleep(0.3)
+        assert not waiting.done
+        live.reload(FULL.format(9, "FAIL"))
+        waiting.end()
+
+
 def test_a_policy_that_changes_and_changes_back(gateway_process: Start, tmp_path: Path) -> None:
     live = Live(gateway_process, tmp_path, FULL.format(2, "PAGE"))
     with connected(live.gateway) as connection:

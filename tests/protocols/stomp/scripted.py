@@ -60,6 +60,10 @@ class ScriptedProducer:
     def blocked(self) -> Refusal | None:
         return self.full
 
+    @property
+    def waits(self) -> bool:
+        return True
+
     def block(self) -> None:
         self.full = self.broker.refusal
         self.owner.producer_blocked(self.full)
