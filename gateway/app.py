@@ -46,7 +46,9 @@ from gateway.listeners import (
     secured,
 )
 from gateway.management.api import add_routes
+from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
+from gateway.management.connections_api import ConnectionsApi
 from gateway.management.router import Router
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
@@ -114,6 +116,7 @@ class GatewayService(MultiService):
         self._timers = Timers(reactor)
         self._reads = Reads()
         self._router = Router()
+        self._router.on_change = tell_change
         self.site = ApiSite(
             reactor,
             self._router,
@@ -265,6 +268,8 @@ class GatewayService(MultiService):
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry).install(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
+        connections = ConnectionsApi(self.groups, self._reactor, self.clock.now_ms)
+        connections.add_routes(self._router)
 
     def not_ready(self) -> str | None:
         """Return why messages cannot be sent and received, or None when they can."""

@@ -32,6 +32,7 @@ from gateway.config.tree import (
     StompDiskFull,
 )
 from gateway.config.tree import Wire as Protocol
+from gateway.connection_log import tell_closed, tell_opened
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.ports import Broker
@@ -136,7 +137,8 @@ class Connections(Factory):
         self.wires[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
-        wire.on_lost = lambda _: self._lost(name)
+        wire.on_session = lambda one: tell_opened(self.name, name, one)
+        wire.on_lost = lambda one: self._lost(name, one)
         return wire
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
@@ -152,8 +154,9 @@ class Connections(Factory):
             offered=" ".join(speaker.guess for speaker in self.speakers),
         )
 
-    def _lost(self, name: str) -> None:
+    def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
+        tell_closed(self.name, name, wire, self._timers.now())
         if not self.wires:
             self.emptied()
 

@@ -25,6 +25,7 @@ from twisted.python import log
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
 from protocols.tls import Tls
 
@@ -46,6 +47,7 @@ class PeerFacts:
     loopback: bool
     tls: bool
     name: str
+    port: int = 0
 
 
 class Session(Protocol):
@@ -56,6 +58,10 @@ class Session(Protocol):
     paused_reading: bool
     write_room: bool
     retick: bool
+
+    @property
+    def seen(self) -> Peer:
+        """The connection as an operator sees it."""
 
     def receive_data(self, data: bytes, now: float) -> None: ...
 
@@ -174,6 +180,7 @@ class Wire(TwistedProtocol):
         self._tls = tls
         self._choked = False
         self._session: Session | None = None
+        self.was: Session | None = None  # what it had, once it is lost
         self._first = b""
         self._out: list[bytes] = []
         self._out_bytes = 0
@@ -186,6 +193,9 @@ class Wire(TwistedProtocol):
         self._send: Callable[[bytes], int] | None = None
         self._recv_into: Callable[[memoryview], int] | None = None
         self._fd = -1
+        self.since = self.last_in = timers.now()
+        self.bytes_in = self.bytes_out = 0  # as they are on the wire
+        self.ending: Ending | None = None
         self.on_session: Callable[[Wire], None] | None = None
         self.on_lost: Callable[[Wire], None] | None = None
         self.on_tls_failed: Callable[[Wire, str], None] | None = None
@@ -227,6 +237,7 @@ class Wire(TwistedProtocol):
             return main.CONNECTION_LOST
         if not count:
             return main.CONNECTION_DONE
+        self.bytes_in += count
         if self._tls is None:
             self._hear(bytes(buffer[:count]))
         else:
@@ -253,12 +264,18 @@ class Wire(TwistedProtocol):
         """The protocol's session, once the first bytes told which."""
         return self._session
 
+    @property
+    def tls(self) -> tuple[str, str] | None:
+        """Version and cipher; empty during the handshake. None without TLS of ours."""
+        return None if self._tls is None else (self._tls.version, self._tls.cipher)
+
     def peer(self) -> PeerFacts:
         transport: Any = self.transport
-        host = str(getattr(transport.getPeer(), "host", "local"))
+        end = transport.getPeer()
+        host, port = str(getattr(end, "host", "local")), getattr(end, "port", 0)
         secure = self._tls is not None or hasattr(transport, "getPeerCertificate")
         loopback = host.startswith("127.") or host in ("::1", "local")
-        return PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name)
+        return PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name, port=port)
 
     def _start(self, speaker: Speaker) -> None:
         session = speaker.build(self.peer())
@@ -270,6 +287,7 @@ class Wire(TwistedProtocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Take what a transport has read that is not ours to read from."""
+        self.bytes_in += len(data)
         if self._tls is None:
             self._hear(data)
         else:
@@ -300,6 +318,7 @@ class Wire(TwistedProtocol):
             self._reading(wanted=False)
 
     def _tls_failed(self, why: str) -> None:
+        self._ends(Cause.TLS_FAILED, why)
         if self.on_tls_failed is not None and not self._leaving:
             self.on_tls_failed(self, why)
 
@@ -313,7 +332,8 @@ class Wire(TwistedProtocol):
                 return
             data = self._first
             self._first = b""
-        session.receive_data(data, self._timers.now())
+        self.last_in = now = self._timers.now()
+        session.receive_data(data, now)
         self._pump(session)
 
     def _choose(self, data: bytes) -> Session | None:
@@ -333,6 +353,7 @@ class Wire(TwistedProtocol):
             self._write(answer)
         if self.on_stranger is not None:
             self.on_stranger(self, name)
+        self._ends(Cause.PROTOCOL_ERROR, f"its first bytes are {name}")
         self._leave()
         return None
 
@@ -380,6 +401,7 @@ class Wire(TwistedProtocol):
         """Send these bytes as they are, now or when the socket takes them."""
         if self._lost:
             return
+        self.bytes_out += len(data)
         if self._send is not None and not self._pulling:
             try:
                 sent = self._send(data)
@@ -452,6 +474,7 @@ class Wire(TwistedProtocol):
             if self._deadline and now >= self._deadline:
                 if self._tls is not None and not self._tls.ready:
                     self._tls_failed("too-slow")
+                self._ends(Cause.TIMED_OUT, "it said nothing that tells a protocol")
                 transport: Any = self.transport
                 transport.abortConnection()
             return
@@ -464,6 +487,7 @@ class Wire(TwistedProtocol):
     def stop(self) -> None:
         """Say good-bye in the protocol's words and close."""
         if self._session is None:
+            self._ends(Cause.STOPPING, "")
             self._leave()
         else:
             self._session.stop(self._timers.now())
@@ -481,3 +505,8 @@ class Wire(TwistedProtocol):
         session, self._session = self._session, None
         if session is not None:
             session.connection_lost(self._timers.now())
+            self.was = session
+
+    def _ends(self, cause: Cause, text: str) -> None:
+        if self.ending is None:
+            self.ending = Ending(cause=cause, text=text)

@@ -65,6 +65,12 @@ class Tls:
         """What was agreed on, `TLSv1.3`; empty before."""
         return self._tls.version() or ""
 
+    @property
+    def cipher(self) -> str:
+        """The cipher suite that was agreed on; empty before."""
+        found = self._tls.cipher()
+        return found[0] if found else ""
+
     def feed(self, data: bytes | memoryview) -> bytes:
         """Take what came and return its plain text; what is to be answered is in `take`."""
         if self.failure or self.ended or not data:

@@ -107,6 +107,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.reload": ("*",),
     "gateway.service": ("*",),
     "gateway.listeners": ("*",),
+    "gateway.connection_log": ("gateway.model", "protocols.shell"),
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),

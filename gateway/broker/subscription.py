@@ -76,6 +76,14 @@ class Hold:
     def address(self) -> str:
         return self.queue.address
 
+    @property
+    def browses(self) -> bool:
+        return False
+
+    @property
+    def in_flight(self) -> int:
+        return self._held.count
+
     def ready(self) -> None:
         """See the Subscription port."""
         if self.queue.ready_count or self.queue.paged_count:
@@ -163,6 +171,14 @@ class Look:
     @property
     def address(self) -> str:
         return self.queue.address
+
+    @property
+    def browses(self) -> bool:
+        return True
+
+    @property
+    def in_flight(self) -> int:
+        return 0
 
     def ready(self) -> None:
         """See the Subscription port."""

@@ -25,13 +25,13 @@ from gateway.management.answers import (
     answer_gone,
     answer_later,
     check_own,
-    list_response,
     name_pattern,
     read_routing_type,
 )
 from gateway.management.durable import check_store
 from gateway.management.http import Request, Response, check_query, json_response, query_flag
 from gateway.management.json_body import read_fields
+from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.address import check_name, is_internal
@@ -68,14 +68,16 @@ class AddressesApi:
 
     def list_addresses(self, request: Request) -> Response:
         """All addresses, or those whose names match a pattern."""
-        fits = name_pattern(check_query(request, ("pattern", "internal")).get("pattern"))
+        fits = name_pattern(check_query(request, ("pattern", "internal", *PAGING)).get("pattern"))
         hidden = query_flag(request, "internal")
         found = [
             address
-            for name, address in sorted(self._gateway.addresses.items())
+            for name, address in self._gateway.addresses.items()
             if fits(name) and (hidden or not is_internal(name))
         ]
-        return list_response((views.address_view(self._gateway, a) for a in found), len(found))
+        return page(
+            request, found, lambda a: (a.name,), lambda a: views.address_view(self._gateway, a)
+        )
 
     def show_address(self, request: Request, name: str) -> Response:
         """One address; 404."""

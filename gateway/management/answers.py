@@ -73,15 +73,26 @@ def name_pattern(text: str | None) -> Callable[[str], bool]:
 
 
 def list_response(
-    shown: Iterable[dict[str, object]], count: int, *, piece: int = PIECE
+    shown: Iterable[dict[str, object]],
+    count: int,
+    *,
+    total: int | None,
+    cursor: str | None = None,
+    piece: int = PIECE,
 ) -> Response:
-    """Return a list; a long one leaves in pieces, so that nothing else waits for all of it."""
+    """Return a list; a long one leaves in pieces, so that nothing else waits for all of it.
+
+    `total` is how many there are beside these; None where nobody knows.
+    """
     if count <= piece:
-        return json_response(200, {"items": list(shown)})
-    return Response(status=200, body=_pieces(iter(shown), piece), content_type=JSON)
+        return json_response(200, {"items": list(shown), "total": total, "cursor": cursor})
+    body = _pieces(iter(shown), piece, {"total": total, "cursor": cursor})
+    return Response(status=200, body=body, content_type=JSON)
 
 
-def _pieces(shown: Iterator[dict[str, object]], piece: int) -> Iterator[bytes]:
+def _pieces(
+    shown: Iterator[dict[str, object]], piece: int, facts: dict[str, object]
+) -> Iterator[bytes]:
     before = b'{"items":['
     waiting: list[bytes] = []
     for view in shown:
@@ -89,4 +100,5 @@ def _pieces(shown: Iterator[dict[str, object]], piece: int) -> Iterator[bytes]:
         if len(waiting) == piece:
             yield before + b",".join(waiting)
             before, waiting = b",", []
-    yield (before if waiting else b"") + b",".join(waiting) + b"]}"
+    last = (before if waiting else b"") + b",".join(waiting) + b"],"
+    yield last + msgspec.json.encode(facts)[1:]

@@ -27,6 +27,11 @@ def waiting(queue: Queue, now_ms: int) -> Iterator[Message]:
     return filter(alive(now_ms), queue.holdings())
 
 
+def waiting_count(queue: Queue) -> int:
+    """Return how many messages wait: ready, on pages, for their time; not what consumers hold."""
+    return queue.ready_count + queue.paged_count + queue.scheduled_count
+
+
 class Window:
     """Some of the messages of a queue, by place, as it was when it was looked at.
 

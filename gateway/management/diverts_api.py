@@ -14,10 +14,11 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from gateway.broker.branches import Divert
-from gateway.management.answers import Fields, Nothing, answer_gone, answer_later, list_response
+from gateway.management.answers import Fields, Nothing, answer_gone, answer_later
 from gateway.management.durable import check_store
 from gateway.management.http import Request, Response, check_query, json_response, shorten
 from gateway.management.json_body import read_fields
+from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.address import check_name, parse_destination
@@ -72,9 +73,9 @@ class DivertsApi:
 
     def list_diverts(self, request: Request) -> Response:
         """All diverts."""
-        check_query(request, ())
-        found = [divert for _, divert in sorted(self._branches.diverts.items())]
-        return list_response(map(divert_view, found), len(found))
+        check_query(request, PAGING)
+        found = list(self._branches.diverts.items())
+        return page(request, found, lambda one: (one[0],), lambda one: divert_view(one[1]))
 
     def show_divert(self, request: Request, name: str) -> Response:
         """One divert; 404."""

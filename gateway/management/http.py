@@ -56,6 +56,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.STORE_FAILED: 503,
     Code.DUPLICATE_ID: 409,
     Code.SLOW_CONSUMER: 409,
+    Code.OPERATOR: 409,
     Code.SHUTTING_DOWN: 503,
 }
 
@@ -73,6 +74,7 @@ class Request:
         query: decoded names and values; no name came twice.
         headers: names in lower case; values of a repeated header joined by `, `.
         body: at most `BODY_BYTES_MAX` bytes.
+        peer: the address of the other end.
         user: who logged in; None when the gateway is open or the path needs nobody.
     """
 
@@ -82,6 +84,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     user: str | None = None
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

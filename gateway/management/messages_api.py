@@ -1,6 +1,7 @@
 """The HTTP calls on the messages of a queue, below `/api/v1/queues/{name}`.
 
-    GET    /messages ?filter= &offset= &limit=      waiting messages in delivery order, untouched
+    GET    /messages ?filter= &offset= &limit= &cursor=   waiting messages in delivery order;
+                     `total`: how many wait, null with a filter (`countMessages` tells)
     GET    /messages/{sequence}                     one of them
     DELETE /messages/{sequence}                     204; 404 when it does not wait any more
     GET    /countMessages ?filter= &groupByProperty=    {"messages", "groups"}
@@ -47,6 +48,7 @@ from gateway.management.answers import (
 from gateway.management.durable import check_store, when_durable
 from gateway.management.http import Request, Response, check_query, json_response, query_int
 from gateway.management.json_body import read_fields
+from gateway.management.listing import at_offset, place_of
 from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -110,9 +112,9 @@ class MessagesApi:
 
     def browse(self, request: Request, name: str) -> Response | Deferred[Response]:
         """Waiting messages in delivery order, untouched."""
-        query = check_query(request, ("offset", "limit", "filter"))
+        query = check_query(request, ("offset", "limit", "filter", "cursor"))
         queue = self._directory.find_queue(name)
-        offset = query_int(request, "offset", 0, high=OFFSET_MAX)
+        offset = place_of(request, "offset", OFFSET_MAX)
         settings = self._gateway.settings.for_address(queue.address)
         page = settings.management_browse_page_size
         most = settings.management_message_attribute_size_limit
@@ -136,10 +138,10 @@ class MessagesApi:
             )
             done = Deferred(lambda _: errand.cancel())
             errand.start(lambda *_: done.callback(found.messages))
-        return self._shown(queue, done, most)
+        return self._shown(queue, done, most, _Part(offset, limit, filtered=selector is not None))
 
     def _shown(
-        self, queue: Queue, found: Deferred[list[Message]], most: int
+        self, queue: Queue, found: Deferred[list[Message]], most: int, part: _Part
     ) -> Response | Deferred[Response]:
         """Answer with those messages that still wait when all of them are on disk.
 
@@ -165,7 +167,8 @@ class MessagesApi:
 
         def answer(messages: list[Message]) -> Response:
             now_ms = gateway.now_ms()
-            return _list(browsing.shown(queue, messages, now_ms, at_once=at_once), most)
+            shown = browsing.shown(queue, messages, now_ms, at_once=at_once)
+            return _list(shown, most, part.following(queue, len(messages)))
 
         return found.addCallback(durable).addCallback(answer)
 
@@ -357,11 +360,31 @@ class _Places:
             self.messages.append(message)
 
 
-def _list(found: list[browsing.Shown], most: int) -> Response:
+class _Part:
+    """Which part of a queue a browse was asked for."""
+
+    __slots__ = ("_end", "_limit", "filtered")
+
+    def __init__(self, offset: int, limit: int, *, filtered: bool) -> None:
+        self._end = offset + limit
+        self._limit = limit
+        self.filtered = filtered
+
+    def following(self, queue: Queue, found: int) -> tuple[int | None, str | None]:
+        """Return how many wait, as far as that is known, and where the next page begins."""
+        total = None if self.filtered else browsing.waiting_count(queue)
+        more = found == self._limit if total is None else self._end < total
+        return total, at_offset(self._end) if more else None
+
+
+def _list(
+    found: list[browsing.Shown], most: int, following: tuple[int | None, str | None]
+) -> Response:
     block_reader = BlockReader()
     shown = (views.message_view(block_reader, m, state, most=most) for m, state in found)
     # One in each piece: a body may be 64 KiB, and the next request should not wait for all.
-    return list_response(shown, len(found), piece=1)
+    total, cursor = following
+    return list_response(shown, len(found), total=total, cursor=cursor, piece=1)
 
 
 def _selector(text: str | None, queue: Queue) -> Selector | None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from gateway.broker.address import Address
 from gateway.broker.producer import Route
-from gateway.management.answers import list_response
 from gateway.management.http import Request, Response, check_query
+from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
 
@@ -32,6 +32,12 @@ def producer_view(address: Address, route: Route) -> dict[str, object]:
     }
 
 
+def _place(one: tuple[Address, Route]) -> tuple[str, str, int]:
+    """Return what the list is sorted by."""
+    address, route = one
+    return address.name, route.origin, id(route)
+
+
 class ProducersApi:
     """The function behind the route."""
 
@@ -44,12 +50,12 @@ class ProducersApi:
 
     def list_producers(self, request: Request) -> Response:
         """All producers, or those of one address, by address."""
-        address = check_query(request, ("address",)).get("address")
-        shown = [producer_view(*one) for one in self._all() if address in (None, one[0].name)]
-        return list_response(shown, len(shown))
+        address = check_query(request, ("address", *PAGING)).get("address")
+        found = [one for one in self._all() if address in (None, one[0].name)]
+        return page(request, found, _place, lambda one: producer_view(*one))
 
     def _all(self) -> Iterator[tuple[Address, Route]]:
-        for _, address in sorted(self._gateway.addresses.items()):
+        for address in self._gateway.addresses.values():
             for producer in address.producers.values():
                 if isinstance(producer, Route) and not producer.is_leg:
                     yield address, producer

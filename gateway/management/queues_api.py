@@ -28,7 +28,6 @@ from gateway.management.answers import (
     answer_gone,
     answer_later,
     check_own,
-    list_response,
     name_pattern,
     read_routing_type,
 )
@@ -41,6 +40,7 @@ from gateway.management.http import (
     query_flag,
 )
 from gateway.management.json_body import read_fields
+from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.address import RoutingType, check_name, is_internal
@@ -123,16 +123,16 @@ class QueuesApi:
 
     def list_queues(self, request: Request) -> Response:
         """All queues, those of one address, those whose names match a pattern."""
-        query = check_query(request, ("address", "pattern", "internal"))
+        query = check_query(request, ("address", "pattern", "internal", *PAGING))
         hidden = query_flag(request, "internal")
         fits = name_pattern(query.get("pattern"))
         address = query.get("address")
         found = [
             queue
-            for name, queue in sorted(self._gateway.queues.items())
+            for name, queue in self._gateway.queues.items()
             if fits(name) and address in (None, queue.address) and (hidden or not is_internal(name))
         ]
-        return list_response(map(self._view, found), len(found))
+        return page(request, found, lambda queue: (queue.name,), self._view)
 
     def show_queue(self, request: Request, name: str) -> Response:
         """One queue; 404."""

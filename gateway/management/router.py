@@ -5,15 +5,17 @@ parameter is one segment, percent-decoded *after* the path is split, so that a n
 (`%2F`), `..` or `?` and still be one name. A template with more literal text wins over one with
 less; among equals the one that was added first.
 
+What changes something is told to `on_change` with its answer, once for each request.
+
 Pure: it calls the function and maps what it raises; sending is `wire`'s.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gateway.management.http import (
     BODY_BYTES_MAX,
@@ -27,12 +29,15 @@ from gateway.management.http import (
     decode_component,
     error_response,
     json_response,
+    problem_response,
     shorten,
 )
 
 __all__ = ["Answer", "Body", "ProblemError", "Request", "Response", "Router", "json_response"]
 
 Function = Callable[..., Answer]
+#: Told of a request that may change something, its template, its parameters, and its answer.
+OnChange = Callable[["Change"], None]
 
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -54,6 +59,32 @@ class _Segment:
         return value if fits else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Route:
+    """A function, the bodies that it takes, and whether it is told of as a change."""
+
+    function: Function
+    content_types: frozenset[str]
+    audited: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A request that may have changed something.
+
+    Attributes:
+        request: as it came.
+        template: of its route, such as `/api/v1/queues/{name}`.
+        parameters: of the path, decoded.
+        answer: None when there is none: a fault of ours.
+    """
+
+    request: Request
+    template: str
+    parameters: Mapping[str, str]
+    answer: Response | None
+
+
 class _Template:
     """A path with its functions by method."""
 
@@ -63,7 +94,7 @@ class _Template:
         self.text = text
         self.segments = [_segment(part) for part in text.split("/")[1:]]
         self.literal_count = sum(len(s.prefix) + len(s.suffix) for s in self.segments)
-        self.functions: dict[str, tuple[Function, frozenset[str]]] = {}
+        self.functions: dict[str, _Route] = {}
 
     def match(self, raws: list[str]) -> dict[str, str] | None:
         """Return the raw parameters when all segments fit."""
@@ -82,6 +113,7 @@ class Router:
 
     def __init__(self) -> None:
         self._by_length: dict[int, list[_Template]] = {}
+        self.on_change: OnChange = _tell_nobody
 
     def add(
         self,
@@ -90,10 +122,12 @@ class Router:
         function: Function,
         *,
         content_types: tuple[str, ...] = (JSON,),
+        audited: bool = True,
     ) -> None:
         """Answer `method` on `template` by `function(request, **parameters)`.
 
-        A body is taken only with one of `content_types`. HEAD follows GET by itself.
+        A body is taken only with one of `content_types`. HEAD follows GET by itself. What is not
+        `audited` changes nothing, or as little as an acknowledgement does.
         """
         entry = _Template(template)
         same_length = self._by_length.setdefault(len(entry.segments), [])
@@ -106,7 +140,11 @@ class Router:
             same_length.sort(key=lambda t: -t.literal_count)
         if method in entry.functions:
             raise ValueError(f"{method} {template} has a function already")
-        entry.functions[method] = (function, frozenset(content_types))
+        entry.functions[method] = _Route(
+            function=function,
+            content_types=frozenset(content_types),
+            audited=audited and method not in SAFE_METHODS,
+        )
 
     def routes(self) -> list[tuple[str, str]]:
         """Return (method, template) of every route, sorted by template."""
@@ -119,15 +157,37 @@ class Router:
         A Deferred that is returned may still fail with a refusal: see `http.error_response`.
         """
         try:
-            function, parameters = self._resolve(request)
-            return function(request, **parameters)
-        except Exception as error:
-            answer = error_response(error)
-            if answer is None:
-                raise
+            template, route, parameters = self._resolve(request)
+        except ProblemError as problem:
+            return problem_response(problem)
+        if not route.audited:
+            return _answered(route.function, request, parameters)
+
+        def changed(answer: Response | None) -> None:
+            self.on_change(
+                Change(request=request, template=template, parameters=parameters, answer=answer)
+            )
+
+        try:
+            answer = _answered(route.function, request, parameters)
+        except Exception:
+            changed(None)
+            raise
+        if isinstance(answer, Response):
+            changed(answer)
             return answer
 
-    def _resolve(self, request: Request) -> tuple[Function, dict[str, str]]:
+        def failed(failure: Any) -> Any:  # noqa: ANN401 - Twisted's, which is not known here
+            changed(error_response(failure.value))
+            return failure
+
+        def done(response: Response) -> Response:
+            changed(response)
+            return response
+
+        return answer.addCallbacks(done, failed)
+
+    def _resolve(self, request: Request) -> tuple[str, _Route, dict[str, str]]:
         method = "GET" if request.method == "HEAD" else request.method
         raws = request.path.split("/")[1:]
         allowed: set[str] = set()
@@ -139,11 +199,27 @@ class Router:
             if route is None:
                 allowed.update(template.functions)
                 continue
-            _check_body(request, route[1])
-            return route[0], {k: decode_component(v) for k, v in raw_parameters.items()}
+            _check_body(request, route.content_types)
+            parameters = {k: decode_component(v) for k, v in raw_parameters.items()}
+            return template.text, route, parameters
         if allowed:
             raise _not_allowed(request.method, allowed)
         raise ProblemError(404, "not-found", f"There is nothing at {shorten(request.path)}.")
+
+
+def _answered(function: Function, request: Request, parameters: dict[str, str]) -> Answer:
+    """Call a function; a refusal becomes an answer, a fault of ours is raised."""
+    try:
+        return function(request, **parameters)
+    except Exception as error:
+        answer = error_response(error)
+        if answer is None:
+            raise
+        return answer
+
+
+def _tell_nobody(change: Change) -> None:
+    """Stand for whoever wants to know of changes."""
 
 
 def _segment(text: str) -> _Segment:

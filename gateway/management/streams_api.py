@@ -26,8 +26,9 @@ import pyarrow as pa
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.management.http import Request, Response, json_response
+from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
+from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
 from gateway.streams import plan, reading
@@ -125,22 +126,23 @@ class StreamsApi:
         base = "/api/v1/streams"
         router.add("GET", base, self.list)
         router.add("POST", base, self.create)
-        router.add("POST", f"{base}/heads", self.heads)
-        router.add("POST", f"{base}/read", self.read)
+        router.add("POST", f"{base}/heads", self.heads, audited=False)
+        router.add("POST", f"{base}/read", self.read, audited=False)
         router.add("GET", base + "/{name}", self.show)
         router.add("DELETE", base + "/{name}", self.delete)
         one = base + "/subscriptions/{name}"
         router.add("DELETE", one, self.unsubscribe)
         router.add("POST", one + ":attach", self.attach)
-        router.add("POST", one + ":plan", self.plan)
-        router.add("POST", one + ":commit", self.commit)
-        router.add("POST", one + ":release", self.commit)
+        router.add("POST", one + ":plan", self.plan, audited=False)
+        router.add("POST", one + ":commit", self.commit, audited=False)
+        router.add("POST", one + ":release", self.commit, audited=False)
 
     # -- operators -----------------------------------------------------------------------------
 
-    def list(self, _: Request) -> Response:
+    def list(self, request: Request) -> Response:
         """All streams."""
-        return json_response(200, {"items": [_shown(tap) for tap in self._registry.all()]})
+        check_query(request, PAGING)
+        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), _shown)
 
     def show(self, _: Request, name: str) -> Response:
         """One stream; 404."""

@@ -214,6 +214,7 @@ class Exchange:
             headers=request.headers,
             body=request.body,
             user=self._user,
+            peer=self._wire.peer,
         )
         try:
             answer = self._resource.router.dispatch(whole)

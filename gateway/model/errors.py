@@ -36,6 +36,7 @@ class Code(Enum):
     QUEUE_DELETED = "queue-deleted"
     SLOW_CONSUMER = "slow-consumer"
     CONVERSION = "conversion"
+    OPERATOR = "closed-by-operator"
     STORE_BUSY = "store-busy"
     STORE_FAILED = "store-failed"
     SHUTTING_DOWN = "shutting-down"

@@ -173,6 +173,14 @@ class Subscription(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def browses(self) -> bool:
+        """Whether it looks, and takes nothing."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages the consumer has and has not settled; 0 for a browser."""
+
     def ready(self) -> None:
         """Credit or room has come: dispatch at the end of this turn."""
 

@@ -20,6 +20,7 @@ from typing import Final
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
@@ -42,10 +43,12 @@ from protocols.amqp.frames import (
     HEAD_BYTES,
     SASL_FRAME,
     frame,
+    frame_size,
 )
 from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER, not_spoken
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
+from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import (
     Begin,
     Close,
@@ -103,6 +106,7 @@ class AmqpConnection:
         self.state = State.HEADER
         self.container = ""
         self.user: str | None = None
+        self.seen = AmqpPeer(self)
         self.remote_frame_max = FRAME_MIN
         self.sessions: dict[int, AmqpSession] = {}
         self.sessions_due: list[AmqpSession] = []
@@ -208,20 +212,8 @@ class AmqpConnection:
         return size
 
     def _frame_size(self, data: bytes, at: int) -> int:
-        """Return the size of the frame at `at`, checked [AMQP 2.3.1]."""
-        size = int.from_bytes(data[at : at + 4], "big")
-        doff = data[at + 4]
-        limit = SASL_BYTES_MAX if self.state is State.SASL else self.limits.max_frame_size
-        if size < HEAD_BYTES or doff < 2 or doff * 4 > size:
-            raise ConnectionFaultError(
-                FRAMING_ERROR,
-                f"A frame of {size} bytes with a data offset of {doff} words cannot be.",
-            )
-        if size > limit:
-            raise ConnectionFaultError(
-                FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}."
-            )
-        return size
+        sasl = self.state is State.SASL
+        return frame_size(data, at, SASL_BYTES_MAX if sasl else self.limits.max_frame_size)
 
     def _header(self, header: bytes) -> None:
         """Take a protocol header [AMQP 2.2]."""
@@ -230,7 +222,7 @@ class AmqpConnection:
                 self.limits.anonymous and self._authenticator.open
             ):
                 self.write(SASL_HEADER)
-                self._cut("login is needed, and came without SASL")
+                self._cut("login is needed, and came without SASL", Cause.LOGIN_REFUSED)
                 return
             self.write(AMQP_HEADER)
             self.state = State.OPEN
@@ -270,7 +262,7 @@ class AmqpConnection:
             self._sasl = None
             self.state = State.AMQP_HEADER
         elif self._sasl.outcome is False:
-            self._cut(self._sasl.reason)
+            self._cut(self._sasl.reason, Cause.LOGIN_REFUSED)
 
     def _sasl_answered(self) -> None:
         """The authenticator has answered, on a later turn: go on with what came meanwhile."""
@@ -324,6 +316,7 @@ class AmqpConnection:
                     ILLEGAL_STATE, "A second open came; a connection is opened once."
                 )
             case Close():
+                self.seen.closed(performative)
                 self._close_received()
             case Begin():
                 self._begin(channel, performative)
@@ -360,6 +353,7 @@ class AmqpConnection:
         self.state = State.OPENED
         self.retick = True
         self.write_frame(0, our_open(self.limits))
+        self.seen.opened(opened)
 
     def _begin(self, channel: int, begin: Begin) -> None:
         check_begin(channel, begin, self.channel_max, used=channel in self.sessions)
@@ -368,7 +362,7 @@ class AmqpConnection:
         self.write_frame(channel, our_begin(session))
 
     def _end(self, channel: int, session: AmqpSession) -> None:
-        del self.sessions[channel]
+        self.seen.session_over(self.sessions.pop(channel))
         if not session.ended:
             session.end(None)
 
@@ -510,14 +504,14 @@ class AmqpConnection:
         if self.state is not State.OPENED:
             deadline = self._started + self.limits.login_seconds
             if now >= deadline:
-                self._cut(f"not open after {self.limits.login_seconds} s")
+                self._cut(f"not open after {self.limits.login_seconds} s", Cause.TIMED_OUT)
                 return None
             return deadline
         deadlines = self.quiescing.tick(now)
         if self.limits.idle_ms:
             dead = self._last_in + self.limits.idle_ms / 1000
             if now >= dead:
-                self._cut(f"silent for {self.limits.idle_ms} ms")
+                self._cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
                 return None
             deadlines.append(max(dead, now + 0.05))
         if self._remote_idle:
@@ -538,6 +532,7 @@ class AmqpConnection:
         if self.state is State.CLOSED:
             return
         self.fault = error
+        self.seen.failed(error)
         if self.state is State.OPEN:
             self.write_frame(0, our_open(self.limits))
         spoken = self.state in (State.OPEN, State.OPENED)
@@ -547,8 +542,9 @@ class AmqpConnection:
         self._closed()
         self._release(lost=True)
 
-    def _cut(self, reason: str) -> None:
+    def _cut(self, reason: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
+        self.seen.end(cause, reason)
         self.fault = Error(
             condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED,
             description=reason,
@@ -579,9 +575,12 @@ class AmqpConnection:
     def connection_lost(self, now: float) -> None:
         """The socket is gone: what the peer held goes back as an attempt, it may have been seen."""
         self.now = now
+        self.seen.end(Cause.CUT)
         if self.state is not State.CLOSED:
             self._release(lost=True)
             self._closed()
+        for session in self.sessions.values():
+            self.seen.session_over(session)
         self.sessions.clear()
         self.limits.unfinished.held -= self._unfinished
         self._unfinished = 0
@@ -589,6 +588,7 @@ class AmqpConnection:
     def stop(self, now: float) -> None:
         """See the shell's Session."""
         self.now = now
+        self.seen.end(Cause.STOPPING)
         if self.state is State.OPENED:
             self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
         else:

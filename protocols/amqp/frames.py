@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from protocols.amqp.conditions import FRAMING_ERROR, ConnectionFaultError
 from protocols.amqp.performatives import Composite, encode_performative
 
 AMQP_FRAME: Final = 0
@@ -29,6 +30,22 @@ def frame(
     """Return a whole frame."""
     body = encode_performative(performative)
     return _HEAD.pack(HEAD_BYTES + len(body) + len(payload), 2, kind, channel) + body + payload
+
+
+def frame_size(data: bytes, at: int, limit: int) -> int:
+    """Return the size of the frame at `at` [AMQP 2.3.1]; raises ConnectionFaultError."""
+    size = int.from_bytes(data[at : at + 4], "big")
+    doff = data[at + 4]
+    if size < HEAD_BYTES or doff < 2 or doff * 4 > size:
+        raise ConnectionFaultError(
+            FRAMING_ERROR,
+            f"A frame of {size} bytes with a data offset of {doff} words cannot be.",
+        )
+    if size > limit:
+        raise ConnectionFaultError(
+            FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}."
+        )
+    return size
 
 
 def accepted_range(channel: int, first: int, last: int) -> bytes:

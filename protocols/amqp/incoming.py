@@ -161,6 +161,7 @@ class IncomingLink:
         self.credit -= count
         self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
+        self._session.received += count
         producer = self.producer
         if producer is None:
             flags, expires = self._expiry(flags, ttl_ms)
@@ -192,6 +193,7 @@ class IncomingLink:
         self.credit -= count
         self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
+        self._session.received += count
         now_ms = self._session.now_ms()
         expires = [now_ms + t if t else 0 for t in ttls_ms]
         self._receive_each(
@@ -219,6 +221,7 @@ class IncomingLink:
         self.credit -= count
         self._size = len(bodies[-1])
         self.delivery_count = (self.delivery_count + count) & MASK
+        self._session.received += count
         producer = self.producer
         if any(dues):
             self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
@@ -451,6 +454,7 @@ class IncomingLink:
         """A delivery has used its credit."""
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & MASK
+        self._session.received += 1
 
     @property
     def in_delivery(self) -> Transfer | None:

@@ -71,12 +71,14 @@ class OutgoingLink:
         "credit",
         "default_outcome",
         "deletes",
+        "delivered",
         "delivery_count",
         "draining",
         "durable_name",
         "handle",
         "message_max",
         "name",
+        "number",
         "subscription",
         "temporary",
     )
@@ -94,6 +96,8 @@ class OutgoingLink:
         self._settled = settled
         self.name = name
         self.handle = handle
+        self.number = session.seen.next_consumer()
+        self.delivered = 0
         self.credit = 0
         self.delivery_count = 0
         self.draining = False
@@ -174,6 +178,7 @@ class OutgoingLink:
             out[1::2] = bodies
             session.write_run(b"".join(out))
         session.sent(first, count, frames)
+        self.delivered += count
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) & MASK
         if self._settled:

@@ -41,6 +41,10 @@ class Routes:
         #: of the deliveries that are being taken
         self.tag_of: TagOf | None = None
 
+    def addresses(self) -> list[str]:
+        """Return where messages went, as far as routes are open."""
+        return [route.address for route in self._routes.values()]
+
     def open(self, body: bytes) -> Producer:
         """Return a message's own route; raises RefusedError while its address holds senders back.
 

@@ -71,6 +71,7 @@ class AmqpSession:
         self.channel = channel
         self.limits = connection.limits
         self.broker = connection.broker
+        self.seen = connection.seen
         self.container = connection.container
         self.links: dict[int, IncomingLink | OutgoingLink] = {}
         self.next_incoming_id = begin.next_outgoing_id
@@ -88,6 +89,7 @@ class AmqpSession:
         #: transaction, first, last: accepted if the transaction is committed
         self._presumed: list[tuple[bytes, int, int]] = []
         self._flow_due = False
+        self.received = self.delivered = 0  # deliveries that came, and that went out
         self.ended = False  # we said end: what the peer still sends is ignored
 
     # ---- what links ask for
@@ -125,6 +127,7 @@ class AmqpSession:
 
     def sent(self, first: int, count: int, frames: int) -> None:
         """Count deliveries, and the frames of them that were written."""
+        self.delivered += count
         self.next_outgoing_delivery = (first + count) & MASK
         self.next_outgoing_id = (self.next_outgoing_id + frames) & MASK
         self.remote_incoming_window -= frames
@@ -183,7 +186,7 @@ class AmqpSession:
         self.flush_accepted()
         self._write_flow(link, drain=True)
 
-    def detach(self, link: IncomingLink, error: Error) -> None:
+    def detach(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """End a link with an error."""
         self._detach_with(link, error)
         self.wake()

@@ -24,6 +24,7 @@ class Greeting:
         user: login header, None when absent.
         password: passcode header, "" when absent.
         client_id: client-id header, None when absent.
+        agent: user-agent header, as product/version; "" when absent.
         beats: heart-beats and time to live.
         connected: the CONNECTED frame.
     """
@@ -33,6 +34,7 @@ class Greeting:
     password: str
     client_id: str | None
     beats: Agreement
+    agent: str
     connected: bytes
 
     def __repr__(self) -> str:
@@ -68,6 +70,7 @@ def greet(headers: Mapping[str, str], limits: StompLimits, session: str) -> Gree
         password=headers.get("passcode", ""),
         client_id=headers.get("client-id"),
         beats=beats,
+        agent=headers.get("user-agent", ""),
         # CONNECTED is never escaped [STOMP 1.2 Value Encoding]: it is written by the rules of 1.0,
         # which leave out what would need it.
         connected=encode("CONNECTED", reply, version=Version.V1_0),

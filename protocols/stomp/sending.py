@@ -203,6 +203,10 @@ class Sending:
         self._senders[key] = sender
         return sender
 
+    def addresses(self) -> list[str]:
+        """Return where it sends to, as far as routes are open."""
+        return [sender.producer.address for sender in self._senders.values()]
+
     def close_all(self) -> None:
         """Close every sender; destinations are resolved anew when they are named again."""
         senders, self._senders = self._senders, {}

@@ -26,17 +26,19 @@ from enum import Enum
 from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker, ConsumerFacts
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
-from protocols.stomp.frame import Head
+from protocols.stomp.frame import SEND, Head
 from protocols.stomp.greeting import Greeting, greet, no_common_version
 from protocols.stomp.heads import FrameError
 from protocols.stomp.heartbeat import Pulse
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import Convert
 from protocols.stomp.outbox import Outbox
-from protocols.stomp.parser import Parser
+from protocols.stomp.parser import ACKS, Parser
+from protocols.stomp.peer import StompPeer
 from protocols.stomp.subscription import StompConsumer
 from protocols.stomp.traffic import Traffic
 from protocols.stomp.versions import Version
@@ -109,6 +111,7 @@ class StompSession:
         self._parser.now_ms = broker.now_ms
         self._commands = Commands(broker, self, convert, name)
         self._traffic = Traffic(broker, self, self._parser, self._commands)
+        self.seen = StompPeer(self, self._commands, self._traffic)
         self._pulse: Pulse | None = None
         self._opened_at: float | None = None
         self._partial_since: float | None = None
@@ -205,12 +208,14 @@ class StompSession:
     def connection_lost(self, now: float) -> None:
         """The peer is gone: everything it held goes back."""
         self._commands.now = now
+        self.seen.end(Cause.CUT)
         self._leave()
         self.outbox.forget_waiting()
 
     def receive_eof(self, now: float) -> None:
         """The peer sends no more: end, but confirm what is still under way."""
         self._commands.now = now
+        self.seen.end(Cause.CUT)
         if self.state is not State.ENDED:
             self.finish(b"")
             self._settle()
@@ -231,6 +236,7 @@ class StompSession:
             # Silence that we caused is not held against the peer.
             pulse.heard(now)
         elif pulse.silent(now):
+            self.seen.end(Cause.TIMED_OUT)
             text = f"Nothing was received for {pulse.ttl_ms} ms, which is this connection's limit."
             self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
             self._settle()
@@ -255,6 +261,7 @@ class StompSession:
             f"A frame of {size} bytes so far is not complete after {allowed:.0f} s; the limit is "
             f"{limits.frame_seconds:g} s and 1 s for every {limits.frame_bytes_per_second} bytes."
         )
+        self.seen.end(Cause.TIMED_OUT, text)
         self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
         self._settle()
         return True
@@ -296,6 +303,8 @@ class StompSession:
     def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         """Take SENDs of one route, or ACKs [protocols.stomp.parser.Sink]."""
         if self.state is State.OPEN:
+            if route is not ACKS:
+                self.seen.received += len(bodies)
             self._traffic.run(route, bodies, receipts)
 
     def lead(self, head: Head) -> None:
@@ -308,12 +317,16 @@ class StompSession:
         if self.state is State.OPENING:
             self._greet(head)
         elif self.state is State.OPEN:
+            if head.command == SEND:
+                self.seen.received += 1
             self._traffic.frame(head, body)
 
     def broken(self, error: FrameError) -> None:
         """The bytes are no frames: end [protocols.stomp.parser.Sink]."""
         if self.state is State.ENDED:
             return
+        if error.silent:
+            self.seen.end(Cause.PROTOCOL_ERROR, error.refusal.text)
         self.finish(b"" if error.silent else self._error(error.refusal, error.receipt))
 
     # ---- login
@@ -329,6 +342,7 @@ class StompSession:
             self.finish(self._error(error.refusal, None))
             return
         if greeting is None:
+            self.seen.end(Cause.PROTOCOL_ERROR, "No version of STOMP is spoken by both.")
             self.finish(no_common_version(self.limits))
         elif self._authenticator.open:
             self._open(greeting)
@@ -364,6 +378,7 @@ class StompSession:
         self._pulse = Pulse(greeting.beats, self._commands.now)
         self.retick = True
         self.outbox.write(greeting.connected)
+        self.seen.opened(greeting)
 
     def _wrong_login(self, user: str | None) -> None:
         if user is None:
@@ -374,6 +389,7 @@ class StompSession:
 
     def _login_too_late(self) -> None:
         seconds = self.limits.login_seconds
+        self.seen.end(Cause.TIMED_OUT)
         text = f"No complete CONNECT came within {seconds:g} s; send it right after connecting."
         self.finish(self._error(Refusal(code=Code.NOT_AUTHORIZED, text=text), None))
         self._settle()
@@ -400,11 +416,13 @@ class StompSession:
         if self.version is Version.V1_2 or refusal.code in _FATAL:
             self.finish(answer)
         else:
+            self.seen.refused = None
             self.outbox.confirm(0, answer)
 
     def finish(self, answer: bytes, ticket: int = 0) -> None:
         """End: `answer` goes out after `ticket` and all that is to be confirmed, then we close."""
         if self.state is not State.ENDED:
+            self.seen.finished()
             self._leave()
             self.outbox.confirm(ticket, answer, self._close)
 
@@ -454,6 +472,7 @@ class StompSession:
     # ---- ending
 
     def _error(self, refusal: Refusal, receipt: bytes | None) -> bytes:
+        self.seen.refused = refusal
         version = self.version or Version.V1_0
         return frame.error(refusal, receipt, version=version)
 

@@ -75,6 +75,7 @@ class StompConsumer:
     Attributes:
         id: the subscription's id.
         key: what its message ids start with.
+        number: of this connection's subscriptions, by age.
         durable_name: of a durable subscription, else None.
         subscription: the hold on the queue; set right after subscribing.
         open: False until the RECEIPT of SUBSCRIBE has gone: it comes before the first MESSAGE.
@@ -98,6 +99,7 @@ class StompConsumer:
         "durable_name",
         "id",
         "key",
+        "number",
         "open",
         "subscription",
     )
@@ -123,6 +125,7 @@ class StompConsumer:
         """
         self._host = host
         self.id, self.key = identity
+        self.number = 0
         self._frames = frames
         self._hold: Hold | None = None
         if mode is AckMode.CLIENT:
@@ -142,6 +145,23 @@ class StompConsumer:
         self._gone = False
         self.durable_name = durable_name
         self.open = False
+
+    @property
+    def delivered(self) -> int:
+        """Messages that went out."""
+        return self._frames.next_number - 1
+
+    @property
+    def credit(self) -> int | None:
+        """How many messages it takes beyond what it holds; None: as many as the output takes."""
+        held = 0 if self._hold is None else self._hold.count
+        if self._hold is None or (self._window < 0 and not self._prefetch):
+            return None
+        most = self._prefetch - held if self._prefetch else _ROOM_MAX
+        if self._window >= 0:
+            left = -((self._unacked_bytes - self._window) // self._size)
+            most = min(most, left if held else max(1, left))
+        return max(0, most)
 
     @property
     def unacked(self) -> int:

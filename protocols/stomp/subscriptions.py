@@ -49,7 +49,17 @@ class Subscriptions:
         origin: what this connection's messages are told by, for no-local.
     """
 
-    __slots__ = ("_broker", "_by_key", "_convert", "_count", "_host", "_prefix", "by_id", "origin")
+    __slots__ = (
+        "_before",
+        "_broker",
+        "_by_key",
+        "_convert",
+        "_count",
+        "_host",
+        "_prefix",
+        "by_id",
+        "origin",
+    )
 
     def __init__(self, broker: Broker, host: Host, convert: Convert, name: str) -> None:
         """Start without any; `name` is the connection's and goes into message ids."""
@@ -59,8 +69,14 @@ class Subscriptions:
         self._prefix = _UNSAFE.sub("_", name)
         self.origin = f"STOMP {name}"
         self._count = 0
+        self._before = 0  # delivered to those that are gone
         self._by_key: dict[bytes, StompConsumer] = {}
         self.by_id: dict[str, StompConsumer] = {}
+
+    @property
+    def delivered(self) -> int:
+        """Messages that went out on all of them."""
+        return self._before + sum([consumer.delivered for consumer in self.by_id.values()])
 
     @property
     def unacked(self) -> bool:
@@ -119,6 +135,7 @@ class Subscriptions:
             selector=selector,
             no_local=self.origin if any(_is_set(headers, n) for n in _NO_LOCAL_HEADERS) else "",
         )
+        consumer.number = self._count
         self.by_id[name] = consumer
         self._by_key[key] = consumer
         return consumer
@@ -165,12 +182,14 @@ class Subscriptions:
 
     def drop(self, consumer: StompConsumer) -> None:
         """Forget a subscription that has ended or is about to."""
-        self.by_id.pop(consumer.id, None)
+        if self.by_id.pop(consumer.id, None) is not None:
+            self._before += consumer.delivered
         self._by_key.pop(consumer.key, None)
 
     def leave_all(self) -> None:
         """End all of them with the connection."""
         consumers = list(self.by_id.values())
+        self._before = self.delivered
         self.by_id.clear()
         self._by_key.clear()
         for consumer in consumers:

@@ -128,6 +128,10 @@ class Traffic:
 
     # ---- flowing
 
+    def addresses(self) -> list[str]:
+        """Return where the client sends to."""
+        return self._sending.addresses()
+
     def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         """Take SENDs of one route, or ACKs that are only ids [protocols.stomp.parser.Sink]. Hot."""
         if route is ACKS:

@@ -27,11 +27,33 @@ from gateway.listeners import (
     stomp_limits,
 )
 from gateway.model.address import RoutingType
+from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
 from protocols.shell import PeerFacts, Reads, Speaker, Timers
 from protocols.sniff import Guess
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
+
+
+class Nameless:
+    """What is seen of a session that says nothing of itself."""
+
+    ending = None
+
+    def __init__(self) -> None:
+        self.on_login: Any = None
+
+    def state(self) -> PeerState:
+        return PeerState(
+            protocol="AMQP",
+            version="1.0",
+            user=None,
+            client_id="",
+            product="",
+            product_version="",
+            messages_in=0,
+            messages_out=0,
+        )
 
 
 class PoliteSession:
@@ -47,6 +69,7 @@ class PoliteSession:
         self.stubborn = stubborn
         self.told = False
         self.wake: Any = None
+        self.seen = Nameless()
 
     def receive_data(self, data: bytes, now: float) -> None:
         self.out += data

@@ -269,7 +269,7 @@ def test_routes_of_others_fit_beside_ours():
     core = Core()
     core.router.add("GET", "/api/v1/streams/{name}", lambda _, name: json_response(200, name))
     assert core.ask("GET", "/api/v1/streams/x") == (200, "x")
-    assert core.ask("GET", "/api/v1/queues") == (200, {"items": []})
+    assert core.ask("GET", "/api/v1/queues") == (200, {"items": [], "total": 0, "cursor": None})
 
 
 def test_the_clock_is_shown_and_trusted():

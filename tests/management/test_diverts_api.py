@@ -63,7 +63,7 @@ def test_what_is_refused_changes_nothing(change, status, named):
     core = Core()
     answer, told = core.ask("POST", DIVERTS, PLAIN | change)
     assert (answer, named in told["message"]) == (status, True), told
-    assert core.ask("GET", DIVERTS)[1] == {"items": []}
+    assert core.ask("GET", DIVERTS)[1] == {"items": [], "total": 0, "cursor": None}
 
 
 def test_one_of_the_configuration_stays():

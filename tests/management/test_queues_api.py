@@ -244,7 +244,7 @@ def test_odd_names_live_a_whole_life(name):
     assert core.ask("GET", path)[1]["name"] == name
     assert core.ask("PATCH", path, {"ringSize": 2})[1]["ringSize"] == 2
     assert core.ask("POST", path + "/pause")[1]["paused"] is True
-    assert core.ask("GET", path + "/messages") == (200, {"items": []})
+    assert core.ask("GET", path + "/messages") == (200, {"items": [], "total": 0, "cursor": None})
     assert core.ask("DELETE", path) == (204, None)
     assert core.ask("GET", path)[0] == 404
 

@@ -328,6 +328,17 @@ const scenarios = {
         sender.on('settled', () => { if (++settled === 10) look(); });
     },
 
+    // Receive, hold, and say how the gateway ends the connection.
+    dismissed() {
+        const connection = connect({ id: 'node-client' }, ['connection_error', 'disconnected']);
+        connection.open_receiver({ source: given.address, autoaccept: false, credit_window: 7 });
+        connection.on('connection_error', (context) => {
+            const { condition, description } = context.connection.error;
+            done({ condition, description });
+            process.exitCode = 0;
+        });
+    },
+
     refusals() {
         const connection = connect({}, ['receiver_error', 'sender_error']);
         const seen = [];

@@ -1,0 +1,139 @@
+"""What an operator sees of a connection and of what is open on it, and how it came to its end.
+
+A protocol's session answers through `Peer`. It is asked for one connection at a time, when somebody
+looks: nothing here is kept up message by message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from gateway.model.errors import Code, Refusal
+
+
+class Cause(Enum):
+    """Why a connection ended; the value is what the log shows."""
+
+    CLIENT = "client-closed"
+    CUT = "cut"
+    TIMED_OUT = "timed-out"
+    LOGIN_REFUSED = "login-refused"
+    REFUSED = "refused"
+    PROTOCOL_ERROR = "protocol-error"
+    OPERATOR = "operator"
+    SLOW_CONSUMER = "slow-consumer"
+    STOPPING = "gateway-stopping"
+    STORE_FAILED = "store-failed"
+    TLS_FAILED = "tls-failed"
+
+
+_OF_CODE = {
+    Code.OPERATOR: Cause.OPERATOR,
+    Code.SLOW_CONSUMER: Cause.SLOW_CONSUMER,
+    Code.SHUTTING_DOWN: Cause.STOPPING,
+    Code.STORE_FAILED: Cause.STORE_FAILED,
+    Code.BAD_FRAME: Cause.PROTOCOL_ERROR,
+}
+
+
+def cause_of(code: Code) -> Cause:
+    """Return why a connection ends that is closed for a refusal."""
+    return _OF_CODE.get(code, Cause.REFUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Why a connection ended; `text` is for people, empty where the cause says it all."""
+
+    cause: Cause
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerState:
+    """Who a connection is, and what went over it since it was opened.
+
+    Attributes:
+        protocol: AMQP or STOMP.
+        version: as agreed; empty before.
+        user: its login; None without one.
+        client_id: container-id or client-id; empty where none was told.
+        product, product_version: the client's library, where it tells; empty else.
+        messages_in, messages_out: deliveries that came, and that went out.
+    """
+
+    protocol: str
+    version: str
+    user: str | None
+    client_id: str
+    product: str
+    product_version: str
+    messages_in: int
+    messages_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """A session; STOMP has one a connection, with number 0. `number` is AMQP's channel."""
+
+    number: int
+    messages_in: int
+    messages_out: int
+    in_flight: int
+    producers: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerState:
+    """A consumer.
+
+    Attributes:
+        number: of its connection; never used again there.
+        session: number of its session.
+        name: the link's or the subscription's at the client.
+        credit: how many messages it takes now by its own word; None: as many as the output takes.
+        in_flight: messages that it holds and has not settled.
+        delivered: messages that went to it.
+        browser: it looks, and takes nothing.
+    """
+
+    number: int
+    session: int
+    name: str
+    queue: str
+    address: str
+    credit: int | None
+    in_flight: int
+    delivered: int
+    browser: bool
+
+
+class Peer(Protocol):
+    """A connection as an operator sees it.
+
+    Attributes:
+        on_login: called once, when the peer is let in and has said who it is.
+        ending: why it ended; None while it has not.
+    """
+
+    on_login: Callable[[], None]
+    ending: Ending | None
+
+    def state(self) -> PeerState: ...
+
+    def sessions(self) -> list[SessionState]: ...
+
+    def consumers(self) -> list[ConsumerState]: ...
+
+    def addresses(self) -> Iterable[str]:
+        """Return where it sends to and takes from; some may come more than once."""
+
+    def dismiss(self, refusal: Refusal) -> None:
+        """Say so in the protocol's words and close; what it holds goes back to its queues."""
+
+    def end_consumer(self, number: int, refusal: Refusal) -> bool:
+        """End a consumer, telling the client; False when there is none of that number."""
