@@ -86,6 +86,7 @@ async def apply(
     running.site.use(
         WireSettings(allowed_hosts=new.management.allowed_hosts, allow_insecure=new.allow_insecure)
     )
+    broker.turn.need_end()  # what was defined goes to the disk, also where nobody sends
     for key, seconds in periods(new).items():
         if seconds != periods(old)[key]:
             running.pace(key, seconds)

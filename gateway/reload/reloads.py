@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import structlog
@@ -67,6 +67,13 @@ class Outcome:
     changes: tuple[Change, ...] = ()
     closed: int = 0
     seconds: float = 0.0
+
+
+def _less_deleted(config: Config, core: Core) -> Config:
+    """Return what is in force without the diverts that somebody has deleted meanwhile."""
+    there = core.broker.branches.diverts
+    left = tuple(d for d in config.diverts if (at := there.get(d.name)) and at.configured)
+    return config if left == config.diverts else replace(config, diverts=left)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,6 +155,7 @@ class Reloads:
         core = running.core
         assert core is not None, "ready, and no core"
         began = self._reactor.seconds()
+        running.config = _less_deleted(running.config, core)
         try:
             wanted = await core.threads.run(
                 read_again, self._again.read, running.config, running.gate.users

@@ -19,10 +19,11 @@ class Running:
 
     def __init__(self) -> None:
         self.reason: str | None = None
-        self.config: Any = SimpleNamespace(file="f.toml")
+        self.config: Any = SimpleNamespace(file="f.toml", diverts=())
         self.gate = SimpleNamespace(users={})
         self.reading: list[Deferred[Any]] = []
-        self.core = SimpleNamespace(threads=SimpleNamespace(run=self._run))
+        broker = SimpleNamespace(branches=SimpleNamespace(diverts={}))
+        self.core = SimpleNamespace(threads=SimpleNamespace(run=self._run), broker=broker)
 
     def not_ready(self) -> str | None:
         return self.reason

@@ -285,6 +285,7 @@ def test_what_the_file_declares_is_made_and_what_has_gone_stays(
     assert effects == {"diverts.copy": "restart", "streams.tap": "stays"}
     assert live.effects(live.reload())["diverts.copy"] == "restart"
     assert live.ask("DELETE", "/api/v1/diverts/copy")[0] == 204
+    assert live.reload()["items"] == []
     assert live.ask("GET", "/api/v1/streams/tap")[0] == 200
 
 
