@@ -86,9 +86,13 @@ def lines_of(facts: Facts) -> list[str]:
     wide = max(len(row[0]) for row in rows)
     lines = [f"{effect:<{wide}}  {key}: {values}" for effect, key, values in rows]
     if facts["connectionsClosed"]:
-        lines.append(f"{facts['connectionsClosed']} connections of users that are gone were closed")
-    if facts["needsRestart"]:
-        lines.append(f"{len(facts['needsRestart'])} need a restart and are not in force")
+        closed = facts["connectionsClosed"]
+        lines.append(f"connections closed, since their users are gone: {closed}")
+    count = len(facts["needsRestart"])
+    if count == 1:
+        lines.append("1 needs a restart and is not in force")
+    elif count:
+        lines.append(f"{count} need a restart and are not in force")
     return lines
 
 

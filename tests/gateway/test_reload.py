@@ -379,7 +379,7 @@ def test_the_command_shows_a_table_or_json_and_the_mistakes(
     assert done.stdout.splitlines() == [
         "NEEDS A RESTART  journal-file-size: 33554432 -> 8388608",
         'at once          address-settings."#".max-size-messages: 10 -> 20',
-        "1 need a restart and are not in force",
+        "1 needs a restart and is not in force",
     ]
     shown = json.loads(cli("reload", "--json", "--url", url).stdout)
     assert shown["needsRestart"] == ["journal-file-size"]
