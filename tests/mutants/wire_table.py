@@ -182,7 +182,7 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "shell: what the socket did not take is sent again",
-        "protocols.shell:Wire._write",
+        "protocols.shell:Wire._put",
         "        data = data[sent:]\n",
         "        pass\n",
     ),
@@ -195,7 +195,7 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "shell: a lost connection is not told to its session",
-        "protocols.shell:Wire.connectionLost",
+        "protocols.shell:Wire._end_session",
         "        session.connection_lost(self._timers.now())\n",
         "        pass\n",
     ),

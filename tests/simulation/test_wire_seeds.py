@@ -22,6 +22,7 @@ REACHED = {
     "amqp commits ok": 10,
     "stomp commits ok": 10,
     "cut": 50,
+    "over TLS": 100,
     "half closed": 30,
     "disconnect receipts": 50,
     "paged": 30,
@@ -32,6 +33,8 @@ REACHED = {
     "delivered": 2000,
 }
 MINUTE_MS = 60_000
+#: One that speaks TLS.
+TLS_SEED = 4
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
@@ -50,9 +53,14 @@ if "SEED" in os.environ:
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
     for run in (run_core_seed, run_wire_seed):
-        for seed in (1, 2):
+        for seed in (1, 2, TLS_SEED):
             one, other = run(seed), run(seed)
             assert one.disk.log.trace.digest() == other.disk.log.trace.digest()
+
+
+def test_a_seed_over_tls_is_one() -> None:
+    """Nothing that a handshake draws for itself decides what happens."""
+    assert run_wire_seed(TLS_SEED).figures["over TLS"]
 
 
 def test_the_seeds_reach_what_they_are_for() -> None:

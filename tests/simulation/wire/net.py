@@ -5,6 +5,11 @@
 
 Each pipe holds so many bytes, as a socket's buffers do; who does not read has the other side wait.
 What is read at a time is the seed's choice, and so is what of a cut connection still arrives.
+
+Over TLS the client's end of a line seals and opens; what it says is sealed when it sets out, and
+what the pipes lose or delay are records:
+
+    client ──up──> Tls ──sealed──> FakeSocket        client <── Tls <──down── FakeSocket
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from protocols.shell import Reads
+from protocols.tls import Tls
+from tests.simulation.wire.secure import NAME, contexts
 
 
 class End(Protocol):
@@ -90,8 +97,7 @@ class FakeSocket:
 
     def recv_into(self, buffer: memoryview) -> int:
         line = self._line
-        if line.up.data:
-            part = line.up.take(min(len(buffer), line.next_read))
+        if part := line.arriving(min(len(buffer), line.next_read)):
             buffer[: len(part)] = part
             return len(part)
         if line.was_cut:
@@ -123,7 +129,7 @@ class FakeSocket:
 class Line:
     """One connection; `next_read` is how much of what came the server reads at once."""
 
-    def __init__(self, number: int, end: End, capacity: int) -> None:
+    def __init__(self, number: int, end: End, capacity: int, *, secure: bool = False) -> None:
         self.number = number
         self.end = end
         self.up = Pipe(capacity)
@@ -133,6 +139,54 @@ class Line:
         self.was_cut = self.client_gone = self.server_gone = False
         self.transport: Any = None
         self.wire: Any = None
+        self.sealed = bytearray()  # records on their way up
+        self.tls: Tls | None = None
+        if secure:
+            self.tls = Tls(contexts().client, server=False, name=NAME)
+            self.tls.shake()
+            self.sealed += self.tls.take()
+
+    def set_out(self) -> None:
+        """Seal what the client has said; every other client says its end in TLS's words, too."""
+        if self.tls is not None and self.tls.ready and not self.was_cut:
+            if self.up.data:
+                self.sealed += self.tls.seal(self.up.take(len(self.up.data)))
+            if self.up.ended and self.number % 2:
+                self.sealed += self.tls.close()
+
+    def arriving(self, most: int) -> bytes:
+        """Return what the gateway reads next, at most so many bytes."""
+        if self.tls is None:
+            return self.up.take(most)
+        self.set_out()
+        part = bytes(self.sealed[:most])
+        del self.sealed[:most]
+        return part
+
+    def hear(self, data: bytes) -> None:
+        """Give the client what came down."""
+        if self.tls is None:
+            self.end.receive(data)
+            return
+        plain = self.tls.feed(data)
+        self.sealed += self.tls.take()
+        if plain:
+            self.end.receive(plain)
+
+    def cut(self, chance: random.Random) -> None:
+        """Break: a part of what is on its way still arrives, in both directions."""
+        self.set_out()
+        self.was_cut = True
+        if self.tls is not None:
+            del self.sealed[chance.randint(0, len(self.sealed)) :]
+            self.up.data.clear()
+        self.up.cut(chance)
+        self.down.cut(chance)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is on its way up."""
+        return bool(self.up.data or self.sealed)
 
     @property
     def over(self) -> bool:
@@ -197,7 +251,7 @@ class Reactor:
         if what == "hear":
             data = line.down.take(size)
             if data:
-                line.end.receive(data)
+                line.hear(data)
             elif line.down.ended:
                 line.client_gone = True
                 line.up.ended = True
@@ -231,7 +285,10 @@ class Reactor:
 
 
 def _can_read(line: Line) -> bool:
-    return line.up.readable or line.was_cut
+    if line.tls is not None and not line.tls.ready and not line.sealed:
+        # What it has said waits for the handshake.
+        return line.was_cut or (line.up.ended and not line.up.stalled)
+    return line.up.readable or line.was_cut or (bool(line.sealed) and not line.up.stalled)
 
 
 def _can_write(line: Line) -> bool:

@@ -26,9 +26,8 @@ def cut(world: WireWorld) -> None:
     if line is not None and not line.was_cut:
         world.log(f"      line {line.number} is cut")
         world.figures["cut"] += 1
-        line.was_cut = line.end.excused = True
-        line.up.cut(world.chance)
-        line.down.cut(world.chance)
+        line.end.excused = True
+        line.cut(world.chance)
 
 
 def half_close(world: WireWorld) -> None:

@@ -24,6 +24,7 @@ class Wire:
         halves: how many transfers are sent in two parts.
         users: whether clients have to log in.
         pressure: bytes of unsent output that hold deliveries back.
+        tls: all of it happens over TLS.
     """
 
     amqp: float
@@ -36,6 +37,7 @@ class Wire:
     pressure: int
     frame: int
     credits: int
+    tls: bool = False
     weights: dict[str, float] = field(default_factory=dict)
 
 
@@ -51,6 +53,11 @@ def draw_store(chance: random.Random) -> Plan:
         if name not in plan.addresses:
             plan.addresses.append(name)
     return plan
+
+
+def draw_tls(chance: random.Random, wire: Wire) -> bool:
+    """Draw whether TLS is spoken, where its handshake is not most of what a life has time for."""
+    return wire.chunk >= 50 and chance.random() < 0.4
 
 
 def draw_wire(chance: random.Random, operations: list[str]) -> Wire:

@@ -38,7 +38,8 @@ from tests.simulation.wire.client import Client
 from tests.simulation.wire.ledger import DEAD, EXPIRED, Ledger
 from tests.simulation.wire.net import Line, Reactor
 from tests.simulation.wire.operations import OPERATIONS
-from tests.simulation.wire.plan import draw_store, draw_wire
+from tests.simulation.wire.plan import draw_store, draw_tls, draw_wire
+from tests.simulation.wire.secure import contexts
 from tests.simulation.wire.stomp_client import StompClient
 
 EVERYTHING = 1 << 30
@@ -66,6 +67,7 @@ class WireWorld(Life):
     def __init__(self, seed: int | str) -> None:
         super().__init__("wire", seed, draw_store(random.Random(f"wire plan/{seed}")))
         self.wire = draw_wire(random.Random(f"wire net/{seed}"), sorted(OPERATIONS))
+        self.wire.tls = draw_tls(random.Random(f"wire tls/{seed}"), self.wire)
         self.ledger = Ledger()
         self.ledger.delays = self.plan.redelivery_delay > 0
         self.serial = 0
@@ -88,7 +90,8 @@ class WireWorld(Life):
     def made(self, gateway: Gateway) -> None:
         self.reactor = Reactor(self.clocks.reactor)
         timers = Timers(self.clocks.reactor)
-        self.group = Connections("sim", gateway.turn, timers, self.reactor.reads)
+        secure = (lambda: contexts().server) if self.wire.tls else None
+        self.group = Connections("sim", gateway.turn, timers, self.reactor.reads, contexts=secure)
         self.group.speakers = self._speakers(gateway)
         if self.plan.lag is not None:
             limit, calm = self.plan.lag
@@ -199,7 +202,8 @@ class WireWorld(Life):
         self._numbers += 1
         kind = AmqpClient if self.chance.random() < self.wire.amqp else StompClient
         client = kind(self, self._numbers)
-        client.line = Line(self._numbers, client, self.wire.capacity)
+        client.line = Line(self._numbers, client, self.wire.capacity, secure=self.wire.tls)
+        self.figures["over TLS"] += int(self.wire.tls)
         self.reactor.connect(client.line, self.group.buildProtocol)
         self.clients.append(client)
         client.pump()
@@ -253,7 +257,7 @@ class WireWorld(Life):
             for client in list(self.clients):
                 client.beat()
                 line = client.line
-                slow = line.up.data or (line.down.data and not client.up)
+                slow = line.waiting or (line.down.data and not client.up)
                 line.waited = line.waited + part if slow else 0
                 # What it says is late, for all that the gateway can know.
                 client.excused |= line.waited > LATE_MS
@@ -324,7 +328,7 @@ class WireWorld(Life):
         line = client.line
         line.server_gone = client.excused = True
         while not line.client_gone and line.down.data:
-            client.receive(line.down.take(self.chance.randint(1, self.wire.chunk)))
+            line.hear(line.down.take(self.chance.randint(1, self.wire.chunk)))
         line.client_gone = True
         client.closed()
 
