@@ -49,8 +49,27 @@ def browse(
         count += 1
         click.echo(json.dumps(message, ensure_ascii=False) if as_json else _line(message))
     if not as_json:
-        plural = "" if count == 1 else "s"
-        click.echo(f"{count} message{plural} waiting in {queue}", err=True)
+        total = _total(url, queue, selector, user, password)
+        click.echo(_summary(queue, count, total, filtered=bool(selector)), err=True)
+
+
+def _total(url: str, queue: str, selector: str, *login: str | None) -> int:
+    """Return how many wait, of those that match."""
+    user, password = login
+    path = f"/api/v1/queues/{quote(queue, safe='')}"
+    if selector:
+        asked = f"{path}/countMessages?filter={quote(selector, safe='')}"
+        return int(get(url, asked, user=user, password=password)["messages"])
+    return int(get(url, f"{path}/messages?limit=1", user=user, password=password)["total"])
+
+
+def _summary(queue: str, shown: int, total: int, *, filtered: bool) -> str:
+    """Return how many there are, and of how many that is only a part."""
+    total = max(shown, total)  # some may have left since they were shown
+    plural = "" if total == 1 else "s"
+    of = f"{shown} of {total}" if shown < total else str(total)
+    matching = " that match" + ("es" if total == 1 else "") if filtered else ""
+    return f"{of} message{plural} waiting in {queue}{matching}"
 
 
 def _messages(

@@ -46,6 +46,11 @@ def post(
     return _ask("POST", url, path, json.dumps(body), (user, password), seconds=seconds)
 
 
+def delete(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Json:
+    """Return the JSON that answers a DELETE; raises CliError as `get` does."""
+    return _ask("DELETE", url, path, None, (user, password))
+
+
 def _ask(
     method: str,
     url: str,

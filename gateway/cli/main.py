@@ -22,6 +22,11 @@ COMMANDS: Final = {
     "send": ("gateway.cli.messages", "send", "Send messages to an address."),
     "receive": ("gateway.cli.messages", "receive", "Receive messages and print them."),
     "browse": ("gateway.cli.browse", "browse", "Look at a queue's messages, changing nothing."),
+    "connections": (
+        "gateway.cli.connections",
+        "connections",
+        "Show who is connected; close a connection.",
+    ),
     "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
     "reload": ("gateway.cli.reload", "reload", "Have a gateway read its configuration again."),
     "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),

@@ -254,6 +254,7 @@ class ConnectionsApi:
             "tls": tls,
             "protocol": None,
             "sinceMs": self._now_ms() - round((now - wire.since) * 1000),
+            "openSeconds": round(now - wire.since, 3),
             "idleSeconds": round(now - wire.last_in, 3),
             "bytesIn": wire.bytes_in,
             "bytesOut": wire.bytes_out,

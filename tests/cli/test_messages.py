@@ -307,3 +307,51 @@ def test_bodies_of_every_kind_are_printed() -> None:
         (0x73, [None] * 6 + [Symbol("text/plain")]),
         (0x77, "b"),
     )
+
+
+def test_browse_tells_how_many_there_are_and_not_only_how_many_it_showed(
+    gateway: Served,
+) -> None:
+    run("send", "many", "n {{n}}", "--count", "5", "-H", "kind=a", *gateway.reached("amqp"))
+    run("send", "many", "other", "-H", "kind=b", *gateway.reached("amqp"))
+    cases = {
+        (): "6 messages waiting in many\n",
+        ("--limit", "2"): "2 of 6 messages waiting in many\n",
+        ("--offset", "4"): "2 of 6 messages waiting in many\n",
+        ("--limit", "2", "--filter", "kind='a'"): "2 of 5 messages waiting in many that match\n",
+        ("--filter", "kind='b'"): "1 message waiting in many that matches\n",
+    }
+    for options, told in cases.items():
+        assert run("browse", "many", *options, "--url", gateway.url).stderr == told
+    status, page = gateway.request("GET", "/api/v1/queues/many/messages?limit=4")
+    assert (status, page["total"], len(page["items"])) == (200, 6, 4)
+    status, rest = gateway.request(
+        "GET", f"/api/v1/queues/many/messages?limit=4&cursor={page['cursor']}"
+    )
+    assert (rest["total"], rest["cursor"]) == (6, None)
+    assert [one["body"] for one in rest["items"]] == ["n 5", "other"]
+
+
+def test_connections_are_listed_and_closed(gateway: Served) -> None:
+    held = subprocess.Popen(
+        command("receive", "waited", "--follow", *gateway.reached("amqp")),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=importing_environment(),
+    )  # fmt: skip
+    listing = ("connections", "ls", "--address", "waited", "--url", gateway.url)
+    deadline = time.monotonic() + 20
+    while not (shown := run(*listing, "--json").stdout):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    one = json.loads(shown)
+    table = run(*listing)
+    assert table.stdout.splitlines()[0].split()[:4] == ["id", "user", "remote", "protocol"]
+    assert one["id"] in table.stdout
+    assert "AMQP 1.0" in table.stdout
+    assert table.stderr == "1 connection\n"
+    assert one["id"] in run("connections", "--url", gateway.url).stdout
+    closed = run("connections", "close", one["id"], "--reason", "go home", "--url", gateway.url)
+    assert closed.stdout == f"{one['id']} closed\n"
+    told = held.communicate(timeout=20)[1]
+    assert "closed by an operator: go home" in told
+    again = run("connections", "close", one["id"], "--url", gateway.url, status=1)
+    assert "not-found" in again.stderr
