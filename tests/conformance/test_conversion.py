@@ -216,3 +216,12 @@ def test_c16_a_large_message_crosses_whole(core, version):
     head = f"SEND\ndestination:back\ncontent-length:{len(large)}\n\n"
     Stomp(core, version).say(head.encode() + large + b"\0")
     assert [read(message).data() for message in arrived(core, "back")] == [large]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("ttl_ms", [2**32 - 1, 2**31])
+def test_c12_the_longest_time_to_live_is_a_late_expires(core, version, ttl_ms):
+    header = b"\x00\x53\x70\xc0\x08\x03\x40\x40\x70" + ttl_ms.to_bytes(4, "big")
+    sent(core, header + plain("m"))
+    ((_, headers, _),) = Stomp(core, version).subscribe("q")
+    assert headers["expires"] == str(core.now + ttl_ms)

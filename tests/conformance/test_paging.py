@@ -187,6 +187,10 @@ def test_pages_are_counted_whole(limit, full):
 def test_p24_the_first_limit_counts():
     core = paged(max_size_messages=1, page_limit_messages=10, page_limit_bytes=10 * (10 << 20))
     assert core.send("q", *MANY[:20]) == [True] * 11 + [False] * 9
+    bodies = [big(number) for number in range(30)]
+    bytes_first = {"page_size_bytes": 4096, "page_limit_bytes": 3 * 4096}
+    core = paged(max_size_messages=1, page_limit_messages=20, **bytes_first)
+    assert core.send("q", *bodies) == [True] * 11 + [False] * 19
 
 
 def test_page_full_drop_takes_and_drops():
@@ -646,3 +650,48 @@ def test_whoever_is_not_to_get_its_own_messages_does_not_get_them_from_pages():
     taker.take(100)
     core.sync()
     assert taker.bodies() == [b"%d other" % number for number in range(0, 30, 3)]
+
+
+def test_p25_pages_go_when_selectors_have_taken_all_that_is_on_them():
+    core = paged(max_size_messages=1, page_size_bytes=1024, max_read_page_bytes=1 << 20)
+    early = keyed(core, "early", 40)
+    middle = keyed(core, "middle", 40)
+    late = keyed(core, "late", 40)
+    core.sync()
+    before = files(core)
+    assert before > 6
+    taker = core.consume("q", room=100, selector="k = 'middle'")
+    core.sync()
+    assert taker.bodies() == middle
+    taker.ack()
+    core.sync()
+    # But for those that its first and its last messages share with others.
+    assert before // 3 - 2 <= before - files(core) <= before // 3 + 1
+    kept = files(core)
+    taker.leave()
+    core.sync()
+    core.restart()
+    assert abs(files(core) - kept) <= 1
+    assert core.waiting("q") == early + late
+    assert drain(core) == early + late
+    assert not paging(core)
+
+
+def test_u5_a_consumer_may_hold_ten_thousand_and_goes_on_as_it_acknowledges():
+    core = paged(max_size_messages=1, max_read_page_messages=10_000)
+    bodies = [b"%05d" % number for number in range(12_000)]
+    for at in range(0, len(bodies), 1000):
+        core.send("q", *bodies[at : at + 1000], together=True)
+    core.sync()
+    taker = core.consume("q", room=20_000)
+    core.sync()
+    assert taker.bodies() == bodies[:10_000]
+    core.sync()
+    assert len(taker.got) == 10_000, "more than may be held"
+    taker.ack(1500)
+    taker.hold.ready()
+    core.sync()
+    assert taker.bodies() == bodies[1500:11_500]
+    taker.ack()
+    core.sync()
+    assert taker.bodies() == bodies[11_500:]

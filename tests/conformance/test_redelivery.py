@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.model.sections import header_facts
+from protocols.amqp.performatives import Modified
 from tests.broker.core import ANYCAST, Core, body_of, entry
+from tests.conformance.clients import Amqp, Stomp, took
 from tests.conformance.test_ring import ring
 
 DELAYS = {
@@ -29,24 +32,62 @@ def roll_back(core: Core, taker) -> None:
     core.turn()
 
 
-@pytest.mark.parametrize("how", ["rollback", "modified", "nack"])
-def test_a35_each_time_it_waits_longer(how):
+WAITS = (5000, 10_000, 15_000, 15_000)
+
+
+def waits(core: Core, wait: int) -> bool:
+    """Whether the message is scheduled now, and due after `wait`; it is due then."""
+    queue = core.queue("q")
+    counted = (queue.scheduled_count, queue.message_count, queue.delivering) == (1, 1, 0)
+    core.pass_time(wait - 1)
+    return counted and queue.scheduled_count == 1
+
+
+def test_a35_rolled_back_it_waits_longer_each_time():
     core = delayed()
     core.send("q", b"x")
     taker = core.consume("q")
-    for wait in (5000, 10_000, 15_000, 15_000):
+    for wait in WAITS:
         assert taker.bodies() == [b"x"]
-        if how == "rollback":
-            roll_back(core, taker)
-        else:
-            taker.release(failed=True, delayed=True)
-        core.turn()
-        queue = core.queue("q")
-        assert (queue.scheduled_count, queue.message_count, queue.delivering) == (1, 1, 0)
-        core.pass_time(wait - 1)
+        roll_back(core, taker)
+        assert waits(core, wait)
         assert taker.got == []
         core.pass_time(1)
     assert taker.got[0].delivery_count == 4
+    core.check()
+
+
+def test_a35_modified_over_amqp_it_waits_longer_each_time():
+    core = delayed()
+    core.send("q", b"x")
+    peer = Amqp.at(core)
+    came = peer.receiver(credit=10) + peer.more()
+    for wait in WAITS:
+        ((number, _),) = took(came)
+        assert took(peer.settle(number, Modified(delivery_failed=True))) == []
+        assert waits(core, wait)
+        assert took(peer.more()) == []
+        core.pass_time(1)
+        came = peer.more()
+    assert header_facts(took(came)[0][1]).delivery_count == 4
+    core.check()
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_a35_refused_over_stomp_it_waits_longer_each_time(version):
+    core = delayed()
+    core.send("q", b"x")
+    client = Stomp(core, version)
+    came = client.subscribe("q", "client-individual")
+    for wait in WAITS:
+        (message,) = came
+        assert message[2] == b"x"
+        assert client.settle(message, "NACK") == []
+        assert waits(core, wait)
+        assert client.more() == []
+        core.pass_time(1)
+        came = client.more()
+    assert came[0][1]["redelivered"] == "true"
     core.check()
 
 

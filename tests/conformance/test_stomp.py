@@ -55,6 +55,26 @@ def test_s5_the_first_of_repeated_headers_reaches_the_subscriber(core):
     assert headers["foo"] == "value1"
 
 
+def test_s7_escaped_characters_reach_the_subscriber_as_they_were_sent(core):
+    client = Stomp(core)
+    client.subscribe("q")
+    line = "\\rspecial-header\\\\\\n\\c\\r\\n:\\c\\\\\\ngood\\n\\r"
+    client.session.receive_data(f"SEND\ndestination:q\n{line}\n\nx\0".encode(), client.now)
+    core.sync()
+    heard = client.session.data_to_send()
+    head = heard.partition(b"\n\n")[0].decode().split("\n")
+    (found,) = [one for one in head if "special" in one]
+    name, _, value = (decoded(part) for part in found.partition(":"))
+    assert (name, value) == ("\rspecial-header\\\n:\r\n", ":\\\ngood\n\r")
+
+
+def decoded(text: str) -> str:
+    """Decode by STOMP 1.2, in the plainest way [STOMP 1.2 Value Encoding]."""
+    known = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
+    marks = iter(text)
+    return "".join(known[next(marks)] if mark == "\\" else mark for mark in marks)
+
+
 def test_s6_padding_comes_back_exactly(core):
     client = Stomp(core)
     client.subscribe("q")
@@ -432,3 +452,34 @@ def test_m7_a_blocked_address_is_not_read_from_stomp():
     assert [name for name, _, _ in client.more()] == ["RECEIPT"]
     assert not client.session.paused_reading
     assert left(core) == 3
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.2"])
+def test_u6_held_at_a_full_address_it_hears_heart_beats_and_goes_on(version):
+    core = Core(entry("#", address_full_policy=FullPolicy.BLOCK, max_size_messages=2))
+    client = Stomp(core, version, connect="heart-beat:1000,1000\n")
+    client.send("q", "1", "2")
+    confirmed = []
+    for number in range(3, 6):
+        frame = f"SEND\ndestination:q\nreceipt:{number}\n\n{number}\0"
+        confirmed += client.say(frame)
+    assert len(confirmed) < 3, "a full address takes everything"
+    beats = 0
+    for _ in range(20):
+        client.now += 0.5
+        client.session.tick(client.now)
+        beats += client.session.data_to_send().count(b"\n")
+        assert not client.session.closing
+    assert beats >= 5, "no heart-beats while it is held"
+    reader = Stomp(core)
+    came = reader.subscribe("q", "client")
+    while len(came) < 5:
+        reader.settle(came[-1])
+        confirmed += client.more()
+        more = reader.more()
+        assert more or len(confirmed) == 3, came
+        came += more
+        if not more:
+            break
+    assert bodies(came) == ["1", "2", "3", "4", "5"]
+    assert [headers["receipt-id"] for _, headers, _ in confirmed] == ["3", "4", "5"]
