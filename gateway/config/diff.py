@@ -181,7 +181,9 @@ def _addresses(old: Config, new: Config) -> Iterable[Change]:
             reach = reach_of("addresses", "routing-types")
             types = (*path, "routing-types")
             yield from _one(types, was.routing_types, is_now.routing_types, reach)
-            yield from _queues(path, was, is_now)
+            # Elements of an array have no line of their own where they stand in one.
+            origin = new.origins.get(show_path(path), "")
+            yield from (replace(c, origin=origin) for c in _queues(path, was, is_now))
 
 
 def _queues(path: Path, was: AddressConfig, is_now: AddressConfig) -> Iterable[Change]:
@@ -220,7 +222,9 @@ def _held_acceptor(old: Acceptor, new: Acceptor | None) -> Acceptor:
 
 
 def _origin(config: Config, change: Change) -> str:
-    return "" if change.new is None else config.origins.get(change.key, "")
+    if change.new is None:
+        return ""
+    return config.origins.get(change.key, change.origin)
 
 
 # ---- values

@@ -101,6 +101,8 @@ def test_each_difference_has_its_key_values_reach_and_origin() -> None:
     assert told["acceptors.all.endpoint"].new == "tcp:2:interface=127.0.0.1"
     assert told["addresses.gone"].old == {"routing-types": ["ANYCAST"], "queues": []}
     assert told["streams.s"].new == {"address": "a"}
+    assert told["addresses.a.queues.q.ring-size"].origin == "f.toml:9"
+    assert told["addresses.a.queues.q.exclusive"].origin == ""
 
 
 def test_durability_above_the_tables_is_one_change() -> None:

@@ -10,11 +10,17 @@ from dataclasses import replace
 import pytest
 
 from gateway.addresses.match import SettingsTable
-from gateway.addresses.settings import DiskFullPolicy, Durability, FullPolicy, PageFullPolicy
+from gateway.addresses.settings import (
+    DiskFullPolicy,
+    Durability,
+    FullPolicy,
+    PageFullPolicy,
+    SlowPolicy,
+)
 from gateway.broker import Limits
 from gateway.broker.resettle import STEP, resettle
 from gateway.model.attributes import QueueAttributes
-from gateway.model.errors import Code, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
 from gateway.model.stomp_form import pack
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
@@ -394,6 +400,66 @@ def test_a_retroactive_address_begins_and_ends_to_keep():
     core.send("news", MANY[10], routing=MULTICAST)
     late = core.consume("news", routing=MULTICAST)
     assert late.bodies() == []
+
+
+def test_slow_consumers_are_looked_for_from_now_on_and_no_more():
+    core = Core()
+    found = []
+    core.gateway.slow.tell = found.append
+    core.send("q", *MANY[:100])
+    taker = core.consume("q", room=50)
+
+    def looked() -> int:
+        before = len(found)
+        for _ in range(3):
+            core.pass_time(1000)
+            core.gateway.slow.look()
+            core.turn()
+        return len(found) - before
+
+    assert looked() == 0
+    slow = {"slow_consumer_threshold": 10, "slow_consumer_check_period": 1}
+    change(core, entry("#", **slow))
+    assert looked() >= 1
+    change(core)
+    assert looked() == 0
+    change(core, entry("#", **slow, slow_consumer_policy=SlowPolicy.KILL))
+    assert looked() == 1
+    assert [refusal.code for refusal in taker.refusals] == [Code.SLOW_CONSUMER]
+
+
+def test_what_is_not_used_goes_from_now_on():
+    core = Core()
+    core.send("q", b"1")
+    drain(core)
+    assert [core.gateway.reaper.sweep() for _ in range(3)] == [[], [], []]
+    change(core, entry("#", auto_delete_queues=True, auto_delete_addresses=True))
+    gone = [what for _ in range(5) for what in core.gateway.reaper.sweep()]
+    assert gone == ["queue q", "address q"]
+
+
+def test_what_may_be_made_on_demand_is_another_thing_from_now_on():
+    core = Core()
+    core.send("there", b"1")
+    change(core, entry("#", auto_create_addresses=False, auto_create_queues=False))
+    assert core.send("there", b"2") == [True]
+    with pytest.raises(RefusedError):
+        core.send("new", b"1")
+    change(core, entry("#", default_address_routing_type=MULTICAST))
+    core.send("new", b"1")
+    assert core.gateway.addresses["new"].routing_types == {MULTICAST}
+
+
+def test_senders_that_attach_from_now_on_have_their_messages_stamped():
+    core = Core()
+    before, _ = core.producer("q")
+    change(core, entry("#", enable_ingress_timestamp=True))
+    after, _ = core.producer("q")
+    for route in (before, after):
+        route.send([stomp(b"m")], flags_of())
+        core.turn()
+    stamped = [b"ingress-timestamp" in m.body for m in core.queue("q").browse(0, 2)]
+    assert stamped == [False, True]
 
 
 # ---- how much at once
