@@ -3,18 +3,21 @@
 TCP lets a peer say "I send no more" and go on reading. No protocol here has a use for that: what
 came whole before it counts, what is unfinished does not, and nothing is held for a peer that can
 settle nothing any more. The gateway closes, within the time of a moment.
+
+Over TLS a peer says so by a close_notify, by the end of TCP alone, or by both.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.cli.scratch import ScratchGateway
 from protocols.amqp.performatives import (
     ACCEPTED,
     Attach,
@@ -34,7 +37,9 @@ from protocols.amqp.performatives import (
     Transfer,
     encode_performative,
 )
+from tests.certificates import Authority
 from tests.interop.support import queue, wait_until
+from tests.secure import Peer, connected
 
 AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"
@@ -113,22 +118,50 @@ STATES = list(steps(""))
 ENDS = {"ended": frame(End()), "closed": frame(Close())}
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
-    with ScratchGateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
+#: How a peer says that it sends no more: over plain TCP, and over TLS.
+WAYS = ("tcp", "tls", "tls without close_notify", "close_notify alone")
 
 
-def closed_by_peer(peer: socket.socket) -> bytes:
-    """Return what comes until the gateway closes; it must within the patience."""
-    peer.settimeout(PATIENCE)
-    came = b""
+class Half:
+    """A gateway, and peers of one kind that say their end in one way."""
+
+    def __init__(self, gateway: ScratchGateway, context: ssl.SSLContext | None, way: str) -> None:
+        self.gateway = gateway
+        self.context = context
+        self.way = way
+
+    def connected(self, port: int) -> Peer:
+        return connected(port, self.context)
+
+    def end(self, peer: Peer) -> None:
+        if peer.tls is not None and self.way != "tls without close_notify":
+            peer.socket.sendall(peer.tls.close())
+        if self.way != "close_notify alone":
+            peer.socket.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def half(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Half]:
+    folder = tmp_path_factory.mktemp("gateway")
+    if request.param == "tcp":
+        with ScratchGateway(folder) as running:
+            yield Half(running, None, request.param)
+        return
+    authority = Authority(folder)
+    with ScratchGateway(folder, tls=authority.issue()) as running:
+        yield Half(running, authority.client(), request.param)
+
+
+def closed_by_peer(peer: Peer) -> None:
+    """Wait until the gateway closes; it must within the patience."""
+    peer.socket.settimeout(PATIENCE)
     try:
-        while chunk := peer.recv(65536):
-            came += chunk
+        while peer.socket.recv(65536):
+            pass
     except ConnectionResetError:
         pass  # it closed with bytes of ours unread
-    return came
 
 
 def consumers(gateway: ScratchGateway, name: str) -> int:
@@ -136,22 +169,22 @@ def consumers(gateway: ScratchGateway, name: str) -> int:
 
 
 @pytest.mark.parametrize("state", [*STATES, *sorted(ENDS)])
-def test_an_amqp_peer_that_sends_no_more(gateway: ScratchGateway, state: str) -> None:
+def test_an_amqp_peer_that_sends_no_more(half: Half, state: str) -> None:
     address = f"half.{state.replace(' ', '.')}"
     said = steps(address)
     last = STATES.index(state) if state in STATES else STATES.index("retired")
     begun = time.monotonic()
-    with socket.create_connection((HOST, gateway.port)) as peer:
+    with half.connected(half.gateway.port) as peer:
         for name in STATES[: last + 1]:
             peer.sendall(said[name])
             if name in ("received", "sent"):
                 time.sleep(0.1)  # a delivery is on its way
         peer.sendall(ENDS.get(state, b""))
-        peer.shutdown(socket.SHUT_WR)
+        half.end(peer)
         closed_by_peer(peer)
     assert time.monotonic() - begun < PATIENCE
     if last >= STATES.index("sent"):
-        only_what_was_whole_is_there(gateway, address)
+        only_what_was_whole_is_there(half.gateway, address)
 
 
 def only_what_was_whole_is_there(gateway: ScratchGateway, address: str) -> None:
@@ -175,17 +208,17 @@ STOMP_STATES = list(STOMP_STEPS)
 
 
 @pytest.mark.parametrize("state", STOMP_STATES)
-def test_a_stomp_peer_that_sends_no_more(gateway: ScratchGateway, state: str) -> None:
+def test_a_stomp_peer_that_sends_no_more(half: Half, state: str) -> None:
     address = f"half.stomp.{state.replace(' ', '.')}"
     last = STOMP_STATES.index(state)
     begun = time.monotonic()
-    with socket.create_connection((HOST, gateway.stomp_port)) as peer:
+    with half.connected(half.gateway.stomp_port) as peer:
         for name in STOMP_STATES[: last + 1]:
             peer.sendall(STOMP_STEPS[name].format(address).encode())
             if name == "subscribed":
                 time.sleep(0.1)  # a MESSAGE is on its way
-        peer.shutdown(socket.SHUT_WR)
+        half.end(peer)
         closed_by_peer(peer)
     assert time.monotonic() - begun < PATIENCE
     if last >= STOMP_STATES.index("sent"):
-        only_what_was_whole_is_there(gateway, address)
+        only_what_was_whole_is_there(half.gateway, address)
