@@ -21,14 +21,12 @@ from gateway.listeners import Connections, budget_of, make_speakers
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
+from gateway.model.peers import Peer
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
 from gateway.upkeep import disk_limit, keep_declared, periods
-from protocols.amqp.conditions import error_of
-from protocols.amqp.connection import AmqpConnection
 from protocols.shell import Wire
-from protocols.stomp.session import StompSession
 
 #: Keys of which each is one more reason to set the store up again.
 _STORE: Final = (
@@ -136,44 +134,43 @@ async def _use_users(
     closed = looked = 0
     for group, acceptor in zip(running.groups, new.acceptors, strict=True):
         for wire in list(group.wires.values()):
+            peer = None if wire.session is None else wire.session.seen
             anonymous = acceptor.allow_anonymous
-            if not _may_stay(wire, wanted.users, was_open=was_open, anonymous=anonymous):
-                closed += 1
-                _expel(wire)
+            if not _may_stay(peer, wanted.users, was_open=was_open, anonymous=anonymous):
+                closed += _dismiss(wire, peer)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
     return closed
 
 
-def _may_stay(wire: Wire, users: Users, *, was_open: bool, anonymous: bool) -> bool:
-    """Whether a connection keeps what it was let in for.
+def _may_stay(peer: Peer | None, users: Users, *, was_open: bool, anonymous: bool) -> bool:
+    """Whether a connection keeps what it was let in for; None: it has not said a word yet.
 
     While there were no users nobody's password was asked for: then only those stay who gave no
     user, where that is still allowed. Whoever has not logged in yet does so by what holds now, but
     a connection of an open gateway was offered to come in without.
     """
-    session = wire.session
-    if not isinstance(session, AmqpConnection | StompSession):
-        return session is None and not was_open
-    if not session.user:
+    if peer is None:
+        return not was_open
+    user = peer.state().user
+    if not user:
         return anonymous or not was_open
-    return session.user in users and not was_open
+    return user in users and not was_open
 
 
-def _expel(wire: Wire) -> None:
-    """Close a connection, and say why in its protocol's words."""
-    session = wire.session
-    refusal = Refusal(
-        code=Code.NOT_AUTHORIZED,
-        text="The users of this gateway have changed, and this connection's is none of them; log"
-        " in again.",
-    )
-    if isinstance(session, AmqpConnection):
-        session.fail(error_of(refusal))
-        session.wake()
-    elif isinstance(session, StompSession):
-        session.expel(refusal)
-        session.wake()
-    else:
+def _dismiss(wire: Wire, peer: Peer | None) -> int:
+    """Close a connection, and say why in its protocol's words; returns how many that were."""
+    if peer is None:
         wire.stop()
+    elif peer.ending is not None:
+        return 0  # it is leaving already
+    else:
+        peer.dismiss(
+            Refusal(
+                code=Code.NOT_AUTHORIZED,
+                text="The users of this gateway have changed, and this connection's is none of"
+                " them; log in again.",
+            )
+        )
+    return 1
