@@ -31,6 +31,7 @@ from gateway.config.tree import (
     MetricsConfig,
     QueueConfig,
     StreamConfig,
+    low_credits,
 )
 from gateway.config.values import describe
 from gateway.model.address import RoutingType, check_name
@@ -205,6 +206,8 @@ def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
         if len(walk.problems) > before:
             continue
         read["endpoint"] = _secured(walk, path, table, read["endpoint"], base)
+        if "amqp_low_credits" not in read and "amqp_credits" in read:
+            read["amqp_low_credits"] = low_credits(read["amqp_credits"])
         acceptor = Acceptor(name=name, **read)
         _check_acceptor(walk, path, acceptor)
         other = endpoints.setdefault(acceptor.endpoint.text, name)
@@ -216,11 +219,11 @@ def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
 
 def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
     """Values that contradict one another."""
-    if acceptor.amqp_low_credits >= acceptor.amqp_credits:
+    if acceptor.amqp_low_credits > acceptor.amqp_credits:
         walk.wrong(
             (*path, "amqp-low-credits"),
-            f"{acceptor.amqp_low_credits} is not below amqp-credits, {acceptor.amqp_credits};"
-            " credit would never be topped up",
+            f"{acceptor.amqp_low_credits} is above amqp-credits, {acceptor.amqp_credits}: credit"
+            f" never is that high; {low_credits(acceptor.amqp_credits)} is what fits",
         )
     least, most = acceptor.connection_ttl_min, acceptor.connection_ttl_max
     if 0 <= most < least:

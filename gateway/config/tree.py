@@ -59,6 +59,11 @@ class LogLevel(Enum):
     ERROR = "error"
 
 
+def low_credits(most: int) -> int:
+    """Return at which credit a sender is topped up where only `amqp-credits` is written."""
+    return min(300, most * 3 // 10)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptor:
     """One listener of messaging protocols; the keys of `[acceptors.NAME]`.

@@ -15,6 +15,7 @@ from protocols.amqp.coordinator import REJECTED, attach_coordinator
 from protocols.amqp.dynamic import check_node_properties
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
+from protocols.amqp.parameters import split_parameters
 from protocols.amqp.performatives import (
     DURABLE_UNSETTLED_STATE,
     RCV_FIRST,
@@ -26,6 +27,7 @@ from protocols.amqp.performatives import (
     Source,
     Target,
 )
+from protocols.amqp.refusing import answers_of
 from protocols.amqp.terminus import (
     answered,
     destination_of,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
 #: JMS clients send with a delay where the connection, or the link, offers this.
 DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
-_MODIFIED: Final = "amqp:modified:list"
 _NO_ADD: Final = {"may-add-type": "no"}
 
 
@@ -63,7 +64,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
     outcomes = attach.source.outcomes if attach.source is not None else ()
     link.rejects = not outcomes or REJECTED in outcomes
-    link.modified = session.limits.use_modified and _MODIFIED in outcomes
+    link.answers = answers_of(attach.source, prefers_modified=session.limits.use_modified)
     if target.dynamic:
         check_node_properties(target.dynamic_node_properties)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
@@ -108,7 +109,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     if attach.source is None:
         return _look_up(session, attach)
     source = _checked(attach.source, attach)
-    priority = _priority(attach)
+    priority = _priority(attach, source)
     link = OutgoingLink(
         session,
         attach.name,
@@ -224,11 +225,15 @@ def _forget(session: AmqpSession, temporary: str | None) -> None:
         session.broker.delete_temporary(temporary)
 
 
-def _priority(attach: Attach) -> int | None:
-    """Return the consumer's priority, a link property of any integer type; None without one."""
+def _priority(attach: Attach, source: Source) -> int | None:
+    """Return the consumer's priority; None without one.
+
+    A link property of any integer type wins over the parameter of the address.
+    """
+    _, asked = split_parameters(source.address or "")
     value = (attach.properties or {}).get("priority")
     if value is None:
-        return None
+        return asked
     if isinstance(value, bool) or not isinstance(value, int):
         raise RefusedError.of(
             Code.BAD_VALUE, f"The link property 'priority' must be an integer, not {value!r}."

@@ -22,13 +22,11 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.looking import look_into
 from protocols.amqp.performatives import (
-    Modified,
-    Outcome,
     Rejected,
-    Released,
     TransactionalState,
     Transfer,
 )
+from protocols.amqp.refusing import Answers
 from protocols.amqp.relaying import Routes
 from protocols.amqp.transfers import check_first, continued, not_taken
 
@@ -56,13 +54,13 @@ class IncomingLink:
         "_parts_bytes",
         "_session",
         "_size",
+        "answers",
         "blocked",
         "credit",
         "delivery_count",
         "draining",
         "handle",
         "message_max",
-        "modified",
         "name",
         "producer",
         "rejects",
@@ -90,7 +88,7 @@ class IncomingLink:
         self.draining = False  # it was asked to give its credit back
         self.message_max = session.limits.max_message_size
         self.rejects = True  # its source lists `rejected`, or nothing
-        self.modified = False  # answer `modified` to what may be taken later
+        self.answers = Answers()
         self._flow_due = False
         self._partial: Transfer | None = None
         self._parts: list[bytes] = []
@@ -327,14 +325,14 @@ class IncomingLink:
         if settled or not (self.rejects or refusal.transient):
             self._session.detach(self, self.routes.tagged(error_of(refusal), delivery))
             return False
-        state = refused(refusal, modified=self.modified)
+        state = self.answers.to(refusal)
         if isinstance(state, Rejected) and state.error is not None:
             state = Rejected(error=self.routes.tagged(state.error, delivery))
         self._session.refuse(delivery, delivery, state)
         return True
 
     def _refuse(self, first: int, last: int, refusal: Refusal) -> None:
-        self._session.refuse(first, last, refused(refusal, modified=self.modified))
+        self._session.refuse(first, last, self.answers.to(refusal))
 
     def confirmed(self, count: int) -> None:
         """The answers to `count` deliveries went out after their batch was synced."""
@@ -501,16 +499,3 @@ class IncomingLink:
         if self.relay is not None:
             self.relay.close()
         self.routes.close()
-
-
-def refused(refusal: Refusal, *, modified: bool = False) -> Outcome:
-    """Return the outcome of what the broker did not take.
-
-    A full disk gives the message back unharmed, for another try; anything else is rejected with its
-    reason, or where `modified` is wanted given back as failed when it may be taken later.
-    """
-    if refusal.code is Code.DISK_FULL and refusal.transient:
-        return Released()
-    if modified and refusal.transient:
-        return Modified(delivery_failed=True)
-    return Rejected(error=error_of(refusal))

@@ -7,12 +7,12 @@ does not, for it settled the message already or takes no `rejected`, the link en
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.model.address import RoutingType
-from gateway.model.amqp_types import DecodeError, Symbol
+from gateway.model.amqp_types import DecodeError, Symbol, Value
 from gateway.model.errors import Code, RefusedError
 from gateway.model.ports import Producer, ProducerOwner
 from gateway.model.sections import scan
@@ -25,6 +25,22 @@ if TYPE_CHECKING:
 
 #: Routes that an anonymous sender's link keeps.
 _ROUTES_MAX: Final = 64
+#: Annotations that name a routing type, by their values; where both do, the first one counts.
+_KINDS: Final = (
+    (
+        Symbol("x-opt-routing-type"),
+        {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST},
+    ),
+    (
+        Symbol("x-opt-jms-dest"),
+        {
+            0: RoutingType.ANYCAST,
+            1: RoutingType.MULTICAST,
+            2: RoutingType.ANYCAST,
+            3: RoutingType.MULTICAST,
+        },
+    ),
+)
 #: Tells the delivery-tag of a delivery by its id.
 TagOf: TypeAlias = Callable[[int], bytes | None]
 
@@ -61,7 +77,7 @@ class Routes:
         try:
             sections = scan(body)
             to = sections.to
-            kind = sections.message_annotations.get(Symbol("x-opt-jms-dest"))
+            routing = _routing_of(sections.message_annotations)
         except DecodeError as error:
             raise RefusedError.of(
                 Code.BAD_MESSAGE, f"The message's sections cannot be read: {error} [AMQP 3.2]."
@@ -70,17 +86,11 @@ class Routes:
             raise RefusedError.of(
                 Code.BAD_VALUE, "Missing 'to' field for message sent to an anonymous producer."
             )
-        routing = {
-            0: RoutingType.ANYCAST,
-            1: RoutingType.MULTICAST,
-            2: RoutingType.ANYCAST,
-            3: RoutingType.MULTICAST,
-        }.get(kind if isinstance(kind, int) else -1)
         route = self._routes.get((to, routing))
         if route is None:
             destination, prefixed = destination_of(to, (), self._session.limits.prefixes)
             route = self._session.broker.open_producer(
-                destination, routing or prefixed, self._owner, origin=self._session.origin
+                destination, prefixed or routing, self._owner, origin=self._session.origin
             )
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.pop(next(iter(self._routes))).close()
@@ -99,6 +109,15 @@ class Routes:
         for route in self._routes.values():
             route.close()
         self._routes.clear()
+
+
+def _routing_of(annotations: Mapping[Value, Value]) -> RoutingType | None:
+    """Return the routing type that a message asks for; the annotation of its own goes first."""
+    for name, kinds in _KINDS:
+        kind = annotations.get(name)
+        if isinstance(kind, int) and not isinstance(kind, bool) and kind in kinds:
+            return kinds[kind]
+    return None
 
 
 class Tags:

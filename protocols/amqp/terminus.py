@@ -13,6 +13,7 @@ from typing import Final
 from gateway.model.address import Destination, RoutingType, parse_destination
 from gateway.model.amqp_types import Described, Symbol, Value
 from gateway.model.errors import Code, RefusedError
+from protocols.amqp.parameters import split_parameters
 from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
 
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
@@ -65,8 +66,12 @@ def routing_of(capabilities: tuple[str, ...]) -> RoutingType | None:
 def destination_of(
     address: str, capabilities: tuple[str, ...], prefixes: tuple[tuple[str, RoutingType], ...]
 ) -> tuple[Destination, RoutingType | None]:
-    """Return where an address leads, and what capability or prefix say. Raises RefusedError."""
+    """Return where an address leads, and what capability or prefix say. Raises RefusedError.
+
+    Parameters behind it are no part of its name.
+    """
     routing = routing_of(capabilities)
+    address, _ = split_parameters(address)
     for prefix, kind in prefixes:
         if prefix and address.startswith(prefix):
             return parse_destination(address.removeprefix(prefix)), routing or kind

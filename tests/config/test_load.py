@@ -64,6 +64,23 @@ def test_nothing_written_gives_two_loopback_acceptors(tmp_path: Path) -> None:
     assert exposure_problems(config, has_users=False) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "low"),
+    [
+        ("amqp-credits=1", 0),
+        ("amqp-credits=100", 30),
+        ("amqp-credits=1000", 300),
+        ("amqp-credits=50000", 300),
+        ("amqp-credits=1\namqp-low-credits=1", 1),
+    ],
+)
+def test_low_credits_are_what_fits_where_only_credits_are_written(
+    tmp_path: Path, written: str, low: int
+) -> None:
+    config = read(tmp_path, f"[acceptors.a]\nendpoint='tcp:0:interface=127.0.0.1'\n{written}")
+    assert config.acceptors[0].amqp_low_credits == low
+
+
 STRIP = DivertRouting.STRIP
 WHOLE = """
 name = "edge-1"
@@ -236,8 +253,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ),
         ("[acceptors.a]\nendpoint='tcp:1'\nprotocols=['MQTT']", '"MQTT" is not one of AMQP, STOMP'),
         (
-            "[acceptors.a]\nendpoint='tcp:1'\namqp-low-credits=1000",
-            "is not below amqp-credits, 1000",
+            "[acceptors.a]\nendpoint='tcp:1'\namqp-low-credits=1001",
+            "1001 is above amqp-credits, 1000: credit never is that high; 300 is what fits",
         ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\nconnection-ttl-max=1",

@@ -26,6 +26,7 @@ from protocols.amqp.performatives import (
     Modified,
     Open,
     Rejected,
+    Released,
     Source,
 )
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
@@ -159,6 +160,9 @@ def test_q5_rejected_when_full_and_taken_when_emptied():
         (True, ("accepted", "rejected"), Rejected),
         (False, ("accepted", "rejected", "modified"), Rejected),
         (False, (), Rejected),
+        (False, ("accepted", "released"), Released),
+        (False, ("accepted", "modified"), Modified),
+        (False, ("accepted",), Rejected),
     ],
 )
 def test_q6_what_a_full_address_answers(flag, listed, answer):
@@ -172,8 +176,33 @@ def test_q6_what_a_full_address_answers(flag, listed, answer):
     assert {type(outcome) for outcome in refused} == {answer}
     if answer is Modified:
         assert refused[0] == Modified(delivery_failed=True)
-    else:
+    elif answer is Rejected:
         assert all(is_full(outcome) for outcome in refused)
+
+
+@pytest.mark.parametrize(
+    ("listed", "default", "answer"),
+    [
+        (("accepted",), RELEASED, RELEASED),
+        (("accepted",), Modified(undeliverable_here=True), Modified(undeliverable_here=True)),
+        ((), RELEASED, RELEASED),
+        (("accepted", "rejected"), RELEASED, None),
+        (("accepted",), Rejected(), None),
+        ((), ACCEPTED, None),  # it would be lost, and its sender would not know
+    ],
+)
+def test_q6_a_full_address_answers_with_the_default_outcome(listed, default, answer):
+    core = Core(entry("#", address_full_policy=FullPolicy.FAIL, max_size_bytes=1000))
+    peer = Amqp.at(core)
+    outcomes = tuple(Symbol(f"amqp:{name}:list") for name in listed)
+    peer.sender(source=Source(outcomes=outcomes, default_outcome=default))
+    told = peer.give(*[plain("x" * 10)] * 20)
+    refused = told[told.count(ACCEPTED) :]
+    assert 0 < len(refused) < 20
+    if answer is None:
+        assert all(is_full(outcome) for outcome in refused)
+    else:
+        assert refused == [answer] * len(refused)
 
 
 def test_q8_what_is_refused_of_large_messages_leaves_nothing():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.address import RoutingType
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Detach, Flow, Source, Target
 from tests.protocols.amqp.peer import Peer, condition, of
 from tests.protocols.amqp.test_incoming import (
@@ -60,6 +61,35 @@ def test_jms_annotation_names_the_routing_type(kind, routing):
     peer.sender(address=None)
     assert accepted(peer.say(peer.transfer(to("a", jms_dest(kind))))) == [(0, 0)]
     assert peer.broker.of("open producer") == [("a", routing)]
+
+
+def routing_type(kind: int) -> bytes:
+    return b"\x00\x53\x72\xc1\x17\x02\xa3\x12x-opt-routing-type\x51" + bytes([kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "routing"),
+    [(0, RoutingType.MULTICAST), (1, RoutingType.ANYCAST), (2, None)],
+)
+def test_an_anonymous_message_names_its_routing_type(kind, routing):
+    peer = Peer.begun()
+    peer.sender(address=None)
+    assert accepted(peer.say(peer.transfer(to("a", routing_type(kind))))) == [(0, 0)]
+    assert peer.broker.of("open producer") == [("a", routing)]
+
+
+def test_the_routing_types_annotation_goes_before_that_of_jms_and_a_prefix_before_both():
+    limits = AmqpLimits(prefixes=(("queue://", RoutingType.ANYCAST),))
+    peer = Peer.begun(limits=limits)
+    peer.sender(address=None)
+    both = b"\x00\x53\x72\xc1\x29\x04" + routing_type(0)[6:] + jms_dest(0)[6:]
+    assert accepted(
+        peer.say(peer.transfer(to("a", both)) + peer.transfer(to("queue://b", both)))
+    ) == [(0, 1)]
+    assert peer.broker.of("open producer") == [
+        ("a", RoutingType.MULTICAST),
+        ("b", RoutingType.ANYCAST),
+    ]
 
 
 @pytest.mark.parametrize(
