@@ -216,15 +216,13 @@ def test_a_login(tmp_path: Path, mechanism: str) -> None:
         run("send", "a", "x", *ann, SLUICEGATE_PASSWORD="pä ss")
         got = run("receive", "a", "--limit", "1", "--password-stdin", *ann, text="pä ss\n")
         assert got.stdout == "x\n"
-        url = gateway.reached("amqp")
-        ann = ("--user", "ann", *url)
         wrong = run("send", "a", "x", *ann, SLUICEGATE_PASSWORD="wrong", status=1)
         assert wrong.stderr.startswith("error: not-authorized: ")
         assert "refused user ann" in wrong.stderr
         nobody = run("send", "a", "x", *url, status=1)
         assert "refused a connection without a user" in nobody.stderr
         assert "try: --user NAME" in nobody.stderr
-        named = ["--url", url[1].replace("//", "//ann@")]
+        named = ["--url", url[1].replace("//", "//ann@"), *url[2:]]
         run("send", "a", "x", *named, SLUICEGATE_PASSWORD="pä ss")
 
 
