@@ -41,7 +41,6 @@ class LockedError(StorageError):
 
     def __init__(self, path: str, owner: str) -> None:
         super().__init__(
-            f"The data directory {path} is in use by {owner}. Stop that process first, or "
-            "give --data another directory."
+            f"The data directory {path} is in use by {owner}. Stop that process first."
         )
         self.owner = owner

@@ -79,7 +79,7 @@ def _say(line: str) -> None:
 def _complain(code: str, text: str, status: int) -> None:
     attempt = None
     if code == "already-running":
-        attempt = "stop that process, or sluicegate run --data DIR with other ports"
+        attempt = "another directory by --data, with other ports"
     elif status == EX_UNAVAILABLE:
         # The text begins with the listener that could not be opened.
         listener = text.partition(":")[0]

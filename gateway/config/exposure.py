@@ -11,10 +11,8 @@ from gateway.config.endpoints import Endpoint
 from gateway.config.errors import Problem
 from gateway.config.tree import Config
 
-WAYS_OUT = (
-    "Two ways out: `sluicegate user add NAME` with a TLS endpoint (tls:DIRECTORY:port=N),"
-    " or allow-insecure = true if the network is trusted."
-)
+_TLS = "a TLS endpoint (tls:DIRECTORY:port=N)"
+_TRUSTED = "or allow-insecure = true if the network is trusted."
 
 
 def exposure_problems(config: Config, *, has_users: bool) -> list[Problem]:
@@ -31,18 +29,20 @@ def exposure_problems(config: Config, *, has_users: bool) -> list[Problem]:
     for path, endpoint, anonymous in listeners:
         why = _why_not(endpoint, has_users=has_users, anonymous=anonymous)
         if why is not None:
-            text = f"{endpoint.shown} {why} {WAYS_OUT}"
+            text = f"{endpoint.shown} is reachable from other machines{why} {_TRUSTED}"
             problems.append(Problem(where=config.origins.get(path, ""), path=path, text=text))
     return problems
 
 
 def _why_not(endpoint: Endpoint, *, has_users: bool, anonymous: bool) -> str | None:
+    """Return what is wrong with an endpoint and the first of two ways out; None: nothing."""
     if endpoint.loopback:
         return None
     if not has_users:
-        return "is reachable from other machines, and no user is configured: anyone could come in."
+        add = "`sluicegate user add NAME`" + ("" if endpoint.tls else f" with {_TLS}")
+        return f", and no user is configured: anyone could come in. Two ways out: {add},"
     if not endpoint.tls:
-        return "is reachable from other machines without TLS: passwords would travel as plain text."
+        return f" without TLS: passwords would travel as plain text. Two ways out: {_TLS},"
     if anonymous:
-        return "is reachable from other machines and allow-anonymous lets anyone in."
+        return " and allow-anonymous lets anyone in. Two ways out: allow-anonymous = false,"
     return None

@@ -100,5 +100,5 @@ def unauthorized() -> ProblemError:
 
 def insecure() -> ProblemError:
     """Return the refusal of a password that would cross the network in clear text."""
-    message = "Passwords are taken over TLS or from this machine only; use an ssl: endpoint."
+    message = "Passwords are taken over TLS or from this machine only; use a tls: or ssl: endpoint."
     return ProblemError(403, "not-authorized", message)

@@ -428,7 +428,7 @@ def test_messages_are_sent_browsed_and_received(gateway: ScratchGateway) -> None
     assert seen[0]["headers"] == {"a": "b"}
     shown = cli("browse", "hello", "--offset", "1499", *http)
     assert shown.stdout == "#1500: m1500\n#1501, not durable: \n"
-    assert shown.stderr == "2 messages waiting in hello\n"
+    assert shown.stderr == "2 of 1501 messages waiting in hello\n"
 
     first = cli("receive", "hello", "--limit", "2", *amqp)
     assert (first.stdout, first.stderr) == ("m1\nm2\n", "2 messages received from hello\n")

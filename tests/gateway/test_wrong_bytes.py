@@ -206,6 +206,21 @@ def test_a_protocol_that_is_not_spoken_here_is_named_in_the_log(
     assert found[-1]["offered"] == "AMQP STOMP"
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [(b"AMQP\x00\x00\x09\x01", "AMQP 0-9-1"), (b"AMQP\x01\x01\x00\x0a", "AMQP 0-10")],
+)
+def test_an_older_amqp_is_answered_with_our_header_and_named_in_the_log(
+    gateway: ScratchGateway, header: bytes, name: str
+) -> None:
+    assert talk(gateway.port, header) == SASL
+    end = time.monotonic() + 10
+    told = f"{name} is not spoken here; AMQP 1.0 is"
+    while told not in gateway.log.read_text():
+        assert time.monotonic() < end, gateway.log.read_text()[-2000:]
+        time.sleep(0.02)
+
+
 def test_any_cut_of_a_good_start_followed_by_noise_is_survived(
     gateway: ScratchGateway, witness: Witness
 ) -> None:
