@@ -79,6 +79,7 @@ class SecureTransport(Protocol):
         self._deadline: IDelayedCall | None = None
         self._producer: Any = None
         self._leaving = self._closed = self._lost = False
+        self._owed = 0
         self.disconnecting = False
         # What a request is asked that wants to know whether it came over TLS.
         alsoProvides(self, ISSLTransport)
@@ -100,17 +101,19 @@ class SecureTransport(Protocol):
         owed = tls.take()
         transport: Any = self.transport
         if owed:
+            self._owed += len(owed)
             transport.write(owed)
         if tls.ready:
             self._end_deadline()
         if plain:
             self._above.dataReceived(plain)
         if tls.failure:
-            self._failed(str(getattr(transport.getPeer(), "host", "-")), tls.failure)
+            self._failed(self._peer(), tls.failure)
         if tls.failure or tls.ended:
             self._close()
-        elif owed and len(getattr(transport, "dataBuffer", b"")) > PRESSURE_BYTES:
-            # It asks TLS for answers and reads none.
+        elif self._owed > PRESSURE_BYTES:
+            # It asks TLS itself for answers, on and on; no request takes so many.
+            self._failed(self._peer(), "too-many-key-updates")
             transport.abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -122,8 +125,12 @@ class SecureTransport(Protocol):
         self._deadline = None
         transport: Any = self.transport
         if not self._closed:
-            self._failed(str(getattr(transport.getPeer(), "host", "-")), "too-slow")
+            self._failed(self._peer(), "too-slow")
         transport.abortConnection()
+
+    def _peer(self) -> str:
+        transport: Any = self.transport
+        return str(getattr(transport.getPeer(), "host", "-"))
 
     def _end_deadline(self) -> None:
         if self._deadline is not None and not self._closed:

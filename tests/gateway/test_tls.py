@@ -13,6 +13,7 @@ import ssl
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from protocols.amqp.performatives import (
 )
 from tests.certificates import Authority, serial_in, serial_of
 from tests.interop.support import add_user, wait_until
+from tests.protocols.key_updates import KeyUpdates
 from tests.secure import PATIENCE, Peer, connected
 
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -291,6 +293,57 @@ def test_a_large_answer_arrives_whole_before_the_end(running: Running) -> None:
 def test_the_management_api_takes_a_login_over_tls_and_knows_that_it_is(running: Running) -> None:
     assert running.gateway.url.startswith("https://")
     assert running.gateway.request("GET", "/livez")[0] == 200
+
+
+def test_who_asks_the_api_for_new_keys_on_and_on_is_cut_and_nobody_else(
+    running: Running, tmp_path: Path
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.keylog_filename = str(tmp_path / "keys")
+    with (
+        connected(running.ports["management"], context) as peer,
+        pytest.raises((ConnectionResetError, BrokenPipeError)),
+    ):
+        flood(peer.socket, KeyUpdates(tmp_path / "keys"))
+    assert running.events("tls.failed")[-1]["reason"] == "too-many-key-updates"
+    assert running.gateway.request("GET", "/livez")[0] == 200
+
+
+def flood(peer: socket.socket, client: KeyUpdates) -> None:
+    """Ask for new keys 200,000 times, and take the answers."""
+    for _ in range(200):
+        peer.sendall(b"".join(client.ask() for _ in range(1000)))
+        peer.setblocking(False)
+        with suppress(BlockingIOError):
+            peer.recv(1 << 20)
+        peer.settimeout(PATIENCE)
+
+
+# ---- what Twisted's own TLS is left with
+
+
+def test_the_last_words_arrive_through_twisted_s_tls_behind_a_proxy_too(tmp_path: Path) -> None:
+    """With `haproxy:` the proxy's line comes inside TLS, which only Twisted can take apart."""
+    authority = Authority(tmp_path)
+    pair = authority.issue()
+    port = free_ports(1)[0]
+    files = f"privateKey={pair.key}:certKey={pair.certificate}"
+    settings = [
+        f"acceptors.proxied.endpoint='haproxy:ssl:{port}:{files}:interface={HOST}'",
+        "allow-insecure=true",
+    ]
+    proxy = b"PROXY TCP4 192.0.2.1 192.0.2.2 4001 4002\r\n"
+    with ScratchGateway(tmp_path / "gateway", settings=settings):
+        for said, wanted in (
+            (b"NONSENSE\n\n\0", b"ERROR"),
+            (b"DISCONNECT\nreceipt:left\n\n\0", b"receipt-id:left"),
+        ):
+            with connected(port, authority.client()) as peer:
+                peer.sendall(proxy + CONNECT)
+                peer.until(b"CONNECTED")
+                peer.sendall(said)
+                assert wanted in peer.rest()
 
 
 # ---- what is told
