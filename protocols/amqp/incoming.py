@@ -257,7 +257,8 @@ class IncomingLink:
                     return
                 continue
             ticket = route.send_later([body], flags[index], expires[index], due)
-            self._confirm(ticket, delivery, 1, route, settled=settled)
+            if not self._confirm(ticket, delivery, 1, route, settled=settled):
+                return
 
     def _receive_each(
         self,
@@ -281,28 +282,30 @@ class IncomingLink:
                 if not self.turn_away(delivery, error.refusal, settled=settled):
                     return
                 continue
-            self._confirm(
-                route.send([body], flags[index], expires[index]),
-                delivery,
-                1,
-                route,
-                settled=settled,
-            )
+            ticket = route.send([body], flags[index], expires[index])
+            if not self._confirm(ticket, delivery, 1, route, settled=settled):
+                return
 
     def _confirm(
         self, ticket: int, first: int, count: int, producer: Producer, *, settled: bool
-    ) -> None:
-        """Hold the answers back until the ticket is durable; refuse what was not taken."""
+    ) -> bool:
+        """Hold the answers back until the ticket is durable; refuse what was not taken.
+
+        Returns False when the link ended with it.
+        """
         session = self._session
         if ticket >= 0:
             if not settled:
                 if ticket:
                     self.unsettled += count
                 session.confirm(ticket, first, count, self)
-            return
+            return True
         taken = producer.taken
         refusal = producer.refusal
         assert refusal is not None, "refused without a reason"
+        if producer is not self.producer and refusal.code is Code.NOT_FOUND:
+            # One message, by a route that led somewhere when it was opened.
+            return self.turn_away(first, refusal, settled=settled)
         if taken and not settled:
             if producer.ticket:
                 self.unsettled += taken
@@ -314,6 +317,7 @@ class IncomingLink:
             self._refuse((first + taken) & MASK, last, refusal)
         if refusal.transient and producer is self.producer:
             self.blocked = self.blocked or producer.blocked() is not None
+        return True
 
     def turn_away(self, delivery: int, refusal: Refusal, *, settled: bool) -> bool:
         """Refuse one message for what it says; returns False when its link ended with it.

@@ -659,6 +659,26 @@ def test_q36_an_anonymous_send_where_nothing_is_made():
     assert "new" not in core.gateway.addresses
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_q36_an_anonymous_send_where_its_address_is_not_any_more(settled):
+    core = Core(entry("#", auto_create_queues=False, auto_create_addresses=False))
+    core.directory.create_queue("old", "old", ANYCAST)
+    peer = sending(core, None)
+    assert peer.give(encoded(body="m", address="old")) == [ACCEPTED]
+    core.directory.delete_address("old", force=True)
+    said = peer.transfer(encoded(body="m", address="old"), settled=settled, delivery_tag=b"mine")
+    came = peer.say(said) + peer.more()
+    if settled:
+        assert condition(came) == "detach amqp:not-found"
+        error = of(came, Detach)[0].error
+    else:
+        (told,) = of(came, Disposition)
+        assert isinstance(told.state, Rejected)
+        error = told.state.error
+    assert error.condition == "amqp:not-found"
+    assert error.info["delivery-tag"] == b"mine"
+
+
 @pytest.mark.parametrize(("kind", "routing"), [(0, ANYCAST), (1, MULTICAST)])
 def test_q37_an_annotation_says_what_is_made(core, kind, routing):
     annotations = {symbol("x-opt-jms-dest"): byte(kind)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.address import RoutingType
+from gateway.model.errors import Code, Refusal
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Detach, Flow, Source, Target
 from tests.protocols.amqp.peer import Peer, condition, of
@@ -154,6 +155,29 @@ def test_many_messages_of_a_run_that_lead_nowhere_have_their_own_tags():
     came = peer.say(b"".join(peer.transfer(to("$sys" if i % 3 else "a")) for i in range(300)))
     tags = [one.state.error.info["delivery-tag"] for one in refusals(came)]
     assert tags == [(i + 1).to_bytes(4, "big") for i in range(300) if i % 3]
+
+
+@pytest.mark.parametrize("how", ["rejected", "settled", "not listed"])
+def test_a_route_that_leads_nowhere_any_more_is_told_as_one_that_never_did(how):
+    peer = Peer.begun()
+    outcomes = ("amqp:accepted:list",) if how == "not listed" else ()
+    peer.sender(address=None, source=Source(outcomes=outcomes))
+    settled = how == "settled"
+    peer.say(peer.transfer(to("a"), settled=settled) + peer.transfer(to("b"), settled=settled))
+    peer.broker.refusal = Refusal(code=Code.NOT_FOUND, text="Address 'a' does not exist.")
+    peer.broker.producers[0].capacity = 0
+    tags = {"b": b"B", "a": b"A", "c": b"C"}
+    came = peer.say(
+        b"".join(peer.transfer(to(x), settled=settled, delivery_tag=tags[x]) for x in tags)
+    )
+    if how == "rejected":
+        (error,) = rejections(came)
+        assert accepted(came) == [(2, 2), (4, 4)]
+    else:
+        assert condition(came) == "detach amqp:not-found"
+        error = of(came, Detach)[0].error
+        assert [one[0] for one in peer.broker.sent] == ["a", "b", "b"]
+    assert error.info == {"x-reason": "not-found", "delivery-tag": b"A"}
 
 
 def test_one_full_target_leaves_the_others_their_credit():
