@@ -93,8 +93,14 @@ _MAIN = "from gateway.cli.main import main\nmain()\n"
 class FaultyGateway(ScratchGateway):
     """See the module text; `switch` is a file that turns the fault on."""
 
-    def __init__(self, folder: Path, *faults: str, settings: Sequence[str] = ()) -> None:
-        super().__init__(folder, settings=settings)
+    def __init__(
+        self,
+        folder: Path,
+        *faults: str,
+        settings: Sequence[str] = (),
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
+        super().__init__(folder, settings=settings, tls=tls)
         folder.mkdir(parents=True, exist_ok=True)
         self.switch = folder / "fault"
         self._code = "".join(fault.format(file=str(self.switch)) for fault in faults) + _MAIN

@@ -9,6 +9,7 @@ from proton import Message, symbol
 from proton.reactor import SenderOption
 
 from gateway.cli.scratch import ScratchGateway
+from gateway.cli.self_signed import KeyPair
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import StompClient
 from tests.interop.transacting import transacting
@@ -35,8 +36,10 @@ class _Topic(SenderOption):
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
-    with ScratchGateway(tmp_path_factory.mktemp("branches"), settings=SETTINGS) as running:
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, tls: KeyPair | None
+) -> Iterator[ScratchGateway]:
+    with ScratchGateway(tmp_path_factory.mktemp("branches"), settings=SETTINGS, tls=tls) as running:
         yield running
 
 

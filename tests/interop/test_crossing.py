@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import queue as queues
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from proton import Message, symbol
 from proton.reactor import ReceiverOption
 
 from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import SECONDS, connected, queue, wait_until
+from tests.interop.support import SECONDS, connected, over_tls, queue, raw, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -33,6 +32,7 @@ class StompClient(stomp.ConnectionListener):
         self.receipts: set[str] = set()
         where = [(HOST, gateway.stomp_port)]
         self.connection = stomp.Connection12(where, auto_decode=False, **options)
+        over_tls(self.connection, gateway)
         self.connection.set_listener("", self)
         self.connection.connect(wait=True)
 
@@ -294,7 +294,7 @@ def test_the_time_of_sending_crosses_both_ways(
 ) -> None:
     """A STOMP message says when the gateway took it; an AMQP one what its sender said, or 0."""
     begun = time.time()
-    with socket.create_connection((HOST, shared.stomp_port), timeout=SECONDS) as peer:
+    with raw(shared, shared.stomp_port) as peer:
         peer.sendall(f"CONNECT\naccept-version:{version}\nhost:x\n\n\0".encode())
         peer.sendall(f"SEND\ndestination:{address}\nreceipt:r\n\nx\0".encode())
         came = b""

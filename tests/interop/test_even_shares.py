@@ -19,6 +19,11 @@ pytestmark = pytest.mark.interop
 COUNT = 1001
 
 
+@pytest.fixture(scope="module")
+def tls() -> None:
+    """Over plain TCP alone: who gets what is decided before bytes are."""
+
+
 class Credit(LinkOption):
     """Gives a receiver so much credit once."""
 

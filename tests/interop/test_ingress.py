@@ -9,6 +9,7 @@ import pytest
 from proton import Message, symbol
 
 from gateway.cli.scratch import ScratchGateway
+from gateway.cli.self_signed import KeyPair
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import StompClient
 from tests.interop.transacting import Transacting
@@ -25,8 +26,10 @@ SETTINGS = (
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
-    with ScratchGateway(tmp_path_factory.mktemp("ingress"), settings=SETTINGS) as running:
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, tls: KeyPair | None
+) -> Iterator[ScratchGateway]:
+    with ScratchGateway(tmp_path_factory.mktemp("ingress"), settings=SETTINGS, tls=tls) as running:
         yield running
 
 

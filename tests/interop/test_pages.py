@@ -5,7 +5,6 @@ The gateway's reactor may read no page: the process would end, and a test says t
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from http.client import RemoteDisconnected
 from pathlib import Path
@@ -14,9 +13,10 @@ import pytest
 from proton import Message, Timeout
 from proton.reactor import Copy, Selector
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.cli.scratch import ScratchGateway
+from gateway.cli.self_signed import KeyPair
 from tests.durability.faulty import ELSEWHERE, FaultyGateway
-from tests.interop.support import connected, queue, wait_until
+from tests.interop.support import connected, queue, raw, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -39,8 +39,12 @@ JournalStore.fetches = property(lambda self: None, lambda self, fetches: None)
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
-    with FaultyGateway(tmp_path_factory.mktemp("pages"), ELSEWHERE, settings=SET) as running:
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, tls: KeyPair | None
+) -> Iterator[ScratchGateway]:
+    with FaultyGateway(
+        tmp_path_factory.mktemp("pages"), ELSEWHERE, settings=SET, tls=tls
+    ) as running:
         yield running
 
 
@@ -106,7 +110,7 @@ def test_a_browser_over_stomp_is_told_the_end_behind_the_last_message(
     gateway: ScratchGateway,
 ) -> None:
     fill(gateway, "shown")
-    with socket.create_connection((HOST, gateway.stomp_port), timeout=20) as peer:
+    with raw(gateway, gateway.stomp_port, timeout=20) as peer:
         peer.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
         peer.sendall(b"SUBSCRIBE\nid:1\ndestination:shown\nbrowser:true\nack:auto\n\n\0")
         got = b""

@@ -64,13 +64,17 @@ def run(scenario: str, given: dict[str, Any]) -> Any:
     return json.loads(ended.stdout)
 
 
+@pytest.fixture(scope="module")
+def tls() -> None:
+    """Debian's extension is built without TLS."""
+
+
 @pytest.fixture
 def play(shared: ScratchGateway, address: str) -> Any:
     """A function that plays one scenario of `php/peer.php` and returns what it saw."""
 
     def perform(scenario: str, **more: Any) -> Any:
-        url = f"tcp://{HOST}:{shared.stomp_port}"
-        given = {"url": url, "destination": address, **more}
+        given = {"url": f"tcp://{HOST}:{shared.stomp_port}", "destination": address, **more}
         return run(scenario, given)
 
     return perform

@@ -16,7 +16,8 @@ from proton.reactor import Container
 from proton.utils import SendException
 
 from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import SECONDS, connected, queue, wait_until
+from gateway.cli.self_signed import KeyPair
+from tests.interop.support import SECONDS, amqp_url, connected, queue, trust, wait_until
 from tests.interop.test_scenarios import Client
 
 pytestmark = pytest.mark.interop
@@ -47,11 +48,13 @@ protocols = ["STOMP"]
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, tls: KeyPair | None
+) -> Iterator[ScratchGateway]:
     folder: Path = tmp_path_factory.mktemp("policies")
     config = folder / "f.toml"
     config.write_text(CONFIG)
-    with ScratchGateway(folder, config=config) as running:
+    with ScratchGateway(folder, config=config, tls=tls) as running:
         yield running
 
 
@@ -134,9 +137,9 @@ def test_a30_with_little_to_do_nobody_is_cut_off(gateway: ScratchGateway) -> Non
 class Flooder(MessagingHandler):
     """Sends to a full address; answers a drain, or does not."""
 
-    def __init__(self, url: str, address: str, *, drains: bool) -> None:
+    def __init__(self, gateway: ScratchGateway, address: str, *, drains: bool) -> None:
         super().__init__(auto_settle=True)
-        self.url, self.address, self.drains = url, address, drains
+        self.gateway, self.address, self.drains = gateway, address, drains
         self.sent = 0
         self.refused = 0
         self.asked = False
@@ -144,7 +147,9 @@ class Flooder(MessagingHandler):
         self.drained = 0
 
     def on_start(self, event: Any) -> None:
-        connection = event.container.connect(self.url, reconnect=False)
+        connection = event.container.connect(
+            amqp_url(self.gateway), ssl_domain=trust(self.gateway), reconnect=False
+        )
         event.container.create_sender(connection, self.address)
         event.container.schedule(2.5, self)
 
@@ -176,7 +181,7 @@ class Flooder(MessagingHandler):
 @pytest.mark.parametrize("drains", [True, False])
 def test_p19_a_proton_sender_that_was_refused(gateway: ScratchGateway, drains: bool) -> None:
     address = f"full.{drains}"
-    handler = Flooder(f"amqp://{HOST}:{gateway.port}", address, drains=drains)
+    handler = Flooder(gateway, address, drains=drains)
     Container(handler).run()
     assert (handler.sent, handler.asked, handler.refused) == (5, True, 2)
     assert (handler.drained > 0) == drains

@@ -35,8 +35,8 @@ from proton.utils import (
     SyncRequestResponse,
 )
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import connected, queue, wait_until
+from gateway.cli.scratch import ScratchGateway
+from tests.interop.support import blocking, connected, queue, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -410,7 +410,7 @@ def test_plain_takes_the_users_of_the_file_only(guarded: ScratchGateway, address
         receiver.accept()
     for wrong in ({"password": "secret"}, {"user": "bob"}, {"allowed_mechs": "ANONYMOUS"}):
         with pytest.raises(ConnectionException) as refused:
-            BlockingConnection(f"{HOST}:{guarded.port}", timeout=10, **(login | wrong))
+            blocking(guarded, **(login | wrong))
         assert (
             "unauthorized" in str(refused.value) or "authentication" in str(refused.value).lower()
         )

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.cli.self_signed import self_signed
 from tests.interop.proton_c import Examples, NoExamplesError
 from tests.interop.support import queue, wait_until
 
 # One worker, for one compilation.
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("proton-c"), pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def tls() -> None:
+    """These programs speak plain TCP, but for the one that has TLS in its name."""
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +57,14 @@ def test_c_sends_and_receives(examples: Examples, shared: ScratchGateway, addres
     assert lines[:2] == ['{"sequence"=1}', '{"sequence"=2}']
     assert len(lines) == 3001
     wait_until(lambda: queue(shared, address)["messageCount"] == 0)
+
+
+def test_c_sends_over_tls(examples: Examples, tmp_path: Path, address: str) -> None:
+    with ScratchGateway(tmp_path, tls=self_signed(tmp_path)) as gateway:
+        out = run(examples.program("c/send-ssl.c"), *where(gateway, address, 3000)).splitlines()
+        assert out[0].startswith("secure connection: to CN=localhost using TLSv1.3"), out
+        assert out[-1] == "3000 messages sent and acknowledged"
+        assert queue(gateway, address)["messageCount"] == 3000
 
 
 def test_what_c_aborts_leaves_nothing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 from collections.abc import Callable
@@ -13,8 +12,8 @@ from proton import Collector, Connection, Endpoint, Message, Transport
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import connected, queue, wait_until
+from gateway.cli.scratch import ScratchGateway
+from tests.interop.support import amqp_url, connected, queue, raw, trust, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -26,7 +25,7 @@ class Script(MessagingHandler, TransactionHandler):
 
     def __init__(self, gateway: ScratchGateway, address: str, **options: Any) -> None:
         super().__init__(**options)
-        self.where = f"{HOST}:{gateway.port}"
+        self.gateway = gateway
         self.address = address
         self.failure: str | None = None
 
@@ -37,7 +36,9 @@ class Script(MessagingHandler, TransactionHandler):
     def on_start(self, event: Any) -> None:
         self.container = event.container
         self.timer = event.container.schedule(DEADLINE, self)
-        self.connection = event.container.connect(self.where, reconnect=False)
+        self.connection = event.container.connect(
+            amqp_url(self.gateway), ssl_domain=trust(self.gateway), reconnect=False
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -199,7 +200,7 @@ def test_a_drain_of_an_empty_queue_ends_at_once_and_the_link_goes_on(
 
 
 class Peer:
-    """Proton's engine over a plain socket: what no reactor would do."""
+    """Proton's engine over a socket: what no reactor would do."""
 
     def __init__(self, gateway: ScratchGateway, **idle: float) -> None:
         self.transport = Transport()
@@ -213,7 +214,7 @@ class Peer:
         self.connection.open()
         self.session = self.connection.session()
         self.session.open()
-        self.socket = socket.create_connection((HOST, gateway.port), timeout=10)
+        self.socket = raw(gateway, gateway.port)
         self.socket.settimeout(0.05)
 
     def turn(self) -> None:

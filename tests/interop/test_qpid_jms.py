@@ -9,13 +9,18 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from gateway.cli.scratch import ScratchGateway
+from gateway.cli.self_signed import KeyPair
 from tests.interop.conftest import SETTINGS
 from tests.interop.qpid_jms import NoJmsError, install
-from tests.interop.support import add_user, queue, wait_until
+from tests.interop.support import add_user, amqp_url, queue, wait_until
 
 # One worker, for one installation and one Java.
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("jms"), pytest.mark.timeout(240)]
@@ -28,12 +33,35 @@ FULL = (
 )
 
 
+PASSWORD = "the store's password"
+
+
+def url(gateway: ScratchGateway) -> str:
+    """Where AMQP is spoken; over TLS with the one certificate that is trusted."""
+    if gateway.certificate is None:
+        return amqp_url(gateway)
+    trusted = x509.load_pem_x509_certificate(gateway.certificate.read_bytes())
+    store = gateway.certificate.with_suffix(".p12")
+    protection = serialization.BestAvailableEncryption(PASSWORD.encode())
+    store.write_bytes(
+        pkcs12.serialize_java_truststore(
+            [pkcs12.PKCS12Certificate(trusted, b"gateway")], protection
+        )
+    )
+    options = {
+        "transport.trustStoreLocation": str(store),
+        "transport.trustStorePassword": PASSWORD,
+        "transport.trustStoreType": "PKCS12",
+    }
+    return f"{amqp_url(gateway)}?{urlencode(options)}"
+
+
 class Peer:
     """A Java process that plays one scenario after the other."""
 
-    def __init__(self, command: list[str], port: int) -> None:
+    def __init__(self, command: list[str], gateway: ScratchGateway) -> None:
         self._process = subprocess.Popen(
-            [*command, str(port)],
+            [*command, url(gateway)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -67,8 +95,10 @@ class Peer:
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
-    with ScratchGateway(tmp_path_factory.mktemp("gateway"), settings=FULL) as running:
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, tls: KeyPair | None
+) -> Iterator[ScratchGateway]:
+    with ScratchGateway(tmp_path_factory.mktemp("gateway"), settings=FULL, tls=tls) as running:
         yield running
 
 
@@ -82,7 +112,7 @@ def command() -> list[str]:
 
 @pytest.fixture(scope="module")
 def peer(command: list[str], gateway: ScratchGateway) -> Iterator[Peer]:
-    made = Peer(command, gateway.port)
+    made = Peer(command, gateway)
     yield made
     made.end()
 
@@ -213,11 +243,13 @@ def test_a_session_that_recovers_gets_them_again(peer: Peer, address: str) -> No
     assert seen == {"first": ["0", "1"], "again": ["0", "1"], "last": "2", "left": 0}
 
 
-def test_scram_lets_in_who_has_a_verifier(command: list[str], tmp_path: Path) -> None:
-    gateway = ScratchGateway(tmp_path)
+def test_scram_lets_in_who_has_a_verifier(
+    command: list[str], tmp_path: Path, tls: KeyPair | None
+) -> None:
+    gateway = ScratchGateway(tmp_path, tls=tls)
     add_user(gateway, "ann", "se:cret", "--scram")
     with gateway:
-        peer = Peer(command, gateway.port)
+        peer = Peer(command, gateway)
         try:
             for mechanism in ("SCRAM-SHA-256", "PLAIN"):
                 assert peer.play("login", f"ann,se:cret,{mechanism}") == "open"
@@ -229,13 +261,13 @@ def test_scram_lets_in_who_has_a_verifier(command: list[str], tmp_path: Path) ->
 
 
 def test_scram_is_not_offered_when_one_user_cannot_use_it(
-    command: list[str], tmp_path: Path
+    command: list[str], tmp_path: Path, tls: KeyPair | None
 ) -> None:
-    gateway = ScratchGateway(tmp_path)
+    gateway = ScratchGateway(tmp_path, tls=tls)
     add_user(gateway, "ann", "se:cret", "--scram")
     add_user(gateway, "bob", "hidden")
     with gateway:
-        peer = Peer(command, gateway.port)
+        peer = Peer(command, gateway)
         try:
             assert peer.play("login", "ann,se:cret,SCRAM-SHA-256") == "JMSSecuritySaslException"
             assert peer.play("login", "bob,hidden,PLAIN") == "open"

@@ -78,8 +78,8 @@ def test_a19_a20_a_value_that_stomp_holds_is_followed_or_replaced(shared, addres
         assert last == "2"
 
 
-def test_a21_keys_are_known_after_kill_9(tmp_path, address) -> None:
-    with ScratchGateway(tmp_path) as gateway:
+def test_a21_keys_are_known_after_kill_9(tmp_path, address, tls) -> None:
+    with ScratchGateway(tmp_path, tls=tls) as gateway:
         make(gateway, address, lastValue=True, nonDestructive=True)
         with connected(gateway) as connection:
             sender = connection.create_sender(address)

@@ -29,7 +29,8 @@ def play(node: list[str], shared: ScratchGateway, address: str) -> Any:
     """A function that plays one scenario of `rhea/peer.js` and returns what it saw."""
 
     def perform(scenario: str, **more: Any) -> Any:
-        given = {"port": shared.port, "address": address, **more}
+        certificate = {"certificate": str(shared.certificate)} if shared.certificate else {}
+        given = {"port": shared.port, "address": address, **certificate, **more}
         command = [*node, str(FOLDER / "peer.js"), scenario, json.dumps(given)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
@@ -121,6 +122,8 @@ def test_a_durable_subscription_keeps_what_came_meanwhile(play: Any) -> None:
 
 def test_plain_takes_the_users_of_the_file_only(play: Any, guarded: ScratchGateway) -> None:
     ann = {"port": guarded.port, "user": "ann"}
+    if guarded.certificate is not None:
+        ann["certificate"] = str(guarded.certificate)
     assert play("login", password="se:cret", **ann) == {"open": True}
     refused = play("login", password="secret", **ann)
     assert not refused["open"]

@@ -17,7 +17,7 @@ import stomp
 from proton import Message
 
 from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import SECONDS, connected, queue, wait_until
+from tests.interop.support import SECONDS, connected, over_tls, queue, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -37,6 +37,7 @@ class Client(stomp.ConnectionListener):
         self.ended = False
         self._numbers = count()
         self.connection = CONNECTIONS[version]([(HOST, gateway.stomp_port)])
+        over_tls(self.connection, gateway)
         self.connection.set_listener("", self)
         self.connection.connect(wait=True, **login)
 

@@ -60,8 +60,8 @@ def test_a_stomp_delay_reaches_proton_as_a_time(shared, address) -> None:
     client.connection.disconnect()
 
 
-def test_the_time_survives_kill_9(tmp_path, address) -> None:
-    with ScratchGateway(tmp_path) as gateway:
+def test_the_time_survives_kill_9(tmp_path, address, tls) -> None:
+    with ScratchGateway(tmp_path, tls=tls) as gateway:
         due = int(time.time() * 1000) + 4000
         with connected(gateway) as connection:
             sender = connection.create_sender(address)

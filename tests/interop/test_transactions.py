@@ -13,6 +13,7 @@ from proton import Delivery, Message
 from proton.utils import LinkDetached
 
 from gateway.cli.scratch import ScratchGateway
+from gateway.cli.self_signed import KeyPair
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_proton_reactor import Script
 from tests.interop.transacting import ACCEPTED, Transacting, take, transacting
@@ -40,8 +41,10 @@ def mc(gateway: ScratchGateway, name: str) -> int:
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_q7_a_commit_into_a_full_address_is_rejected(tmp_path: Path, settled: bool) -> None:
-    gateway = ScratchGateway(tmp_path, settings=FULL)
+def test_q7_a_commit_into_a_full_address_is_rejected(
+    tmp_path: Path, settled: bool, tls: KeyPair | None
+) -> None:
+    gateway = ScratchGateway(tmp_path, settings=FULL, tls=tls)
     with gateway, transacting(gateway) as one:
         sender = one.connection.create_sender("full.q")
         name = one.declare()
@@ -161,8 +164,10 @@ def test_a_lost_connection_rolls_back(shared: ScratchGateway, address: str) -> N
     wait_until(lambda: mc(shared, address) == 0)
 
 
-def test_a_commit_outlives_kill_minus_nine_and_nothing_else_does(tmp_path: Path) -> None:
-    gateway = ScratchGateway(tmp_path)
+def test_a_commit_outlives_kill_minus_nine_and_nothing_else_does(
+    tmp_path: Path, tls: KeyPair | None
+) -> None:
+    gateway = ScratchGateway(tmp_path, tls=tls)
     with gateway:
         with transacting(gateway) as one:
             sender = fill(one, "q", 2)
@@ -186,9 +191,9 @@ def test_a_commit_outlives_kill_minus_nine_and_nothing_else_does(tmp_path: Path)
         wait_until(lambda: mc(gateway, "q") == 0)
 
 
-def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path) -> None:
+def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path, tls: KeyPair | None) -> None:
     """What was confirmed is there, nothing is there in part, whenever the process is killed."""
-    gateway = ScratchGateway(tmp_path)
+    gateway = ScratchGateway(tmp_path, tls=tls)
     chance = random.Random(7)
     confirmed: set[int] = set()
     tried = 0
@@ -218,8 +223,10 @@ def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path) -> None:
     assert len(confirmed) > KILLS
 
 
-def test_an_idle_transaction_is_rolled_back_and_its_commit_told_so(tmp_path: Path) -> None:
-    gateway = ScratchGateway(tmp_path, settings=["transaction-timeout=400"])
+def test_an_idle_transaction_is_rolled_back_and_its_commit_told_so(
+    tmp_path: Path, tls: KeyPair | None
+) -> None:
+    gateway = ScratchGateway(tmp_path, settings=["transaction-timeout=400"], tls=tls)
     with gateway, transacting(gateway) as one:
         sender = fill(one, "q", 1)
         receiver = one.receiver("q", 1)

@@ -35,8 +35,8 @@ public final class Peer {
 
     private final JmsConnectionFactory factory;
 
-    private Peer(int port) {
-        factory = new JmsConnectionFactory("amqp://127.0.0.1:" + port);
+    private Peer(String url) {
+        factory = new JmsConnectionFactory(url);
     }
 
     interface Scenario {
@@ -44,7 +44,7 @@ public final class Peer {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Peer peer = new Peer(Integer.parseInt(arguments[0]));
+        Peer peer = new Peer(arguments[0]);
         BufferedReader lines = new BufferedReader(
             new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -557,8 +557,9 @@ public final class Peer {
     // Where others have an address there is `user,password,mechanism`.
     private Object login(String words) throws Exception {
         String[] parts = words.split(",");
-        JmsConnectionFactory own = new JmsConnectionFactory(
-            parts[0], parts[1], factory.getRemoteURI() + "?amqp.saslMechanisms=" + parts[2]);
+        String uri = factory.getRemoteURI();
+        String mechanism = (uri.contains("?") ? "&" : "?") + "amqp.saslMechanisms=" + parts[2];
+        JmsConnectionFactory own = new JmsConnectionFactory(parts[0], parts[1], uri + mechanism);
         try (Connection connection = own.createConnection()) {
             connection.start();
             return "open";

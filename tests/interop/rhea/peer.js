@@ -1,9 +1,11 @@
-// rhea as a client of the gateway: `node peer.js SCENARIO '{"port": ..., "address": ...}'`.
+// rhea as a client of the gateway: `node peer.js SCENARIO '{"port": ..., "address": ...}'`,
+// with "certificate": PATH over TLS, trusting that certificate alone.
 // Each scenario prints one JSON object with what it saw; a scenario that hangs or is refused where
 // it should not be prints why on standard error and ends with status 1.
 'use strict';
 
 const crypto = require('crypto');
+const fs = require('fs');
 const rhea = require('rhea');
 
 const [scenario, text] = process.argv.slice(2);
@@ -39,6 +41,10 @@ function connect(options, expected) {
         });
     }
     const where = { host: '127.0.0.1', port: given.port, reconnect: false };
+    if (given.certificate) {
+        const ca = [fs.readFileSync(given.certificate)];
+        Object.assign(where, { transport: 'tls', servername: 'localhost', ca });
+    }
     return container.connect({ ...where, ...options });
 }
 
