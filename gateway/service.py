@@ -106,7 +106,7 @@ class Run:
         try:
             check_directories(config)
             service = build(self._reactor, config, self.fatal, again)
-            hear_hang_up(self._reactor, service.reloads.hear)
+            hear_hang_up(self._reactor, service.reloads.hear, self._stop_reactor)
             service.on_ready = lambda: self._ready(service, on_ready)
             self._reactor.addSystemEventTrigger("before", "shutdown", self._stop, service)
             service.startService()
@@ -183,7 +183,7 @@ def harden() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def hear_hang_up(reactor: Reactor, reload: Callable[[], None]) -> None:
+def hear_hang_up(reactor: Reactor, reload: Callable[[], None], stop: Callable[[], None]) -> None:
     """Answer SIGHUP by reading the configuration again: by default it would end the process.
 
     Where it means that the terminal is gone the gateway stops, in order.
@@ -192,7 +192,7 @@ def hear_hang_up(reactor: Reactor, reload: Callable[[], None]) -> None:
 
     def told(*_: object) -> None:
         gone = on_terminal and not sys.stderr.isatty()
-        reactor.callFromThread(reactor.stop if gone else reload)
+        reactor.callFromThread(stop if gone else reload)
 
     signal.signal(signal.SIGHUP, told)
 
