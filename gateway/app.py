@@ -14,11 +14,11 @@ Whatever is not determined by its inputs (clock, chance, threads) is made here a
 from __future__ import annotations
 
 import os
+import platform
 import random
 import time
 import uuid
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import structlog
@@ -29,6 +29,7 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
+from gateway.ages import Ages
 from gateway.certificates import CertificateError, Certificates
 from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
@@ -54,6 +55,8 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.turn import Turn
+from gateway.process_figures import lag_histogram, process_figures
+from gateway.reactor_lag import ReactorLag
 from gateway.reload.reloads import Again, Reloads
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
@@ -72,6 +75,8 @@ HTTP_DRAIN_SECONDS: Final = 1.0
 STREAM_TICK_SECONDS: Final = 0.1
 #: A journal that was quiet for so long is covered: rot of its last batch is told from a torn tail.
 COVER_SECONDS: Final = 1.0
+#: How often it is noted which messages have come, for the age of the oldest one.
+AGE_LOOK_SECONDS: Final = 1.0
 #: How often it is looked whether the disk hangs.
 WATCH_SECONDS: Final = 1.0
 
@@ -115,6 +120,7 @@ class GatewayService(MultiService):
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._timers = Timers(reactor)
         self._reads = Reads()
+        self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
         self.site = ApiSite(
@@ -209,6 +215,7 @@ class GatewayService(MultiService):
         sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
         for work, key, seconds in [sync, *chores(core.broker, core.disk, self.config)]:
             self._paced[key] = self._loop(work, seconds)
+        self._lag.start()
         self.ready = True
         self.reloads.ready()
         secure = [one.address for one in self._listeners() if one.endpoint.tls]
@@ -260,7 +267,12 @@ class GatewayService(MultiService):
             free_bytes=lambda: files.free_bytes(directory),
             disk=core.disk,
             clock=self.clock,
-            connections=self.connections,
+            acceptors=lambda: [group.figures() for group in self.groups],
+            logins=_Logins(self.gate, self._around),
+            ages=self._ages(core),
+            python=platform.python_version(),
+            process=process_figures,
+            histograms=(core.syncs, self._lag.late),
             streams=core.registry,
             scrubber=core.scrubber,
             reactor=self._reactor,
@@ -277,9 +289,12 @@ class GatewayService(MultiService):
             return "The gateway is stopping."
         return None if self.ready else "The gateway is opening its listeners."
 
-    def connections(self) -> dict[str, int]:
-        """Return how many connections each protocol has."""
-        return dict(Counter(name for group in self.groups for name in group.protocols()))
+    def _ages(self, core: Core) -> Ages:
+        """Return what knows how old messages are, and have it look."""
+        ages = Ages(lambda: core.broker.queues, self._reactor.seconds)
+        ages.look()
+        self._loop(ages.look, AGE_LOOK_SECONDS)
+        return ages
 
     # ---- stop
 
@@ -304,6 +319,7 @@ class GatewayService(MultiService):
             # One that failed has stopped: it is why the others are stopped now.
             if loop.running and loop is not self._watching:
                 loop.stop()
+        self._lag.stop()
         await self._stop_management()
         self._around.stop()
         await core.close()
@@ -333,6 +349,22 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again)
+
+
+class _Logins:
+    """Implements `views.LoginFigures`: the gate counts who is let in, its log who is not."""
+
+    def __init__(self, gate: PasswordGate, around: ReactorSurroundings) -> None:
+        self._gate = gate
+        self._around = around
+
+    @property
+    def accepted(self) -> int:
+        return self._gate.accepted
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        return self._around.refusals
 
 
 def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:

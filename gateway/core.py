@@ -27,14 +27,17 @@ from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.lagging import watch_lag
 from gateway.lingering import Linger
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
+from gateway.model.histogram import Histogram
 from gateway.model.turn import Turn
 from gateway.orphans import adopt
 from gateway.paged_recovery import QUARANTINE
 from gateway.persistence import JournalStore, Restored, open_journal
+from gateway.process_figures import sync_histogram
 from gateway.restart import restore_pages, restore_routing, stream_runs
 from gateway.scrub_plan import Stored, make_scrubber
 from gateway.scrubber import Scrubber
 from gateway.streams.registry import StreamRegistry, StreamSettings
+from gateway.timed_files import TimedFiles
 from gateway.upkeep import watch_of
 from storage.arrow_log import StreamFiles
 from storage.ballast import Ballast
@@ -105,6 +108,7 @@ class Core:
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
         self.alarm: Alarm
+        self.syncs: Histogram
         self.scrubber: Scrubber
         self._lock = lock
         self.threads: Threads
@@ -208,7 +212,8 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
             paging=config.paging_directory,
         )
         ballast = ballast_for(files, config.journal_directory, config.ballast_size)
-        segments = Segments(files, config.journal_directory, chance.salt, ballast)
+        timed = TimedFiles(sync_histogram(), reactor.seconds)
+        segments = Segments(timed, config.journal_directory, chance.salt, ballast)
         # A full disk is found here, before anybody has been promised anything.
         make_room(segments, ballast, config.journal_file_size)
         set_up_journal(journal, config)
@@ -229,6 +234,7 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
         )
         broker.directory.serialized = serialized_types(config)
         core = Core(lock, store, broker, ballast)
+        core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.timetable.alarm = core.alarm.set
         broker.chance = chance.fraction

@@ -9,6 +9,7 @@ really listens, stops taking connections first and lets the open ones go afterwa
 from __future__ import annotations
 
 import ssl
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from gateway.config.tree import (
 )
 from gateway.config.tree import Wire as Protocol
 from gateway.connection_log import tell_closed, tell_opened
+from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.ports import Broker
@@ -104,10 +106,13 @@ class Connections(Factory):
         """How many connections are open."""
         return len(self.wires)
 
-    def protocols(self) -> list[str]:
-        """Return the protocol of each open connection that has told it."""
+    def figures(self) -> AcceptorFigures:
+        """Return how many connections it took, refused, and has open by protocol."""
         sessions = (wire.session for wire in self.wires.values())
-        return ["STOMP" if isinstance(s, StompSession) else "AMQP" for s in sessions if s]
+        names = ["STOMP" if isinstance(s, StompSession) else "AMQP" for s in sessions if s]
+        return AcceptorFigures(
+            name=self.name, opened=self.opened, refused=self.refused, protocols=Counter(names)
+        )
 
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
         if len(self.wires) >= self._max:

@@ -17,11 +17,13 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from gateway import __version__
+from gateway.ages import Ages
 from gateway.broker.address import Address
 from gateway.disk_watch import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
+from gateway.model.histogram import Histogram
 from gateway.queues.queue import Queue
 from gateway.scrubber import Scrubber
 from gateway.streams.registry import Tap
@@ -177,7 +179,7 @@ _DISK: Final[Sequence[_Figure[DiskWatch]]] = (
         "Kept back for what goes on while it is full",
         lambda d: 0 if d.ballast is None else d.ballast.size,
     ),
-    _counter("disk_full_total", "How often it became full", lambda d: d.monitor.raised),
+    _counter("disk_filled_total", "How often it became full", lambda d: d.monitor.raised),
     _counter("disk_scans_total", "How often it was looked at", lambda d: d.monitor.scans),
 )
 
@@ -283,6 +285,8 @@ def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[
     ]
     left_out.append((_labels(kind="queue"), len(gateway.queues) - len(queues)))
     yield from _families(_QUEUE, queues)
+    if sources.ages is not None:
+        yield from _ages(sources.ages, addresses, queues)
     if sources.streams is not None:
         taps = sources.streams.all()
         streams = [
@@ -296,13 +300,15 @@ def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[
 
 
 def _whole_gateway(sources: Sources) -> Iterator[str]:
-    yield _family("build", "gauge", "Always 1", [(_labels(version=__version__), 1)])
+    built = _labels(version=__version__, python=sources.python)
+    yield _family("build_info", "gauge", "Always 1; the version is in its labels", [(built, 1)])
+    if sources.process is not None:
+        for name, kind, text, value in sources.process():
+            yield _family(name, kind, text, [("", value)], prefix="")
     yield from _single(_GATEWAY, sources)
-    connections = [
-        (_labels(protocol=protocol), count)
-        for protocol, count in sorted(sources.connections().items())
-    ]
-    yield _family("connections", "gauge", "Open connections", connections)
+    yield from _connections(sources)
+    for histogram in sources.histograms:
+        yield _histogram(histogram)
     refused = [
         (_labels(code=code.value), count)
         for code, count in sorted(
@@ -323,6 +329,59 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         yield _family("disk_seconds_to_full", "gauge", text, left)
 
 
+def _connections(sources: Sources) -> Iterator[str]:
+    acceptors = sources.acceptors()
+    count = [
+        (_labels(acceptor=one.name, protocol=protocol), number)
+        for one in acceptors
+        for protocol, number in sorted(one.protocols.items())
+    ]
+    yield _family("connections", "gauge", "Open connections that told their protocol", count)
+    opened = [(_labels(acceptor=one.name), one.opened) for one in acceptors]
+    yield _family("connections_opened_total", "counter", "Connections taken", opened)
+    refused = [(_labels(acceptor=one.name), one.refused) for one in acceptors]
+    text = "Connections not taken because too many were open"
+    yield _family("connections_refused_total", "counter", text, refused)
+    logins = sources.logins
+    if logins is not None:
+        yield _family("logins_total", "counter", "Logins let in", [("", logins.accepted)])
+        failed = [(_labels(reason=why), number) for why, number in sorted(logins.refusals.items())]
+        yield _family("login_failures_total", "counter", "Logins refused, by reason", failed)
+
+
+def _histogram(histogram: Histogram) -> str:
+    name = PREFIX + histogram.name
+    totals = histogram.totals()
+    lines = [f"# HELP {name} {histogram.text}.", f"# TYPE {name} histogram"]
+    bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
+    lines += [
+        f'{name}_bucket{{le="{le}"}} {total}' for le, total in zip(bounds, totals, strict=True)
+    ]
+    lines += [f"{name}_sum {histogram.sum}", f"{name}_count {totals[-1]}"]
+    return "\n".join(lines) + "\n"
+
+
+def _ages(
+    ages: Ages, addresses: Sequence[tuple[str, Address]], queues: Sequence[tuple[str, Queue]]
+) -> Iterator[bytes]:
+    """Yield how long the oldest messages have waited."""
+    oldest: dict[str, float] = {}
+    samples = []
+    for labels, queue in queues:
+        age = round(ages.of(queue), 3)
+        samples.append((labels, age))
+        oldest[queue.address] = max(age, oldest.get(queue.address, 0.0))
+    text = "How long the oldest message has waited, or since the start; about a second short"
+    yield _family("queue_oldest_message_age_seconds", "gauge", text, samples).encode(
+        "utf-8", "replace"
+    )
+    of_addresses = [(labels, oldest.get(one.name, 0.0)) for labels, one in addresses]
+    text = "The same over the queues of an address"
+    yield _family("address_oldest_message_age_seconds", "gauge", text, of_addresses).encode(
+        "utf-8", "replace"
+    )
+
+
 def _single(figures: Sequence[_Figure[Thing]], thing: Thing) -> Iterator[str]:
     for figure in figures:
         yield _family(figure.name, figure.kind, figure.text, [("", figure.read(thing))])
@@ -338,8 +397,10 @@ def _families(
         yield _family(figure.name, figure.kind, figure.text, samples).encode("utf-8", "replace")
 
 
-def _family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> str:
-    full = PREFIX + name
+def _family(
+    name: str, kind: str, text: str, samples: Iterable[Sample], *, prefix: str = PREFIX
+) -> str:
+    full = prefix + name
     lines = [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
     # `+ 0` writes True as 1.
     lines += [f"{full}{labels} {value + 0}" for labels, value in samples]

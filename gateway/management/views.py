@@ -10,7 +10,7 @@ Pure: reads the core, changes nothing.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -28,8 +28,10 @@ from gateway.streams.columns import BlockReader, headers_map
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
 
+    from gateway.ages import Ages
     from gateway.clock import BrokerClock
     from gateway.disk_watch import DiskWatch
+    from gateway.model.histogram import Histogram
     from gateway.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
 
@@ -82,8 +84,28 @@ class JournalFigures(Protocol):
     def segment(self) -> int: ...
 
 
-def _no_connections() -> Mapping[str, int]:
-    return {}
+class LoginFigures(Protocol):
+    """How many were let in, and refused by reason."""
+
+    @property
+    def accepted(self) -> int: ...
+
+    @property
+    def refusals(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptorFigures:
+    """An acceptor: what it took and refused since the start, and what is open by protocol."""
+
+    name: str
+    opened: int
+    refused: int
+    protocols: Mapping[str, int]
+
+
+def _no_acceptors() -> Sequence[AcceptorFigures]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +119,12 @@ class Sources:
         free_bytes: of the data directory's file system.
         disk: the disk monitor; None where nothing is stored.
         clock: broker time; None where it is not judged.
-        connections: protocol -> open connections.
+        acceptors: and their connections.
+        logins: None where there is no gate.
+        ages: of messages; None where nobody looks.
+        python: the version of the interpreter.
+        process: what the kernel says of this process: name, kind, text, value.
+        histograms: of what is timed.
         streams: None where there are none.
         scrubber: what reads all that is stored; None where nothing is.
         reactor: seconds, for answers that do not wait for ever; None where they do.
@@ -109,7 +136,12 @@ class Sources:
     free_bytes: Callable[[], int] | None = None
     disk: DiskWatch | None = None
     clock: BrokerClock | None = None
-    connections: Callable[[], Mapping[str, int]] = _no_connections
+    acceptors: Callable[[], Sequence[AcceptorFigures]] = _no_acceptors
+    logins: LoginFigures | None = None
+    ages: Ages | None = None
+    python: str = ""
+    process: Callable[[], Iterable[tuple[str, str, str, float]]] | None = None
+    histograms: Sequence[Histogram] = ()
     streams: StreamRegistry | None = None
     scrubber: Scrubber | None = None
     reactor: IReactorTime | None = None

@@ -306,6 +306,11 @@ class IndexedReady:
 
     # ---- looking
 
+    def oldest(self) -> int | None:
+        """Return the seq of the message that is next to go, whatever its priority."""
+        message = next(iter(self), None)
+        return None if message is None else message.seq
+
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages in delivery order; the queue must not change meanwhile."""
         get = self.waiting.get

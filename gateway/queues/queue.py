@@ -449,6 +449,14 @@ class Queue(Sharing):
             return found
         return found + self.backlog.browse(max(0, offset - len(self._ready)), limit - len(found))
 
+    def oldest(self) -> int | None:
+        """Return about the lowest seq of what waits to be handed out; None when nothing does."""
+        first = self._ready.oldest()
+        if self.paged_count and self.backlog is not None:
+            paged = self.backlog.skip(0)
+            return paged if first is None else min(first, paged)
+        return first
+
     def holdings(self) -> Iterator[Message]:
         """Go through all that waits: ready in delivery order, then scheduled in due order."""
         return chain(self._ready, self._scheduled)

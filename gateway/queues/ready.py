@@ -184,6 +184,13 @@ class Ready:
         self._drop_head(best.flags & PRIORITY_MASK)
         return best
 
+    def oldest(self) -> int | None:
+        """Return about the lowest seq: of what came back only the next one is looked at."""
+        seqs = [level[0].seq for level in self._levels if level]
+        if self._returned:
+            seqs.append(self._returned[0][2].seq)
+        return min(seqs, default=None)
+
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages in delivery order; the queue must not change meanwhile."""
         levels = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,8 @@ class ReactorSurroundings:
     def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
         self._reactor = reactor
         self._pool = ThreadPool(0, THREADS, "passwords")
+        #: logins that were refused, by reason
+        self.refusals: Counter[str] = Counter({why.value: 0 for why in Why})
 
     def start(self) -> None:
         """Threads come as they are needed from now on."""
@@ -55,6 +58,7 @@ class ReactorSurroundings:
 
     def refused(self, user: str, peer: str, why: Why) -> None:
         """See the port."""
+        self.refusals[why.value] += 1
         _log.warning("login.refused", user=user, peer=peer, reason=why.value)
 
 

@@ -194,7 +194,7 @@ def test_metrics_and_log_tell_of_it(gateway: FiguresGateway) -> None:
     assert metric("disk_full") == "0"
     assert metric("disk_limit_free_bytes") == str(GIB)
     fill(gateway)
-    assert (metric("disk_full"), metric("disk_full_total")) == ("1", "1")
+    assert (metric("disk_full"), metric("disk_filled_total")) == ("1", "1")
     assert metric("disk_seconds_to_full") == "0.0"
     gateway.set_free(50 * GIB)
     until(lambda: metric("disk_full") == "0", "the metric falls")

@@ -178,7 +178,7 @@ class TestConnections(SynchronousTestCase):
     def test_protocols_are_told_apart_for_the_figures(self) -> None:
         group = connections(Clock())
         connect(group)
-        assert group.protocols() == ["AMQP"]
+        assert group.figures().protocols == {"AMQP": 1}
 
 
 class TestListener(SynchronousTestCase):

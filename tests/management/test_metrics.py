@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
 from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
+from gateway.ages import Ages
 from gateway.management.metrics import CONTENT_TYPE, exposition
+from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, Refusal
+from gateway.model.histogram import Histogram
 from gateway.model.message import DURABLE, STOMP
 from tests.management.core import Core, Journal, limited
 
@@ -42,6 +47,10 @@ class Streams:
         return self.taps
 
 
+def acceptor(name: str, **protocols: int) -> AcceptorFigures:
+    return AcceptorFigures(name=name, opened=9, refused=1, protocols=protocols)
+
+
 def read(core: Core, **options) -> dict:
     """Return {(name, labels): value} as Prometheus understands it."""
     text = b"".join(exposition(core.sources, **options)).decode()
@@ -51,9 +60,9 @@ def read(core: Core, **options) -> dict:
         assert family.name not in names, f"{family.name} comes twice"
         names.add(family.name)
         assert family.documentation
-        assert family.type in ("gauge", "counter")
+        assert family.type in ("gauge", "counter", "histogram")
         for sample in family.samples:
-            assert sample.name.startswith("sluicegate_")
+            assert sample.name.startswith(("sluicegate_", "process_"))
             assert sample.name.endswith("_total") == (family.type == "counter")
             key = (sample.name.removeprefix("sluicegate_"), frozenset(sample.labels.items()))
             assert key not in found, key
@@ -68,14 +77,15 @@ def value(found: dict, name: str, **labels: str) -> float:
 def test_the_gateways_own_figures():
     core = Core(
         limited("full", FullPolicy.FAIL, max_size_messages=1),
-        connections=lambda: {"amqp": 2, "stomp": 1},
+        acceptors=lambda: [acceptor("all", amqp=2, stomp=1), acceptor("edge", amqp=4)],
+        python="3.11.9",
         free_bytes=lambda: 1 << 40,
     )
     core.send("q", b"1", b"2", b"3")
     core.send("full", b"1", b"2", b"3")
     core.take("q", 2)
     found = read(core)
-    assert value(found, "build", version=__version__) == 1
+    assert value(found, "build_info", version=__version__, python="3.11.9") == 1
     assert value(found, "ready") == 1
     assert value(found, "store_failed") == 0
     assert value(found, "addresses") == value(found, "queues") == 2
@@ -85,8 +95,11 @@ def test_the_gateways_own_figures():
     assert value(found, "memory_used_bytes") == core.gateway.memory > 0
     assert value(found, "memory_limit_bytes") == 512 << 20
     assert value(found, "refusals_total", code="address-full") == 2
-    assert value(found, "connections", protocol="amqp") == 2
-    assert value(found, "connections", protocol="stomp") == 1
+    assert value(found, "connections", acceptor="all", protocol="amqp") == 2
+    assert value(found, "connections", acceptor="all", protocol="stomp") == 1
+    assert value(found, "connections", acceptor="edge", protocol="amqp") == 4
+    assert value(found, "connections_opened_total", acceptor="all") == 9
+    assert value(found, "connections_refused_total", acceptor="edge") == 1
     assert value(found, "disk_free_bytes") == 1 << 40
 
 
@@ -199,8 +212,8 @@ def test_labels_survive_any_name(name):
 
 
 def test_a_line_feed_in_a_label_is_escaped():
-    core = Core(connections=lambda: {"a\nb": 1})
-    assert value(read(core), "connections", protocol="a\nb") == 1
+    core = Core(acceptors=lambda: [acceptor("a\nb", amqp=1)])
+    assert value(read(core), "connections", acceptor="a\nb", protocol="amqp") == 1
 
 
 def test_nothing_is_listed_beyond_the_limit_and_what_is_left_out_is_told():
@@ -257,3 +270,46 @@ def test_an_address_may_be_left_out_with_its_queues():
     # It is known how many are not listed.
     assert value(found, "metrics_left_out", kind="address") == 1
     assert value(found, "metrics_left_out", kind="queue") == 1
+
+
+def test_histograms_count_up_to_each_bound():
+    took = Histogram("took_seconds", "How long it took", (0.01, 0.5, 1))
+    for seconds in (0.01, 0.02, 0.5, 7.0):
+        took.observe(seconds)
+    found = read(Core(histograms=(took,)))
+    counts = [value(found, "took_seconds_bucket", le=le) for le in ("0.01", "0.5", "1", "+Inf")]
+    assert counts == [1, 3, 3, 4]
+    assert value(found, "took_seconds_count") == 4
+    assert value(found, "took_seconds_sum") == pytest.approx(7.53)
+
+
+def test_the_oldest_message_of_a_queue_and_of_an_address():
+    now = [100.0]
+    core = Core()
+    ages = Ages(lambda: core.gateway.queues, lambda: now[0])
+    core.sources = replace(core.sources, ages=ages)
+    core.send("q", b"1", b"2")
+    ages.look()
+    now[0] += 50
+    core.send("q", b"3")
+    ages.look()
+    now[0] += 7
+    assert value(read(core), "queue_oldest_message_age_seconds", address="q", queue="q") == 57
+    assert value(read(core), "address_oldest_message_age_seconds", address="q") == 57
+    core.take("q", 2)
+    assert value(read(core), "queue_oldest_message_age_seconds", address="q", queue="q") == 7
+    core.take("q", 1)
+    assert value(read(core), "queue_oldest_message_age_seconds", address="q", queue="q") == 0
+
+
+def test_many_notes_of_a_queue_are_thinned_and_ages_stay_about_right():
+    now = [0.0]
+    core = Core()
+    ages = Ages(lambda: core.gateway.queues, lambda: now[0])
+    for _ in range(1000):
+        core.send("q", b"x")
+        ages.look()
+        now[0] += 1
+    (queue,) = core.gateway.queues.values()
+    assert ages.of(queue) == 1000
+    assert max(map(len, ages._notes.values())) <= 129
