@@ -402,7 +402,7 @@ class IncomingLink:
         self.count_one()
         if error is None:
             self._post(transfer, delivery, body)
-        elif not transfer.settled:
+        elif self.rejects and not transfer.settled:
             self._session.refuse(delivery, delivery, Rejected(error=error))
         else:
             raise LinkFaultError(error.condition, error.description or "")  # nothing else says so
@@ -420,7 +420,7 @@ class IncomingLink:
         try:
             one = transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
-            if transfer.settled:
+            if transfer.settled or not self.rejects:
                 text = fault.error.description or ""
                 raise LinkFaultError(fault.error.condition, text) from fault
             session.refuse(delivery, delivery, Rejected(error=fault.error))

@@ -182,6 +182,13 @@ def test_4_4_4_an_unknown_transaction_takes_no_post(talk: Talk):
     assert count(talk) == 0
 
 
+def test_4_4_4_a_post_that_cannot_be_rejected_ends_its_link(talk: Talk):
+    controlling(talk)
+    talk.sender(3, source=Source(outcomes=("amqp:accepted:list",)))
+    talk.says(talk.transfer(BODY, 3, state=within(name=b"?"))).hears(f"detach {UNKNOWN}")
+    talk.says(commit(talk)).hears("accepted 2")
+
+
 def test_4_4_4_posts_in_several_frames_settled_and_not(talk: Talk):
     controlling(talk)
     talk.says(
