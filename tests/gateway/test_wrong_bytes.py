@@ -12,6 +12,7 @@ import random
 import re
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from proton import Link, Message
 from proton.utils import BlockingConnection, LinkDetached
 
 from gateway.cli.scratch import HOST, ScratchGateway
+from tests.certificates import Authority
+from tests.secure import connected
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -171,6 +174,48 @@ def test_wrong_bytes_are_answered_and_the_connection_closed(
     assert expected in answer, answer
     assert expected or not answer or answer.startswith((b"AMQP", b"ERROR\n")), answer
     witness.check()
+
+
+# ---- the same over TLS
+
+
+@pytest.fixture(scope="module")
+def secure(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ScratchGateway, ssl.SSLContext]]:
+    folder = tmp_path_factory.mktemp("secure")
+    authority = Authority(folder)
+    with ScratchGateway(folder, tls=authority.issue(), tls_management=True) as running:
+        yield running, authority.client()
+
+
+def talk_over_tls(port: int, context: ssl.SSLContext, data: bytes) -> bytes:
+    """Do as `talk` does, and fail when the end was not said by a close_notify either."""
+    with connected(port, context) as peer:
+        with suppress(BrokenPipeError, ConnectionResetError):
+            peer.sendall(data)
+        answer = b""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while data := peer.recv():
+                answer += data
+                if answer.startswith(b"HTTP/1.1 ") and b"Connection: close\r\n" in answer:
+                    peer.end()
+                    break
+        return answer
+
+
+@pytest.mark.parametrize("name", sorted(WRONG))
+def test_wrong_bytes_within_tls_are_answered_as_they_are_without(
+    secure: tuple[ScratchGateway, ssl.SSLContext], name: str
+) -> None:
+    gateway, context = secure
+    where, data, expected = WRONG[name]
+    if name == "tls":
+        expected = b""  # an alert of a handshake would be nonsense within one that is done
+    answer = talk_over_tls(port_of(gateway, where), context, data)
+    assert expected in answer, answer
+    assert expected or not answer or answer.startswith((b"AMQP", b"ERROR\n")), answer
+    assert gateway.request("GET", "/readyz")[0] == 200
 
 
 WEBSOCKET = (
