@@ -63,6 +63,17 @@ FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 _log = structlog.get_logger()
 
 
+#: What the failures that an operator can do something about mean.
+_TLS_FAILURES: Final = {
+    "not-tls": "the client speaks no TLS; this listener does not speak anything else",
+    "too-slow": "the handshake was not done in time",
+    "unsupported-protocol": "the client offers only versions below this listener's minimum-version",
+    "no-shared-cipher": "the client offers no cipher that this listener takes",
+    "tlsv1-alert-unknown-ca": "the client does not trust who signed the certificate",
+    "sslv3-alert-bad-certificate": "the client does not accept the certificate",
+    "sslv3-alert-certificate-unknown": "the client does not accept the certificate",
+    "sslv3-alert-certificate-expired": "the client finds that the certificate has expired",
+}
 #: Returns what the next connection is spoken to with.
 Contexts = Callable[[], ssl.SSLContext]
 
@@ -392,7 +403,9 @@ def secured(
 
 def tell_tls_failed(listener: str, peer: str, why: str) -> None:
     """Log that a connection ended because TLS with it could not go on."""
-    _log.info("tls.failed", listener=listener, peer=peer, reason=why)
+    meaning = _TLS_FAILURES.get(why)
+    more = {} if meaning is None else {"meaning": meaning}
+    _log.info("tls.failed", listener=listener, peer=peer, reason=why, **more)
 
 
 def description(endpoint: Endpoint) -> str:

@@ -210,6 +210,20 @@ def test_who_speaks_no_tls_is_let_go_and_logged(running: Running, kind: str, fir
     assert running.events("tls.failed")[-1]["reason"] == "not-tls"
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "management"])
+def test_a_client_that_does_not_trust_the_certificate_is_named_in_the_log(
+    running: Running, tmp_path: Path, kind: str
+) -> None:
+    stranger = Authority(tmp_path).client()
+    before = len(running.events("tls.failed"))
+    with pytest.raises(ssl.SSLError), connected(running.ports[kind], stranger):
+        pass
+    wait_until(lambda: len(running.events("tls.failed")) > before)
+    event = running.events("tls.failed")[-1]
+    assert event["reason"] == "tlsv1-alert-unknown-ca"
+    assert event["meaning"] == "the client does not trust who signed the certificate"
+
+
 def ended(peer: socket.socket) -> bytes:
     came = b""
     try:
