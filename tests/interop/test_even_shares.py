@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from typing import Any
 
@@ -11,17 +12,12 @@ from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, LinkOption
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from tests.interop.support import SECONDS, queue, wait_until
+from gateway.cli.scratch import ScratchGateway
+from tests.interop.support import SECONDS, amqp_url, raw, trust, wait_until
 
 pytestmark = pytest.mark.interop
 
 COUNT = 1001
-
-
-@pytest.fixture(scope="module")
-def tls() -> None:
-    """Over plain TCP alone: who gets what is decided before bytes are."""
 
 
 class Credit(LinkOption):
@@ -39,7 +35,7 @@ class Receivers(MessagingHandler):
 
     def __init__(self, gateway: ScratchGateway, address: str, credit: tuple[int, int]) -> None:
         super().__init__(prefetch=0, auto_accept=False)
-        self.url = f"{HOST}:{gateway.port}"
+        self.url = amqp_url(gateway)
         self.gateway, self.address, self.credit = gateway, address, credit
         self.got = [0, 0]
         self.sent = self.settled = 0
@@ -47,7 +43,10 @@ class Receivers(MessagingHandler):
 
     def on_start(self, event: Any) -> None:
         self.ends = time.monotonic() + SECONDS
-        self.connections = [event.container.connect(self.url, reconnect=False) for _ in range(3)]
+        self.connections = [
+            event.container.connect(self.url, reconnect=False, ssl_domain=trust(self.gateway))
+            for _ in range(3)
+        ]
         for connection, count in zip(self.connections, self.credit, strict=False):
             self.links.append(
                 event.container.create_receiver(connection, self.address, options=Credit(count))
@@ -55,12 +54,12 @@ class Receivers(MessagingHandler):
         event.container.schedule(0.05, self)
 
     def on_timer_task(self, event: Any) -> None:
-        facts = queue(self.gateway, self.address) if self.sent == 0 else None
-        if facts is not None and facts["consumerCount"] == 2:
-            event.container.create_sender(self.connections[2], self.address)
-        elif self.sent == 0:
-            event.container.schedule(0.05, self)
         assert time.monotonic() < self.ends, "waited in vain"
+        _, facts = self.gateway.request("GET", f"/api/v1/queues/{self.address}")
+        if facts.get("consumerCount") == 2:
+            event.container.create_sender(self.connections[2], self.address)
+        else:
+            event.container.schedule(0.05, self)
 
     def on_sendable(self, event: Any) -> None:
         while event.sender.credit and self.sent < COUNT:
@@ -92,7 +91,7 @@ class Subscriber:
     """A subscriber on a socket of its own that counts MESSAGE frames."""
 
     def __init__(self, gateway: ScratchGateway, address: str, version: str, more: str) -> None:
-        self.peer = socket.create_connection((HOST, gateway.stomp_port), timeout=SECONDS)
+        self.peer = raw(gateway, gateway.stomp_port)
         self.read = b""
         self.peer.sendall(f"CONNECT\naccept-version:{version}\nhost:x\n\n\0".encode())
         self.until(b"CONNECTED")
@@ -109,7 +108,7 @@ class Subscriber:
         try:
             while data := self.peer.recv(1 << 18):
                 self.read += data
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             pass
         return self.read.count(b"MESSAGE\nsubscription:s")
 
@@ -134,7 +133,7 @@ def test_two_stomp_subscribers(
         for at in range(COUNT)
     ]
     wanted = sum(b"colour:red" in frame for frame in frames)
-    with socket.create_connection((HOST, shared.stomp_port), timeout=SECONDS) as sender:
+    with raw(shared, shared.stomp_port) as sender:
         sender.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for first in range(0, len(frames), piece):
