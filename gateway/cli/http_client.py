@@ -22,7 +22,7 @@ def login_hint(user: str | None) -> str:
     """Return what to try when a login was refused."""
     if user is None:
         return "--user NAME"
-    return f"another password for {user} (SLUICEGATE_PASSWORD, --password-stdin), or --user NAME"
+    return "--user NAME, or another password (SLUICEGATE_PASSWORD, --password-stdin)"
 
 
 def get(url: str, path: str, *, user: str | None = None, password: str | None = None) -> Json:

@@ -218,7 +218,9 @@ class OutgoingLink:
         attempts = flags >> COUNT_SHIFT
         if attempts or flags & MAYBE_SEEN:
             try:
-                return with_header(body, delivery_count=attempts, first_acquirer=False)
+                # One that may have been seen before a crash counts as one attempt for the reader:
+                # a missing first-acquirer is what a fresh message has, too.
+                return with_header(body, delivery_count=attempts or 1, first_acquirer=False)
             except DecodeError:
                 # Accepted as opaque bytes with a broken header section: the bytes go out as they
                 # came.

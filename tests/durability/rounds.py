@@ -116,7 +116,7 @@ def drain(gateway: ScratchGateway) -> list[tuple[str, bool]]:
             message = receiver.receive(timeout=10)
             body = message.body
             text = body if isinstance(body, str) else bytes(body).decode()
-            taken.append((text, not message.first_acquirer or message.delivery_count > 0))
+            taken.append((text, message.delivery_count > 0))
             receiver.accept()
     finally:
         connection.close()

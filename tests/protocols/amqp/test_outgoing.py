@@ -531,7 +531,8 @@ def test_first_delivery_is_byte_for_byte():
 
 
 @pytest.mark.parametrize(
-    ("flags", "count", "expected"), [(0, 2, (2, False)), (MAYBE_SEEN, 0, (0, False))]
+    ("flags", "count", "expected"),
+    [(0, 2, (2, False)), (MAYBE_SEEN, 0, (1, False)), (MAYBE_SEEN, 2, (2, False))],
 )
 def test_past_is_in_the_header(flags, count, expected):
     durable = data_message(b"x", durable=True)

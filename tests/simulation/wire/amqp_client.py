@@ -201,7 +201,7 @@ class AmqpClient(Client):
         if found.open:
             message = Message()
             message.decode(data)
-            marked = not message.first_acquirer or message.delivery_count > 0
+            marked = message.delivery_count > 0
             facts = {**(message.annotations or {}), **(message.properties or {})}
             origin = str(facts.get("x-opt-ORIG-QUEUE", facts.get("_AMQ_ORIG_QUEUE", "")))
             self.got(found, bytes(message.body), delivery, marked=marked, origin=origin)
