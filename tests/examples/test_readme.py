@@ -37,7 +37,7 @@ def run(text: str, folder: Path | None = None, **environment: str) -> str:
 
 @pytest.mark.interop
 def test_eight_lines_of_proton(gateway: ScratchGateway) -> None:
-    text = program("BlockingConnection")
+    text = program('BlockingConnection("amqp:')
     assert run(text.replace(":5672", f":{gateway.port}")) == "b'three tea'\n"
 
 
