@@ -64,6 +64,7 @@ from gateway.security.users import UsersError
 from gateway.slow_store import StoreWatch
 from gateway.upkeep import chores, periods, tidy
 from gateway.waits import shorten_waits
+from protocols.amqp.containers import Containers
 from protocols.shell import Reads, Timers
 from storage.files import RealFiles
 
@@ -134,6 +135,7 @@ class GatewayService(MultiService):
         )
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._loops: list[LoopingCall] = []
         self._paced: dict[str, LoopingCall] = {}
@@ -187,7 +189,9 @@ class GatewayService(MultiService):
         tidy(core.broker, config)
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
             budget = self.budgets[acceptor.name]
-            group.speakers = make_speakers(config, acceptor, core.broker, self.gate, budget)
+            group.speakers = make_speakers(
+                config, acceptor, core.broker, self.gate, budget, containers=self.containers
+            )
         self._add_routes(core)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)

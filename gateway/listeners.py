@@ -41,6 +41,7 @@ from gateway.model.ports import Broker
 from gateway.model.turn import Turn
 from gateway.security.gate import PasswordGate, PeerGate
 from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.sasl import BUILT_IN
 from protocols.amqp.scram import scram_exchanges
@@ -254,10 +255,13 @@ def make_speakers(
     broker: Broker,
     gate: PasswordGate,
     unfinished: Budget | None = None,
+    *,
+    containers: Containers,
 ) -> tuple[Speaker, ...]:
     """Return what an acceptor needs for each protocol that it speaks.
 
-    `unfinished` is what all its connections share, those of before as well.
+    `unfinished` is what all its connections share, those of before as well; `containers` what all
+    acceptors do.
     """
     open_to_all = gate.open or acceptor.allow_anonymous
     if unfinished is None:
@@ -273,7 +277,14 @@ def make_speakers(
         speakers.append(
             Speaker(
                 guess=Guess.AMQP.value,
-                build=lambda peer: _amqp(broker, gate, authenticator(peer), amqp, peer),
+                build=lambda peer: AmqpConnection(
+                    broker,
+                    (known := authenticator(peer)),
+                    amqp,
+                    peer,
+                    {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)},
+                    containers=containers,
+                ),
             )
         )
     if Protocol.STOMP in acceptor.protocols:
@@ -303,13 +314,6 @@ def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
     """Return the mechanisms that an acceptor offers to users, best first."""
     written = acceptor.sasl_mechanisms
     return tuple(m.value for m in Sasl if m in written) or (*gate.mechanisms, Sasl.PLAIN.value)
-
-
-def _amqp(
-    broker: Broker, gate: PasswordGate, peer_gate: PeerGate, limits: AmqpLimits, peer: PeerFacts
-) -> AmqpConnection:
-    scram = scram_exchanges(peer_gate, gate.nonce, gate.decoy_key)
-    return AmqpConnection(broker, peer_gate, limits, peer, {**BUILT_IN, **scram})
 
 
 def amqp_limits(

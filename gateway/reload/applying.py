@@ -26,6 +26,7 @@ from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
 from gateway.upkeep import disk_limit, keep_declared, periods
+from protocols.amqp.containers import Containers
 from protocols.shell import Wire
 
 #: Keys of which each is one more reason to set the store up again.
@@ -47,6 +48,7 @@ class Running(Protocol):
     gate: PasswordGate
     groups: Sequence[Connections]
     budgets: dict[str, Budget]
+    containers: Containers
     site: ApiSite
 
     def pace(self, key: str, seconds: float) -> None:
@@ -128,7 +130,9 @@ async def _use_users(
     for group, acceptor in zip(running.groups, new.acceptors, strict=True):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
-        group.speakers = make_speakers(new, acceptor, core.broker, gate, budget)
+        group.speakers = make_speakers(
+            new, acceptor, core.broker, gate, budget, containers=running.containers
+        )
     if gate.open or not (was_open or before.keys() - wanted.users.keys()):
         return 0
     closed = looked = 0

@@ -37,6 +37,7 @@ from protocols.amqp.conditions import (
     shortened,
 )
 from protocols.amqp.confirmations import Confirmations
+from protocols.amqp.containers import Containers
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
@@ -46,7 +47,7 @@ from protocols.amqp.frames import (
     frame_size,
 )
 from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER, not_spoken
-from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
 from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import (
@@ -99,6 +100,8 @@ class AmqpConnection:
         limits: AmqpLimits,
         peer: PeerFacts,
         exchanges: Exchanges = BUILT_IN,
+        *,
+        containers: Containers | None = None,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -116,6 +119,7 @@ class AmqpConnection:
         self.quiescing = Quiescing(limits)
         self.transactions = Transactions(self)
         self.channel_max = limits.channel_max
+        self.containers = Containers() if containers is None else containers
         self.closing = False
         self.paused_reading = False
         self.write_room = True
@@ -346,6 +350,7 @@ class AmqpConnection:
 
     def _open(self, channel: int, performative: Composite) -> None:
         opened = check_open(channel, performative)
+        self.containers.enter(self, opened)
         self.container = opened.container_id
         self.channel_max = min(opened.channel_max, self.limits.channel_max)
         self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
@@ -409,20 +414,8 @@ class AmqpConnection:
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
         self._unfinished += size
-        shared = self.limits.unfinished
-        shared.held += size
-        if size > 0 and shared.held > shared.maximum:
-            raise SessionFaultError(
-                RESOURCE_LIMIT,
-                f"Unfinished deliveries of all connections hold more than {shared.maximum} bytes, "
-                "a quarter of global-max-size; finish or abort some, or try again later.",
-            )
-        if self._unfinished > self.limits.unfinished_max + self.limits.max_message_size:
-            raise SessionFaultError(
-                RESOURCE_LIMIT,
-                "Unfinished deliveries of this connection hold more than "
-                f"{self.limits.unfinished_max} bytes beyond one message.",
-            )
+        self.limits.unfinished.held += size
+        check_unfinished(self.limits, self._unfinished, size)
 
     def check_links(self) -> None:
         """Raise RefusedError when there are too many links."""
@@ -431,12 +424,6 @@ class AmqpConnection:
                 Code.TOO_MANY,
                 f"This connection has {self.links} links; the limit is {self.limits.links_max}.",
             )
-
-    def steal(self, name: str, *, incoming: bool) -> None:
-        """Detach a link of this name, wherever it is attached."""
-        for session in self.sessions.values():
-            if session.stolen(name, incoming=incoming):
-                return
 
     def durable_up_to(self, ticket: int) -> None:
         """See the DurableListener port."""
@@ -534,7 +521,7 @@ class AmqpConnection:
         self.fault = error
         self.seen.failed(error)
         if self.state is State.OPEN:
-            self.write_frame(0, our_open(self.limits))
+            self.write_frame(0, our_open(self.limits, failed=True))
         spoken = self.state in (State.OPEN, State.OPENED)
         self._flush_accepted()
         if spoken:
@@ -565,6 +552,7 @@ class AmqpConnection:
         self.retick = False
 
     def _release(self, *, lost: bool) -> None:
+        self.containers.leave(self)
         self.transactions.end()
         for session in self.sessions.values():
             session.close(lost=lost)

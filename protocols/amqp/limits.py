@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
+from protocols.amqp.conditions import RESOURCE_LIMIT, SessionFaultError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +66,23 @@ class AmqpLimits:
     container_id: str = "sluicegate"
     version: str = ""
     durability: str = "fsync"
+
+
+def check_unfinished(limits: AmqpLimits, held: int, size: int) -> None:
+    """Raise SessionFaultError when `size` bytes more of unfinished deliveries are too much.
+
+    `held` by the connection, with them; what all connections hold has them as well.
+    """
+    shared = limits.unfinished
+    if size > 0 and shared.held > shared.maximum:
+        raise SessionFaultError(
+            RESOURCE_LIMIT,
+            f"Unfinished deliveries of all connections hold more than {shared.maximum} bytes, "
+            "a quarter of global-max-size; finish or abort some, or try again later.",
+        )
+    if held > limits.unfinished_max + limits.max_message_size:
+        raise SessionFaultError(
+            RESOURCE_LIMIT,
+            "Unfinished deliveries of this connection hold more than "
+            f"{limits.unfinished_max} bytes beyond one message.",
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.model.amqp_types import Symbol
 from protocols.amqp.attaching import DELAYED_DELIVERY
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
@@ -14,8 +15,9 @@ from protocols.amqp.conditions import (
     NOT_ALLOWED,
     ConnectionFaultError,
 )
+from protocols.amqp.containers import SOLE_CONNECTION
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.performatives import Begin, Composite, Open
+from protocols.amqp.performatives import Begin, Composite, Fields, Open
 from protocols.amqp.session import HANDLE_MAX, INCOMING_WINDOW, OUTGOING_WINDOW, AmqpSession
 
 #: The smallest max-frame-size that a peer may have [AMQP 2.7.1].
@@ -50,18 +52,20 @@ def check_open(channel: int, performative: Composite) -> Open:
     return performative
 
 
-def our_open(limits: AmqpLimits) -> Open:
-    """Return what the gateway says of itself."""
+def our_open(limits: AmqpLimits, *, failed: bool = False) -> Open:
+    """Return what the gateway says of itself; `failed`: a close comes next, nothing else will."""
+    told: Fields = {Symbol("amqp:connection-establishment-failed"): True} if failed else {}
     return Open(
         container_id=limits.container_id,
         max_frame_size=limits.max_frame_size,
         channel_max=limits.channel_max,
         idle_time_out=limits.idle_ms // 2 or None,
-        offered_capabilities=("ANONYMOUS-RELAY", DELAYED_DELIVERY, "SHARED-SUBS"),
+        offered_capabilities=("ANONYMOUS-RELAY", DELAYED_DELIVERY, "SHARED-SUBS", SOLE_CONNECTION),
         properties={
             "product": "sluicegate",
             "version": limits.version,
             "x-durability": limits.durability,
+            **told,
         },
     )
 

@@ -458,7 +458,8 @@ class AmqpSession:
             raise SessionFaultError(
                 HANDLE_IN_USE, f"Handle {handle} is in use; detach its link first."
             )
-        self._connection.steal(attach.name, incoming=attach.role is ROLE_SENDER)
+        connection = self._connection
+        connection.containers.steal(connection, attach.name, incoming=attach.role is ROLE_SENDER)
         try:
             self._connection.check_links()
             link = (
@@ -571,6 +572,8 @@ class AmqpSession:
                         description=f"Link {name!r} was attached again.",
                     ),
                 )
+                if isinstance(link, OutgoingLink) and link.lingers:
+                    self.transactions.robbed(link)
                 return True
         return False
 

@@ -393,6 +393,17 @@ class Transactions:
             one.error = Error(condition=TRANSACTION_TIMEOUT, description=text)
         return min(deadlines, default=None)
 
+    def robbed(self, link: OutgoingLink) -> None:
+        """A link is stolen: what transactions hold of it is the thief's, so they are undone."""
+        for one in self._open.values():
+            if any(held.link is link for held in one.held):
+                self._give_back(one)
+                one.work = self._connection.broker.begin()
+                text = f"Link {link.name!r}, whose deliveries the transaction held, was stolen; "
+                one.error = Error(
+                    condition=TRANSACTION_ROLLBACK, description=text + "it was rolled back."
+                )
+
     def _give_back(self, one: OpenTransaction) -> None:
         """Undo everything in it."""
         kept: set[tuple[int, int]] = set()

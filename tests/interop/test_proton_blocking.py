@@ -260,6 +260,27 @@ def test_what_is_too_old_expires_and_the_rest_keeps_its_ttl(
         assert (got.body, got.ttl) == ("long", 60)
 
 
+def test_who_comes_back_steals_its_durable_subscription_with_what_it_held(
+    shared: ScratchGateway, address: str
+) -> None:
+    options = [DurableSubscription(), Topic()]
+    with connected(shared, container=container("thief")) as old:
+        held = old.create_receiver(address, name="mine", options=options, credit=10)
+        with connected(shared) as connection:
+            sender = connection.create_sender(address)
+            for number in range(3):
+                sender.send(Message(body=number, durable=True))
+        assert held.receive().body == 0
+        with connected(shared, container=container("thief")) as new:
+            receiver = new.create_receiver(address, name="mine", options=options, credit=10)
+            for number in range(3):
+                assert receiver.receive().body == number
+                receiver.accept()
+            with pytest.raises(LinkDetached, match="stolen"):
+                list(iter(lambda: held.receive(timeout=5), None))
+            receiver.close()
+
+
 def test_a_durable_subscription_keeps_what_came_while_its_reader_was_away(
     shared: ScratchGateway, address: str
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from gateway.model.amqp_types import DecodeError
 from gateway.model.serial import MASK, distance
 from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import (
     Attach,
@@ -41,6 +42,7 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 FACTS = PeerFacts(address="127.0.0.1", loopback=True, tls=False, name="test-1")
 SENDER, RECEIVER = False, True
+OWN = ("broker", "limits", "authenticator", "containers")
 
 
 @dataclass(frozen=True)
@@ -267,11 +269,14 @@ class Peer:
         broker: FakeBroker | None = None,
         limits: AmqpLimits | None = None,
         authenticator: FakeAuthenticator | None = None,
+        containers: Containers | None = None,
     ) -> None:
         self.broker = broker or FakeBroker()
         self.authenticator = authenticator or FakeAuthenticator()
         self.limits = limits or AmqpLimits()
-        self.engine = AmqpConnection(self.broker, self.authenticator, self.limits, FACTS)
+        self.engine = AmqpConnection(
+            self.broker, self.authenticator, self.limits, FACTS, containers=containers
+        )
         self.engine.wake = self._wake
         self.watch = Watch()
         self.now = 100.0
@@ -386,7 +391,7 @@ class Peer:
     @classmethod
     def opened(cls, *, container: str = "peer", **fields: Any) -> Peer:
         """Return a peer whose connection is open, without SASL."""
-        own = {k: fields.pop(k) for k in ("broker", "limits", "authenticator") if k in fields}
+        own = {k: fields.pop(k) for k in OWN if k in fields}
         peer = cls(**own)
         came = peer.say(AMQP_HEADER + frame(Open(container_id=container, **fields)))
         assert names(came) == ["header", "open"], came

@@ -211,7 +211,12 @@ def test_our_open():
     assert ours.max_frame_size == 131072
     assert ours.channel_max == 255
     assert ours.idle_time_out == 30000
-    assert set(ours.offered_capabilities) == {"ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS"}
+    assert set(ours.offered_capabilities) == {
+        "ANONYMOUS-RELAY",
+        "DELAYED_DELIVERY",
+        "SHARED-SUBS",
+        "sole-connection-for-container",
+    }
     assert ours.properties["product"] == "sluicegate"
     assert ours.properties["version"] == "1.2"
 

@@ -1,0 +1,106 @@
+"""Who is connected, by container: what one container's connections owe one another. Cold.
+
+A link is known by its container, name and direction, whatever connection it is on: attached again
+it is stolen [AMQP 2.6.1], so that a client which comes back after a cut does not wait until its old
+connection is found dead. Only connections of one user do that to one another.
+
+A client that desires `sole-connection-for-container` says what happens when there are others:
+`refuse-connection` (the default) or `close-existing`. Others need not have desired it. With another
+user's connections the new one is refused in any case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from gateway.model.amqp_types import Symbol, Value
+from protocols.amqp.conditions import INVALID_FIELD, RESOURCE_LOCKED, ConnectionFaultError
+from protocols.amqp.performatives import Error, Open
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+SOLE_CONNECTION: Final = "sole-connection-for-container"
+#: The property of an open that says what the new connection does to others, and its values.
+POLICY: Final = "sole-connection-enforcement-policy"
+REFUSE_CONNECTION: Final = 0
+CLOSE_EXISTING: Final = 1
+
+
+class Containers:
+    """The open connections of all acceptors."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[AmqpConnection]] = {}
+
+    def enter(self, connection: AmqpConnection, opened: Open) -> None:
+        """A connection says open. Raises ConnectionFaultError when it is not to be there."""
+        name = opened.container_id
+        others = self._open.get(name, [])
+        if SOLE_CONNECTION in opened.desired_capabilities:
+            policy = _policy_of(opened)
+            strangers = any(not _same_user(connection, other) for other in others)
+            if others and (policy == REFUSE_CONNECTION or strangers):
+                raise _refused(name)
+            for other in list(others):
+                other.fail(_displaced(name))
+                other.wake()
+        self._open.setdefault(name, []).append(connection)
+
+    def leave(self, connection: AmqpConnection) -> None:
+        """A connection is over; one that never was there changes nothing."""
+        here = self._open.get(connection.container, [])
+        if connection in here:
+            here.remove(connection)
+            if not here:
+                del self._open[connection.container]
+
+    def steal(self, connection: AmqpConnection, name: str, *, incoming: bool) -> None:
+        """Detach a link that a connection attaches, wherever its user has it attached.
+
+        What it held is back in its queue when this returns.
+        """
+        for other in self._open.get(connection.container, []):
+            if other is connection or _same_user(connection, other):
+                for session in other.sessions.values():
+                    if session.stolen(name, incoming=incoming):
+                        other.wake()
+                        return
+
+
+def _same_user(one: AmqpConnection, other: AmqpConnection) -> bool:
+    """Whether both logged in as one user; those without a name are one."""
+    return (one.user or None) == (other.user or None)
+
+
+def _policy_of(opened: Open) -> int:
+    value = (opened.properties or {}).get(POLICY, REFUSE_CONNECTION)
+    if isinstance(value, bool) or value not in (REFUSE_CONNECTION, CLOSE_EXISTING):
+        raise ConnectionFaultError(
+            INVALID_FIELD,
+            f"The property {POLICY!r} is {value!r}; it is 0 (refuse-connection) or 1 "
+            "(close-existing).",
+        )
+    return int(value)
+
+
+def _refused(name: str) -> ConnectionFaultError:
+    fault = ConnectionFaultError(
+        INVALID_FIELD,
+        f"Container {name!r} is connected already, and this connection desires to be its only "
+        f"one ({SOLE_CONNECTION}); close the other one first.",
+    )
+    info: dict[str, Value] = {Symbol("invalid-field"): Symbol("container-id")}
+    fault.error = replace(fault.error, info=info)
+    return fault
+
+
+def _displaced(name: str) -> Error:
+    return Error(
+        condition=RESOURCE_LOCKED,
+        description=f"Container {name!r} has opened another connection that is to be its only one.",
+        info={Symbol("sole-connection-enforcement"): True},
+    )
