@@ -129,8 +129,7 @@ class GatewayService(MultiService):
             self._router,
             self.gate.for_peer,
             WireSettings(
-                allowed_hosts=config.management.allowed_hosts,
-                allow_insecure=config.allow_insecure,
+                allowed_hosts=config.management.allowed_hosts, allow_insecure=config.allow_insecure
             ),
         )
         again = again or Again(read=lambda: config, relog=_no_log)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
 from protocols.amqp.coordinator import REJECTED, attach_coordinator
-from protocols.amqp.dynamic import check_node_properties
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.parameters import split_parameters
@@ -66,7 +65,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     link.rejects = not outcomes or REJECTED in outcomes
     link.answers = answers_of(attach.source, prefers_modified=session.limits.use_modified)
     if target.dynamic:
-        check_node_properties(target.dynamic_node_properties)
+        session.nodes.check(target)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         target = with_address(target, link.temporary)
@@ -82,6 +81,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
             _forget(session, link.temporary)
             raise
         link.blocked = link.producer.blocked() is not None
+        session.nodes.attached(link.temporary, target)
     else:
         link.relay = session.broker.open_relay(link)
         link.blocked = link.relay.blocked() is not None
@@ -120,7 +120,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     # An unknown outcome counts as released.
     link.default_outcome = source.default_outcome  # type: ignore[assignment]
     if source.dynamic:
-        check_node_properties(source.dynamic_node_properties)
+        session.nodes.check(source)
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
         link.temporary = session.broker.create_temporary(kind)
         source = replace(source, address=link.temporary)
@@ -142,6 +142,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     except RefusedError:
         _forget(session, link.temporary)
         raise
+    session.nodes.attached(link.temporary, source)
     link.durable_name = (
         wanted.durable_name if link.subscription.queue_name == wanted.durable_name else None
     )

@@ -38,6 +38,7 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.containers import Containers
+from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
@@ -110,6 +111,7 @@ class AmqpConnection:
         self.container = ""
         self.user: str | None = None
         self.seen = AmqpPeer(self)
+        self.nodes = DynamicNodes(broker, limits.links_max)
         self.remote_frame_max = FRAME_MIN
         self.sessions: dict[int, AmqpSession] = {}
         self.sessions_due: list[AmqpSession] = []
@@ -556,6 +558,7 @@ class AmqpConnection:
         self.transactions.end()
         for session in self.sessions.values():
             session.close(lost=lost)
+        self.nodes.end()
         if self._sasl is not None:
             self._sasl.abandon()
         self.confirmations.clear()

@@ -72,6 +72,7 @@ class AmqpSession:
         self.limits = connection.limits
         self.broker = connection.broker
         self.seen = connection.seen
+        self.nodes = connection.nodes
         self.container = connection.container
         self.links: dict[int, IncomingLink | OutgoingLink] = {}
         self.next_incoming_id = begin.next_outgoing_id
@@ -532,8 +533,7 @@ class AmqpSession:
         else:
             link.close()
         self._drop(link)
-        if link.temporary is not None:
-            self.broker.delete_temporary(link.temporary)
+        self.nodes.detached(link.temporary)
         return error
 
     def _unsubscribe(self, link: OutgoingLink) -> Error | None:
@@ -588,8 +588,7 @@ class AmqpSession:
             self._drop(link)
         # Behind all links: none of them is told that a node which goes with another one is gone.
         for link in links:
-            if link.temporary is not None:
-                self.broker.delete_temporary(link.temporary)
+            self.nodes.detached(link.temporary)
 
     def end(self, error: Error | None) -> None:
         """Say end to the peer and release everything; an `error` is ours."""

@@ -475,3 +475,39 @@ def test_a_commit_is_told_only_behind_what_it_took(core):
     lines = told(one.peer.more())
     assert lines == ["sender: 1 accepted", "receiver: 2 accepted"]
     assert CONTROL in one.peer.engine.sessions[0].links
+
+
+# ---- a send beyond a limit, inside a transaction
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_over_amqp_a_send_beyond_a_limit_fails_the_whole_commit_with_the_cause(settled):
+    core = Core(entry("#", address_full_policy=FullPolicy.FAIL, max_size_messages=2))
+    one = Client.at(core)
+    one.peer.sender()
+    one.peer.sender(1, address="other")
+    name = one.declare()
+    came = one.post(name, b"elsewhere", handle=1, settled=settled)
+    for _ in range(4):
+        came += one.post(name, b"x", settled=settled)
+    said = {type(d.state.outcome) for d in of(came, Disposition)}
+    assert said == (
+        set() if settled else {type(ACCEPTED)}
+    )  # taken provisionally: the commit decides
+    came = one.end(name)
+    assert outcome(came) == "rejected amqp:transaction:rollback"
+    assert of(came, Disposition)[-1].state.error.info == {"x-reason": "address-full"}
+    assert [core.queue(q).added for q in ("q", "other")] == [0, 0]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_over_stomp_a_send_beyond_a_limit_fails_the_whole_commit_with_the_cause(version):
+    core = Core(entry("#", address_full_policy=FullPolicy.FAIL, max_size_messages=2))
+    client = Stomp(core, version)
+    client.do("BEGIN", transaction="t")
+    client.send("other", "elsewhere", transaction="t")
+    client.send("q", *"xxxx", transaction="t")  # each with its receipt
+    told = client.refused("COMMIT", transaction="t")
+    assert told["error-code"] == "address-full"
+    assert "'q'" in told["message"] + told["body"]
+    assert [core.queue(q).added for q in ("q", "other")] == [0, 0]
