@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.scratch import ScratchGateway, importing_environment
+from gateway.cli.self_signed import self_signed
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
@@ -39,6 +40,17 @@ def run(text: str, folder: Path | None = None, **environment: str) -> str:
 def test_eight_lines_of_proton(gateway: ScratchGateway) -> None:
     text = program('BlockingConnection("amqp:')
     assert run(text.replace(":5672", f":{gateway.port}")) == "b'three tea'\n"
+
+
+@pytest.mark.interop
+def test_the_same_over_tls(tmp_path: Path) -> None:
+    pair = self_signed(tmp_path)
+    plain = 'connection = BlockingConnection("amqp://127.0.0.1:5672")\n'
+    text = program('BlockingConnection("amqp:').replace(plain, program("SSLDomain"))
+    assert "amqps" in text
+    with ScratchGateway(tmp_path / "gateway", tls=pair) as secure:
+        said = run(text.replace(":5671", f":{secure.port}"), tmp_path)
+    assert said == "b'three tea'\n"
 
 
 @pytest.mark.interop
