@@ -260,6 +260,22 @@ def test_what_is_too_old_expires_and_the_rest_keeps_its_ttl(
         assert (got.body, got.ttl) == ("long", 60)
 
 
+def test_parameters_of_an_address_are_no_part_of_its_name(
+    shared: ScratchGateway, address: str
+) -> None:
+    with connected(shared) as one, connected(shared) as other:
+        low = one.create_receiver(f"{address}?consumer-priority=1", credit=1)
+        high = other.create_receiver(f"{address}?consumer-priority=7&x=y", credit=1)
+        one.create_sender(address).send(Message(body="first"))
+        assert high.receive(timeout=10).body == "first"
+        high.accept()
+        high.close()
+        one.create_sender(f"{address}?x=y").send(Message(body="second"))
+        assert low.receive(timeout=10).body == "second"
+        with pytest.raises(LinkDetached, match="consumer-priority"):
+            other.create_receiver(f"{address}?consumer-priority=high")
+
+
 def test_who_comes_back_steals_its_durable_subscription_with_what_it_held(
     shared: ScratchGateway, address: str
 ) -> None:
