@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.addresses.settings import NO_LIMIT, AddressSettings
+from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
 from gateway.broker.ports import Tap
 from gateway.model.address import RoutingType
 from gateway.model.errors import Refusal
@@ -97,6 +97,12 @@ class Address:
         self.replacing = False  # in some queue later values replace earlier ones
         self.paging: Paging | None = None
         self.apply_settings(settings)
+
+    @property
+    def holds(self) -> bool:
+        """Whether senders without credit keep what there is no room for, when there is none."""
+        blocks = self.settings.address_full_policy is FullPolicy.BLOCK and self.paging is None
+        return blocks or self.operator_block
 
     def apply_settings(self, settings: AddressSettings) -> None:
         """Use other settings from the next message on."""

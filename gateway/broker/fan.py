@@ -141,6 +141,10 @@ class Fan:
                 return refusal
         return None
 
+    def addresses(self) -> list[Address]:
+        """Return the addresses on the way."""
+        return [leg.target for leg in self._legs.values()]
+
     def credit(self, most: int, size: int) -> int:
         """Return the least that the addresses on the way promise."""
         return min((leg.credit(most, size) for leg in self._legs.values()), default=most)

@@ -38,6 +38,7 @@ class Route(Choosing):
         "_queue",
         "_rules",
         "_version",
+        "credited",
         "is_leg",
         "promised",
         "refusal",
@@ -68,6 +69,7 @@ class Route(Choosing):
         self._only = only
         self._version = -1
         self.is_leg = is_leg
+        self.credited = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
         self.due = 0  # of the run that is on its way; 0: it is for now
@@ -153,6 +155,14 @@ class Route(Choosing):
         address = self._address
         fails = address.settings.address_full_policy is FullPolicy.FAIL and address.paging is None
         return address.blocked is None or address.operator_block or not fails
+
+    @property
+    def holds(self) -> bool:
+        """See the Producer port."""
+        if self._core.busy.refusal is not None:
+            return True
+        on_the_way = [] if self._fan is None else self._fan.addresses()
+        return any(one.blocked is not None and one.holds for one in (self._address, *on_the_way))
 
     def credit(self, most: int, size: int) -> int:
         """See the Producer port."""
@@ -383,6 +393,8 @@ class Route(Choosing):
         ticket = 0
         if uses_pages(address):
             return self._send_paging(bodies, flags, expires)
+        if not self.credited and address.holds:
+            return self._send_while_room(bodies, flags, expires)
         # The gateway's own sends are not what a reject threshold is for.
         takes_all = settings.rejects_above < 0 or self._owner is None
         if admit_always(settings.address_full_policy) and takes_all:
@@ -404,6 +416,23 @@ class Route(Choosing):
                     assert refusal is not None
                     self._look_for_block()
                     return self.refuse(refusal, len(bodies) - index, index, ticket)
+        self._look_for_block()
+        return ticket
+
+    def _send_while_room(
+        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
+    ) -> int:
+        """Store what comes without credit up to the message that reaches a limit; -1 beyond it.
+
+        Nothing is refused for good: its sender keeps the others until there is room.
+        """
+        address, ticket = self._address, 0
+        for index, body in enumerate(bodies):
+            self._look_for_block()
+            if address.blocked is not None:
+                self.taken, self.ticket, self.refusal = index, ticket, address.blocked
+                return -1
+            ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
         self._look_for_block()
         return ticket
 

@@ -73,6 +73,7 @@ class Producer(Protocol):
     def durability(self) -> str:
         """What is done before a durable message is confirmed: fsync, write or memory."""
 
+    credited: bool  # what comes was promised before, by credit; a protocol without sets it to False
     stamps: bool  # whether it gives messages the time; what transactions keep is asked for it
     taken: int
     ticket: int
@@ -84,6 +85,15 @@ class Producer(Protocol):
     @property
     def waits(self) -> bool:
         """Whether one that `blocked` holds back waits; else what it sends is refused at once."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether one that `blocked` holds back keeps what it has until there is room.
+
+        So it is with BLOCK, an operator's block, and a journal that is behind. Of what is sent all
+        the same one that is not `credited` is rid only as far as there is room; `taken` has how
+        much, `refusal` why not more.
+        """
 
     def credit(self, most: int, size: int) -> int:
         """Return how many messages of about `size` bytes the sender may be told to send.

@@ -198,6 +198,7 @@ class Sending:
         sender.producer = self._broker.open_producer(
             destination, routing, sender, origin=self._origin
         )
+        sender.producer.credited = False
         sender.full = sender.producer.blocked() is not None
         sender.routing_header = None if routing is None else routing.value
         self._senders[key] = sender

@@ -115,7 +115,7 @@ class StompSession:
         self._pulse: Pulse | None = None
         self._opened_at: float | None = None
         self._partial_since: float | None = None
-        self._held = 0  # bytes of an unfinished frame, as counted in the shared budget
+        self._held = 0  # bytes that are kept of the peer's, as counted in the shared budget
         self._awaiting = False
         self._starved: list[StompConsumer] = []
         self._look_again = False
@@ -139,9 +139,7 @@ class StompSession:
             self._partial_since = None
         elif self._partial_since is None or parser.partial != partial + len(data):
             self._partial_since = now
-        held = 0 if parser.halted else parser.partial
-        if held != self._held:
-            self._hold(held)
+        self._count_held()
         if self.version is None and parser.received_total > self.limits.login_bytes_max:
             self._too_much_before_login(parser.received_total)
         if self._traffic.stalled:
@@ -160,16 +158,23 @@ class StompSession:
                 consumer.again()
         return data
 
+    def _count_held(self) -> None:
+        """Count what is kept of the peer's: an unfinished frame, and what waits for room."""
+        held = self._parser.partial + self._traffic.spool_bytes
+        if held != self._held:
+            self._hold(held)
+
     def _hold(self, size: int) -> None:
-        """Count bytes of an unfinished frame; end where all connections hold too much together."""
+        """Count bytes that are kept; end where all connections hold too much together."""
         budget = self.limits.unfinished
         budget.held += size - self._held
         grew = size > self._held
         self._held = size
         if grew and budget.held > budget.maximum and size > self.limits.unfinished_free_bytes:
             text = (
-                f"Unfinished frames of all connections hold more than {budget.maximum} bytes, a "
-                f"quarter of global-max-size, {size} of them this one's; try again later."
+                f"Unfinished frames of all connections, and those that wait for room, hold more "
+                f"than {budget.maximum} bytes, a quarter of global-max-size, {size} of them this "
+                "one's; try again later."
             )
             refusal = Refusal(code=Code.MEMORY_FULL, text=text, transient=True)
             self.finish(self._error(refusal, None))
@@ -182,6 +187,8 @@ class StompSession:
                 self.refuse(refusal, None)
         if self.state is State.OPEN:
             self._traffic.go_on()
+            if self._held:
+                self._count_held()
         self._await()
 
     def write_resumed(self) -> None:

@@ -9,10 +9,12 @@ ACK and NACK pass what waits, but not each other: those of a transaction pass wi
 with the BEGIN that they need. Else a later ACK could take what an earlier one in a transaction had,
 which would then fail. Where that BEGIN has to wait, as its name's last use has, they all do.
 
-A producer says that it is full, not what its address does about it. Under BLOCK a message that
-comes all the same is taken, under FAIL it is refused: so the next SEND after that word is offered
-alone, and its fate decides whether the connection waits or is told. What waits is bounded; only a
-full spool is an ERROR. Confirmations stand in frame order whether frames waited or not.
+A producer that `holds` keeps a full address from taking anything (BLOCK, an operator's block): the
+SEND waits here, the first of a connection as well as one in a transaction, and of a run that meets
+the limit what is beyond it. Another one that is full may take or refuse what comes: so the next
+SEND is offered alone, and its fate decides whether the connection waits or is told. What waits is
+bounded; only a full spool is an ERROR. Confirmations stand in frame order whether frames waited or
+not.
 """
 
 from __future__ import annotations
@@ -122,6 +124,11 @@ class Traffic:
         self._waiting_names: Counter[str | None] = Counter()  # of what begins and ends there
 
     @property
+    def spool_bytes(self) -> int:
+        """How many bytes wait here."""
+        return self._spool_bytes
+
+    @property
     def stalled(self) -> bool:
         """Whether something waits for room at an address."""
         return self._stalled is not None
@@ -215,9 +222,13 @@ class Traffic:
         if disk.full and self._disk_stops(disk, head, body):
             return
         route = self._sending.prepare(head)
+        transaction = head.headers.get("transaction")
+        if transaction is not None and route.sender.full and _is_held(route.sender):
+            head.route = None
+            self._keep(route.sender, head, body)
+            return
         head.restamp(self._parser.stamp)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
-        transaction = head.headers.get("transaction")
         if transaction is not None or DELAY_HEADER in head.headers:
             # Looked at each time: a transaction may be over, and a delay counts from each message.
             head.route = None
@@ -233,15 +244,19 @@ class Traffic:
         Returns False when there is room after all.
         """
         if self._limits.disk_full_pause:
-            self._spool.appendleft((head, body))
-            self._spool_bytes += _cost(head, body)
-            self._stalled = disk
-            self.pause_if_idle()
+            self._keep(disk, head, body)
             return True
         refusal = disk.producer.refuse(1)
         if refusal is not None:
             raise RefusedError(refusal)
         return False
+
+    def _keep(self, wait: Sender | DiskWait, head: Head, body: bytes) -> None:
+        """Wait for room; this frame is what comes first then."""
+        self._stalled = wait
+        self._spool.appendleft((head, body))
+        self._spool_bytes += _cost(head, body)
+        self.pause_if_idle()
 
     def _confirm(self, run: _Run, ticket: int) -> None:
         outbox = self._connection.outbox
@@ -265,6 +280,9 @@ class Traffic:
                 # Not the sender: an address that drops is not told of a full disk.
                 self._stall(self._wait_for_disk(), run)
                 return
+            if _is_held(sender):
+                self._stall(sender, run)
+                return
             refused = run.cut(1)
             self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
             if self._connection.ended or not run.bodies:
@@ -283,6 +301,9 @@ class Traffic:
         sender = run.route.sender
         blocked = sender.producer.blocked()
         sender.full = blocked is not None
+        if _is_held(sender):
+            self._stall(sender, run)
+            return
         waits = blocked is not None and blocked.transient and blocked.code is not Code.DISK_FULL
         offered = run.cut(1) if waits else run
         ticket = run.route.send(offered.bodies)
@@ -403,12 +424,24 @@ class Traffic:
         """The connection ends: forget what waits, which was never confirmed."""
         self._stalled = None
         self._spool.clear()
+        self._spool_bytes = 0
         self._waiting_acks = 0
         self._waiting_names.clear()
         self._sending.close_all()
         if self._disk is not None:
             self._disk.producer.close()
             self._disk = None
+
+
+def _is_held(sender: Sender) -> bool:
+    """Whether a full address takes nothing now, and what is sent to it waits here."""
+    blocked = sender.producer.blocked()
+    return (
+        blocked is not None
+        and blocked.transient
+        and blocked.code is not Code.DISK_FULL
+        and sender.producer.holds
+    )
 
 
 def _cost(head: Head, body: bytes) -> int:

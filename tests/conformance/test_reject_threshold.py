@@ -12,7 +12,7 @@ from gateway.model.errors import Code, RefusedError
 from gateway.model.message import STOMP
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Accepted, Detach, Disposition, Flow, Rejected
-from tests.broker.core import Core, body_of, entry
+from tests.broker.core import Core, entry
 from tests.conformance.clients import Amqp, Stomp, credit_of, plain
 from tests.protocols.amqp.peer import condition, names, of
 
@@ -120,10 +120,9 @@ def test_stomp_senders_are_not_read_instead_of_refused():
     fill(core)
     client = Stomp(core)
     before = core.queue("q").message_count
-    assert client.ask("SEND", "late", destination="q") != []
+    assert client.ask("SEND", "late", destination="q") == []
     assert client.session.paused_reading
-    assert core.queue("q").message_count == before + 1
-    assert body_of(core.queue("q").browse(before, 1)[0]) == b"late"
+    assert core.queue("q").message_count == before
 
 
 def test_presettled_ones_are_dropped_without_a_word():

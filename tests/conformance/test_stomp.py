@@ -438,19 +438,23 @@ def test_u7_refused_three_times_it_is_a_dead_letter(version):
     assert core.queue("DLQ").message_count == 0
 
 
-def test_m7_a_blocked_address_is_not_read_from_stomp():
-    core = Core(entry("#", address_full_policy=FullPolicy.BLOCK, max_size_messages=100))
-    client = Stomp(core)
-    client.send("q", "before")
+@pytest.mark.parametrize("policy", list(FullPolicy))
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_m7_a_blocked_address_is_not_read_from_stomp(version, policy):
+    """One that has sent before, and one that begins to: nothing of either is taken."""
+    core = Core(entry("#", address_full_policy=policy, max_size_messages=100))
+    known = Stomp(core, version)
+    known.send("q", "before")
     core.gateway.block_address("q", blocked=True)
-    # What comes once more is taken, as on credit that an AMQP sender has; then reading stops.
-    client.send("q", "taken")
-    assert client.session.paused_reading
-    assert client.say("SEND\ndestination:q\nreceipt:1\n\nheld\0") == []
-    assert left(core) == 2
+    new = Stomp(core, version)
+    for client in (known, new):
+        assert client.say("SEND\ndestination:q\nreceipt:1\n\nheld\0") == []
+        assert client.session.paused_reading
+    assert left(core) == 1
     core.gateway.block_address("q", blocked=False)
-    assert [name for name, _, _ in client.more()] == ["RECEIPT"]
-    assert not client.session.paused_reading
+    for client in (known, new):
+        assert [name for name, _, _ in client.more()] == ["RECEIPT"]
+        assert not client.session.paused_reading
     assert left(core) == 3
 
 

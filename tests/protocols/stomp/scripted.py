@@ -20,6 +20,7 @@ class ScriptedProducer:
 
     durability = "fsync"
     stamps = False
+    credited = True
 
     def __init__(self, broker: ScriptedBroker, address: str, owner: ProducerOwner) -> None:
         self.broker = broker
@@ -63,6 +64,10 @@ class ScriptedProducer:
     @property
     def waits(self) -> bool:
         return True
+
+    @property
+    def holds(self) -> bool:
+        return self.capacity is None
 
     def block(self) -> None:
         self.full = self.broker.refusal
