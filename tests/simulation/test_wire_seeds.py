@@ -66,7 +66,7 @@ def test_a_seed_over_tls_is_one() -> None:
 def test_the_seeds_reach_what_they_are_for() -> None:
     """Lives in which nothing is cut, committed or paged would prove nothing of it."""
     seen: Counter[str] = Counter()
-    for seed in range(1000, 1060):
+    for seed in range(1000, 1120):
         seen.update(run_wire_seed(seed).figures)
     short = {name: seen[name] for name, least in REACHED.items() if seen[name] < least}
     assert not short, f"too seldom: {short}"
