@@ -27,6 +27,7 @@ from zope.interface import implementer
 
 from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
+from protocols.departures import Departures, descriptor_of
 from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
@@ -94,11 +95,13 @@ class Reads:
     Attributes:
         buffer: what is read into; what came has to be copied before anything else happens.
         direct: by descriptor, whom to call when it can be read and nothing else is the matter.
+        departures: who tells of a peer that leaves while it is not read from; None for nobody.
     """
 
-    __slots__ = ("buffer", "direct")
+    __slots__ = ("buffer", "departures", "direct")
 
-    def __init__(self) -> None:
+    def __init__(self, departures: Departures | None = None) -> None:
+        self.departures = departures
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.direct: dict[int, Reader] = {}
 
@@ -193,6 +196,7 @@ class Wire(TwistedProtocol):
         self._send: Callable[[bytes], int] | None = None
         self._recv_into: Callable[[memoryview], int] | None = None
         self._fd = -1
+        self._watched = -1
         self.since = self.last_in = timers.now()
         self.bytes_in = self.bytes_out = 0  # as they are on the wire
         self.ending: Ending | None = None
@@ -388,9 +392,26 @@ class Wire(TwistedProtocol):
             return
         self._stopped_reading = not wanted
         if wanted:
+            self._forget()
             transport.resumeProducing()
-        else:
-            transport.pauseProducing()
+            return
+        transport.pauseProducing()
+        if self._reads.departures is not None:
+            self._watched = descriptor_of(transport)
+            self._reads.departures.watch(self._watched, self._departed)
+
+    def _forget(self) -> None:
+        if self._reads.departures is not None and self._watched >= 0:
+            self._reads.departures.forget(self._watched)
+            self._watched = -1
+
+    def _departed(self) -> None:
+        """The peer left while nobody read; nothing that it sent is read any more."""
+        self._watched = -1
+        transport: Any = self.transport
+        if not self._leaving:
+            self._ends(Cause.CUT, "it left while it was not read from")
+        transport.abortConnection()
 
     def _write(self, data: bytes) -> None:
         if self._tls is not None:
@@ -496,6 +517,7 @@ class Wire(TwistedProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._lost = True
         self._reads.direct.pop(self._fd, None)
+        self._forget()
         self._end_session()
         if self.on_lost is not None:
             self.on_lost(self)

@@ -58,5 +58,8 @@ class StompPeer:
         finally:
             self._socket.settimeout(15)
 
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def close(self) -> None:
         self._socket.close()
