@@ -119,6 +119,7 @@ class StompSession:
         self._awaiting = False
         self._starved: list[StompConsumer] = []
         self._look_again = False
+        self._was_unread = False  # since the last tick, until reading went on
         self._removed: list[Refusal] = []
 
     # ---- the shell's side
@@ -186,7 +187,9 @@ class StompSession:
             if self.state is State.OPEN:
                 self.refuse(refusal, None)
         if self.state is State.OPEN:
+            paused = self.paused_reading
             self._traffic.go_on()
+            self._was_unread |= paused and not self.paused_reading
             if self._held:
                 self._count_held()
         self._await()
@@ -239,8 +242,10 @@ class StompSession:
     # ---- time
 
     def _tick_open(self, now: float, pulse: Pulse) -> float | None:
-        if self.paused_reading:
-            # Silence that we caused is not held against the peer.
+        if self.paused_reading or self._was_unread:
+            # Silence that we caused is not held against the peer; once it is read from again, its
+            # time begins anew.
+            self._was_unread = False
             pulse.heard(now)
         elif pulse.silent(now):
             self.seen.end(Cause.TIMED_OUT)

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,9 +62,11 @@ class Running:
                 f"acceptors.secure.endpoint='tcp:{secure}:interface={HOST}'",
                 f"acceptors.secure.tls.certificate='{pair.certificate}'",
                 f"acceptors.secure.tls.key='{pair.key}'",
+                f"acceptors.local.endpoint='unix:{folder / 'socket'}'",
             ],
         )
         self.secure = secure
+        self.local = folder / "socket"
         self.context: ssl.SSLContext = authority.client()
         self.authority = authority.root
 
@@ -153,3 +156,39 @@ def test_what_a_half_closed_sender_sent_is_read_when_room_comes_in_time(
     assert running.drained(peer, name, LIMIT + 1) == [b"fits"] * LIMIT + [b"last words"]
     peer.close()
     leaver.close()
+
+
+def test_a_sender_over_a_unix_socket_that_leaves_is_gone_too(running: Running) -> None:
+    peer = running.filled("tcp", "left-unix")
+    before = connections(running)
+    with socket.socket(socket.AF_UNIX) as leaver:
+        leaver.settimeout(PATIENCE)
+        leaver.connect(str(running.local))
+        leaver.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        assert leaver.recv(4096).startswith(b"CONNECTED")
+        leaver.sendall(b"SEND\ndestination:left-unix\n\nbeyond\0")
+        time.sleep(0.3)
+        assert connections(running) == before + 1
+    wait_until(lambda: connections(running) == before, PATIENCE)
+    assert queue(running.gateway, "left-unix")["messageCount"] == LIMIT
+    peer.close()
+
+
+@pytest.mark.parametrize("wire", ["tcp", "tls"])
+def test_all_that_came_before_and_behind_the_stop_is_read_in_order(
+    running: Running, wire: str
+) -> None:
+    name = f"order-{wire}"
+    peer = running.filled(wire, name)
+    sender = running.peer(wire)
+    bodies = [bytes([number]) * 40_000 for number in range(40)]
+    # More than one read, and over TLS many records, of which reading stops in the middle.
+    writing = threading.Thread(target=lambda: [sender.send(name, one) for one in bodies])
+    writing.start()
+    time.sleep(0.5)
+    assert queue(running.gateway, name)["messageCount"] == LIMIT
+    assert running.drained(peer, name, LIMIT + len(bodies)) == [b"fits"] * LIMIT + bodies
+    writing.join(PATIENCE)
+    assert not writing.is_alive()
+    peer.close()
+    sender.close()

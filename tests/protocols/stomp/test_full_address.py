@@ -418,3 +418,24 @@ def test_a_stalled_address_that_starts_to_fail_is_told_after_the_wait() -> None:
     producer.unblock()
     out = peer.hear() + peer.sync()
     assert [(f[0], f[1]["receipt-id"]) for f in frames(out)] == [("ERROR", "a"), ("ERROR", "b")]
+
+
+def test_the_time_to_live_begins_anew_when_reading_goes_on() -> None:
+    peer = Peer(connect="heart-beat:500,0\n")
+    producer = full(peer)
+    peer.say(send("1"))
+    assert peer.session.paused_reading
+    due = peer.session.tick(peer.now)
+    for _ in range(100):
+        assert due is not None
+        due = peer.session.tick(due)
+    assert due is not None
+    assert due > peer.now + 60, "who is not read from is never silent for too long"
+    producer.unblock()
+    peer.hear()
+    assert not peer.session.paused_reading
+    due = peer.session.tick(due)
+    assert not peer.session.closing, "its beats may still be on their way"
+    assert due is not None
+    assert peer.session.tick(due) is None
+    assert peer.session.closing
