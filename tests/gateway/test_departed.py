@@ -183,7 +183,12 @@ def test_all_that_came_before_and_behind_the_stop_is_read_in_order(
     sender = running.peer(wire)
     bodies = [bytes([number]) * 40_000 for number in range(40)]
     # More than one read, and over TLS many records, of which reading stops in the middle.
-    writing = threading.Thread(target=lambda: [sender.send(name, one) for one in bodies])
+
+    def write() -> None:
+        for body in bodies:
+            sender.send(name, body)
+
+    writing = threading.Thread(target=write)
     writing.start()
     time.sleep(0.5)
     assert queue(running.gateway, name)["messageCount"] == LIMIT
