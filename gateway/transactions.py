@@ -8,10 +8,11 @@ given what was sent before it is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
+from gateway.model.amqp_types import Value
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Producer, Subscription
@@ -24,6 +25,8 @@ BYTES_MAX = 64 << 20
 Send = tuple[Producer, bytes, int, int, int]
 #: messages that go back: by whom, whether that counts as an attempt, whether never to them again
 Return = tuple[Subscription, list[Message], bool, bool]
+#: messages that go back with annotations, and how many bytes one may have then
+Annotated = tuple[Subscription, list[Message], Mapping[str, Value], int]
 
 
 class Core(Protocol):
@@ -48,6 +51,7 @@ class Work:
 
     __slots__ = (
         "_acknowledged",
+        "_annotated",
         "_bytes",
         "_core",
         "_ended",
@@ -63,6 +67,7 @@ class Work:
         self._acknowledged: list[tuple[Subscription, list[Message]]] = []
         self._rejected: list[tuple[Subscription, list[Message]]] = []
         self._returned: list[Return] = []
+        self._annotated: list[Annotated] = []
         self._bytes = 0
         self._prepared = False
         self._ended = False
@@ -114,6 +119,16 @@ class Work:
         """Remember that the consumer gives them back."""
         self._returned.append((subscription, messages, failed, undeliverable_here))
 
+    def annotate(
+        self,
+        subscription: Subscription,
+        messages: list[Message],
+        annotations: Mapping[str, Value],
+        size_max: int,
+    ) -> None:
+        """Remember what the consumer adds to those that it gives back."""
+        self._annotated.append((subscription, messages, annotations, size_max))
+
     def prepare(self) -> None:
         """See the Transaction port."""
         refusal = self._core.refusal(self._sends)
@@ -138,6 +153,8 @@ class Work:
                 ticket = max(ticket, subscription.acknowledge(messages))
             for subscription, messages in self._rejected:
                 ticket = max(ticket, subscription.reject(messages))
+            for subscription, messages, annotations, size_max in self._annotated:
+                subscription.annotate(messages, annotations, size_max)
             ticket = max(ticket, _give_back(self._returned))
         finally:
             self._core.end_atomic(ticket)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from gateway.broker.annotating import Memory, annotate
+from gateway.model.amqp_types import Value
 from gateway.model.message import Message
 from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition
@@ -17,7 +19,7 @@ class Reading(Protocol):
     def keeps_reading(self, queue: Queue, held: Held) -> bool: ...
 
 
-class Core(Protocol):
+class Core(Memory, Protocol):
     """What a subscription needs of the gateway.
 
     `recorded` is the ticket of the last record: set to 0 before a change, it tells afterwards what
@@ -130,6 +132,12 @@ class Hold:
         core.touch(queue)
         return core.recorded if failed or due else 0
 
+    def annotate(
+        self, messages: list[Message], annotations: Mapping[str, Value], size_max: int
+    ) -> None:
+        """See the Subscription port."""
+        annotate(self._core, self.queue, messages, annotations, size_max)
+
     def reject(self, messages: list[Message]) -> int:
         """See the Subscription port."""
         if not messages:
@@ -211,6 +219,11 @@ class Look:
             self._browser.rewind(messages)
             self.ready()
         return 0
+
+    def annotate(
+        self, messages: list[Message], annotations: Mapping[str, Value], size_max: int
+    ) -> None:
+        """Nothing was taken, and nothing changes."""
 
     def reject(self, messages: list[Message]) -> int:
         """Nothing was taken."""

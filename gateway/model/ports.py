@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.model.address import Destination, RoutingType
+from gateway.model.amqp_types import Value
 from gateway.model.errors import Refusal
 from gateway.model.message import Message
 
@@ -223,6 +224,14 @@ class Subscription(Protocol):
         them back itself, so that the redelivery delay of their address holds.
         """
 
+    def annotate(
+        self, messages: list[Message], annotations: Mapping[str, Value], size_max: int
+    ) -> None:
+        """Merge message-annotations into those that are given back next [AMQP 3.4.5].
+
+        One that would have more than `size_max` bytes, or cannot take them, stays as it is.
+        """
+
     def reject(self, messages: list[Message]) -> int:
         """Dead-letter them at once."""
 
@@ -257,6 +266,15 @@ class Transaction(Protocol):
         undeliverable_here: bool = False,
     ) -> None:
         """Inside the transaction: give back, as `Subscription.release` says, at commit."""
+
+    def annotate(
+        self,
+        subscription: Subscription,
+        messages: list[Message],
+        annotations: Mapping[str, Value],
+        size_max: int,
+    ) -> None:
+        """Inside the transaction: as `Subscription.annotate` says, at commit."""
 
     def prepare(self) -> None:
         """Ask whether the sends would be taken now; `commit` in the same turn will not ask again.

@@ -434,6 +434,16 @@ class Queue(Sharing):
             (dead if 0 < self.max_attempts <= attempts else stay).append(message)
         return stay, dead
 
+    def unmarked(self, messages: list[Message]) -> list[Message]:
+        """Return messages in delivery as the queue holds them, without marks; they stay there."""
+        marked = self._marked
+        return [marked.get(m.seq, m) for m in messages] if marked else messages
+
+    def rewrite(self, message: Message, body: bytes, growth: int) -> None:
+        """Give a message in delivery another body, by `growth` bytes longer."""
+        message.body = body
+        self.size_bytes += growth
+
     def bar(self, held: Held, messages: list[Message]) -> None:
         """Never offer these to that consumer again (`undeliverable-here`) [AMQP 3.4.5]."""
         if held.barred is None:

@@ -315,10 +315,17 @@ class OutgoingLink:
                 if self.attempted:
                     self.forget_attempts(messages)
                 return subscription.reject(messages)
-            case Modified(delivery_failed=failed, undeliverable_here=here):
+            case Modified(delivery_failed=failed, undeliverable_here=here, message_annotations=add):
+                if add:
+                    subscription.annotate(messages, add, self.annotated_max)
                 return self._release(subscription, messages, failed=failed, here=here)
             case _:
                 return self._release(subscription, messages, failed=False, here=False)
+
+    @property
+    def annotated_max(self) -> int:
+        """Bytes that a message may have once the receiver's annotations are in it."""
+        return min(self.message_max, self._session.limits.max_message_size)
 
     def _release(
         self, subscription: Subscription, messages: list[Message], *, failed: bool, here: bool

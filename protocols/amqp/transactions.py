@@ -81,7 +81,10 @@ class Enlisted:
             case Rejected():
                 self.link.forget_attempts(self.messages)
                 work.reject(self.subscription, self.messages, dead_letter=True)
-            case Modified(delivery_failed=failed, undeliverable_here=here):
+            case Modified(delivery_failed=failed, undeliverable_here=here, message_annotations=add):
+                if add:
+                    limit = self.link.annotated_max
+                    work.annotate(self.subscription, self.messages, add, limit)
                 self._release(work, failed=failed, here=here)
             case _:
                 self._release(work, failed=False, here=False)
@@ -89,6 +92,13 @@ class Enlisted:
     def _release(self, work: Transaction, *, failed: bool, here: bool) -> None:
         for messages, tried in self.link.by_attempt(self.messages, failed=failed):
             work.release(self.subscription, messages, failed=tried, undeliverable_here=here)
+
+
+def _alike(one: Outcome, other: Outcome) -> bool:
+    """Whether outcomes do the same; annotations that Python calls equal may differ in type."""
+    if isinstance(one, Modified) and one.message_annotations:
+        return one is other
+    return one == other
 
 
 class OpenTransaction:
@@ -147,7 +157,7 @@ class OpenTransaction:
     def enlist(self, link: OutgoingLink, messages: list[Message], outcome: Outcome) -> Enlisted:
         """Take deliveries in; neighbours with the same fate are one entry."""
         last = self.held[-1] if self.held else None
-        if last is None or last.link is not link or last.outcome != outcome:
+        if last is None or last.link is not link or not _alike(last.outcome, outcome):
             last = Enlisted(link, link.enter(), outcome, self)
             self.held.append(last)
         last.messages += messages

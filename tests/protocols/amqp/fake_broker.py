@@ -179,6 +179,9 @@ class FakeSubscription:
         self.broker.touch(self.queue)
         return ticket
 
+    def annotate(self, messages: list[Message], annotations, size_max: int) -> None:
+        self.broker.note("annotate", [m.seq for m in messages], annotations, size_max)
+
     def reject(self, messages: list[Message]) -> int:
         return self._settle("reject", messages)
 

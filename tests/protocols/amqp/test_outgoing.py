@@ -606,6 +606,17 @@ def test_outcome_of_a_settled_disposition(state, call, stays):
     assert len(peer.engine.sessions[0].unsettled) == 0
 
 
+def test_annotations_of_modified_are_given_to_the_queue_before_the_message_goes_back():
+    peer = reading(credit=1)
+    offered(peer, BODY)
+    add = {Symbol("x-why"): "busy"}
+    assert settle(peer, 1, state=Modified(message_annotations=add)) == []
+    kinds = [call[0] for call in peer.broker.calls]
+    assert kinds.index("annotate") < kinds.index("release")
+    most = peer.engine.limits.max_message_size
+    assert peer.broker.of("annotate") == [([1], add, most)]
+
+
 def test_undeliverable_here_goes_to_another():
     peer = reading(credit=5)
     offered(peer, BODY)
