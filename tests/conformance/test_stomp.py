@@ -209,13 +209,13 @@ def test_s16_with_a_window_of_0_each_waits_for_the_ack_before(core, version, com
 @pytest.mark.parametrize("mode", ["client", "client-individual"])
 def test_s17_acks_give_the_window_its_bytes_back(core, version, mode):
     client = Stomp(core, version)
-    client.send("q", "x" * 100)
-    client.subscribe("q", mode, id="0", consumer_window_size="540")
+    client.send("q", "x" * 500)
+    client.subscribe("q", mode, id="0", consumer_window_size="1400")
     each = client.heard_bytes - len("RECEIPT\nreceipt-id:r\n\n\0\n")
     client.do("UNSUBSCRIBE", id="0")
     core.queue("q").purge()
-    client.send("q", *["x" * (100 + 270 - each)] * 3)
-    came = client.subscribe("q", mode, consumer_window_size="540")
+    client.send("q", *["x" * (500 + 700 - each)] * 3)
+    came = client.subscribe("q", mode, consumer_window_size="1400")
     assert len(came) == 2
     assert client.more() == []
     rest = client.settle(came[1])
