@@ -8,11 +8,12 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker.figures import Limits
 from gateway.model.amqp_types import Symbol
 from gateway.model.message import PAGED
-from gateway.model.sections import header_facts, with_annotations
+from gateway.model.sections import header_facts, with_annotations, with_property
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.performatives import ACCEPTED, Modified
+from protocols.amqp.performatives import ACCEPTED, Modified, Source
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.conformance.clients import Amqp, Stomp, plain, read, took
+from tests.conformance.test_selecting import selecting
 from tests.conformance.test_transactions import Client
 
 SENT = with_annotations(plain("m", durable=True), {"x-a": "sent", "x-b": "sent"})
@@ -221,6 +222,35 @@ def test_what_was_read_from_a_page_has_them():
     core.check()
     assert annotations(came) == [MERGED]
     peer.settle(0, ACCEPTED, last=took(came)[-1][0])
+    empty(core)
+
+
+def test_what_a_selector_read_ahead_comes_from_its_page_as_it_was_sent():
+    core = with_queue(
+        entry(
+            "#", address_full_policy=FullPolicy.PAGE, max_size_bytes=1500, max_read_page_messages=3
+        )
+    )
+    fill(core, *[with_property(SENT, "n", number) for number in range(20)])
+    core.sync()
+    peer = Amqp.at(core)
+    chosen = Source(address="q", filter=selecting("n = 19"))
+    came = peer.receiver(source=chosen, credit=2) + peer.more()
+    while not took(came):
+        more = peer.more()
+        assert more, "pages were not searched"
+        came += more
+    assert core.queue("q").backlog.ahead
+    came = peer.settle(took(came)[0][0], BACK)
+    while not took(came):
+        more = peer.more()
+        assert more, "it did not come again"
+        came += more
+    core.check()
+    assert annotations(came) == [{"x-a": "sent", "x-b": "sent"}]
+    peer.settle(took(came)[0][0], ACCEPTED)
+    core.check()
+    core.queue("q").purge()
     empty(core)
 
 
