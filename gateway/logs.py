@@ -29,10 +29,14 @@ from zope.interface import implementer
 
 #: Every event there is, with its meaning; a test compares this with what the code says.
 EVENTS: Final[Mapping[str, str]] = {
+    "address.blocked": "an operator holds its senders back",
     "address.configured": "an address or queue of the configuration was made or changed",
+    "address.full": "a limit is reached; `policy` says what follows for its senders",
     "address.paging_ended": "nothing is on pages any more: messages stay in memory again",
     "address.paging_started": "a limit is reached: what is sent goes to page files",
     "address.reaped": "a queue or address that was made on demand and is not used was taken away",
+    "address.room_again": "it was full, and takes messages again",
+    "address.unblocked": "an operator lets its senders go on",
     "config.changed": "a key has another value since the configuration was read again; `effect`",
     "config.contradicted": "a client has made what the configuration contradicts; it stays",
     "config.refused": "the configuration was read again and is wrong; nothing was changed",
@@ -56,7 +60,9 @@ EVENTS: Final[Mapping[str, str]] = {
     "disk.freed": "there is room again; `let_go` senders go on",
     "disk.watched": "what the disk holds at the start, and the `limit` that counts",
     "gateway.failed": "the gateway stops because it cannot go on; `error` says why",
+    "gateway.full": "a limit of the whole gateway is reached: senders wait or are refused",
     "gateway.ready": "recovery is done and all listeners are open",
+    "gateway.room_again": "below a limit of the whole gateway that was reached",
     "gateway.started": "the data directory is ours and could be read",
     "gateway.stood_still": "the process was stopped; time-outs do not count it",
     "gateway.stopped": "everything is on disk and closed",

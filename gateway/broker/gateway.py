@@ -20,6 +20,7 @@ from gateway.broker.duplicates import Duplicates
 from gateway.broker.errand import refilter
 from gateway.broker.figures import Figures, Limits, NoStreams
 from gateway.broker.forecast import Forecast
+from gateway.broker.fullness import Fullness
 from gateway.broker.holds import Holds
 from gateway.broker.lag import Lag
 from gateway.broker.listeners import Listeners
@@ -101,6 +102,7 @@ class Gateway:
         self.timetable = Timetable()
         self.chance: Callable[[], float] = lambda: 0.5  # until somebody brings a source of it
         self.pager = Pager(self)
+        self.fullness = Fullness(self)
         self._recovering = Recovering()
         self.failure: Refusal | None = None
         turn.begin, turn.dispatch = self._read_clock, self.dispatch

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from gateway.cli.amqp_link import ClientLink, Delivery, State, refusal
 from gateway.cli.amqp_login import PeerError
-from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
+from gateway.cli.errors import EX_TIMEOUT, EX_UNAVAILABLE, EX_USAGE, CliError
 from gateway.cli.http_client import login_hint
 from gateway.cli.tls_trust import Trust
 from protocols.amqp.performatives import ACCEPTED, RELEASED, Accepted, Rejected
@@ -33,6 +33,8 @@ WINDOW: Final = 1000
 _OPENING_SECONDS: Final = 10.0
 #: Seconds for the goodbye: all that matters was confirmed before it.
 _CLOSING_SECONDS: Final = 2.0
+#: Seconds without progress after which a sender says what it waits for.
+WAIT_SECONDS: Final = 1.0
 _READ_BYTES: Final = 1 << 16
 #: Bytes that wait for the socket from which on no more are made.
 _WRITE_BYTES: Final = 1 << 20
@@ -266,14 +268,57 @@ class Conversation(ABC):
         )
 
 
+class Patience:
+    """How long a sender waits without a word, and for how long at all."""
+
+    __slots__ = ("_began", "_progress", "_since", "_tell", "_told", "timeout")
+
+    def __init__(self, timeout: float, tell: Callable[[str], None]) -> None:
+        self.timeout = timeout
+        self._tell = tell
+        self._began: float | None = None
+        self._since = 0.0
+        self._progress: tuple[int, int] | None = None
+        self._told = ""
+
+    def look(self, now: float, progress: tuple[int, int], reason: str) -> float:
+        """Tell of `reason` ("": nothing is waited for); returns when to look again, now: over."""
+        if self._began is None:
+            self._began = now
+        if progress != self._progress:
+            self._progress, self._since, self._told = progress, now, ""
+        due = now + _POLL_SECONDS_MAX
+        if reason and reason != self._told:
+            due = self._since + WAIT_SECONDS
+            if now >= due:
+                self._tell(reason)
+                self._told, due = reason, now + _POLL_SECONDS_MAX
+        if self.timeout:
+            end = self._began + self.timeout
+            return now if now >= end else min(due, end)
+        return due
+
+
 class Sending(Conversation):
     """Sends all messages, each confirmed by the gateway; `confirmed` counts them."""
 
     def __init__(
-        self, login: Login, address: str, messages: Iterator[bytes], *, rate: float = 0.0
+        self,
+        login: Login,
+        address: str,
+        messages: Iterator[bytes],
+        *,
+        rate: float = 0.0,
+        timeout: float = 0.0,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Prepare; `rate` is messages a second, 0 as fast as it goes."""
+        """Prepare; `rate` is messages a second, 0 as fast as it goes.
+
+        `timeout` is in seconds for all messages, 0 for ever; `tell` is called with what is waited
+        for after WAIT_SECONDS without progress, once for each change.
+        """
         super().__init__(login, address, sends=True)
+        self._patience = Patience(timeout, tell)
         self.confirmed = 0
         self._messages = messages
         self._sent = 0
@@ -290,7 +335,25 @@ class Sending(Conversation):
             assert self._wire is not None
             while not self._finished and self.link.sendable and not self._crowded():
                 self._send_one()
-        return None if self._finished and self.confirmed == self._sent else due
+        if self._finished and self.confirmed == self._sent:
+            return None
+        return min(due, self._wait(now))
+
+    def _wait(self, now: float) -> float:
+        """Say what is waited for; returns when to look again. Raises CliError (timed-out)."""
+        waits = self.confirmed < self._sent or not self.link.sendable
+        if self.confirmed < self._sent:
+            reason = "the gateway has not confirmed what was sent"
+        else:
+            reason = "the gateway gives no credit: the address is full or blocked, or its disk is"
+        progress = (self.confirmed, self._sent)
+        due = self._patience.look(now, progress, reason if waits else "")
+        if due <= now:
+            seconds, count = self._patience.timeout, self.confirmed
+            text = f"after {seconds:g} s {count} of the messages to {self.address} were confirmed"
+            why = f"; {reason}" if waits else ""
+            raise CliError("timed-out", text + why, status=EX_TIMEOUT)
+        return due
 
     def _crowded(self) -> bool:
         """Hand over what was made once there is much of it."""

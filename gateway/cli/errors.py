@@ -12,6 +12,7 @@ EX_UNAVAILABLE: Final = 69
 EX_CANTCREAT: Final = 73
 EX_IOERR: Final = 74
 EX_RUNNING: Final = 75
+EX_TIMEOUT: Final = 124
 EX_FAILED: Final = 1
 
 

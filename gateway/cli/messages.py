@@ -64,6 +64,10 @@ def read_password(user: str | None, *, from_stdin: bool) -> str | None:
 @click.option("--priority", default=4, type=click.IntRange(0, 9), help="0 to 9.")
 @click.option("--content-type", help="For example application/json.")
 @click.option("--json", "as_json", is_flag=True, help="Say how it went as JSON.")
+@click.option(
+    "--timeout", default=0.0, type=click.FloatRange(0),
+    help="Seconds after which it gives up, with status 124; 0: never.",
+)  # fmt: skip
 @login_options
 def send(
     address: str,
@@ -73,6 +77,7 @@ def send(
     count: int,
     rate: float,
     as_json: bool,
+    timeout: float,
     url: str,
     user: str | None,
     password_stdin: bool,
@@ -88,13 +93,17 @@ def send(
     pairs = [_pair(header) for header in headers]
     login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
     messages = _messages(text, count, dict(pairs), properties)
-    sending = Sending(login, address, messages, rate=rate)
+    sending = Sending(login, address, messages, rate=rate, timeout=timeout, tell=_waits)
     sending.run()
     if as_json:
         click.echo(json.dumps({"address": address, "confirmed": sending.confirmed}))
     else:
         plural = "" if sending.confirmed == 1 else "s"
         click.echo(f"{sending.confirmed} message{plural} sent to {address}")
+
+
+def _waits(reason: str) -> None:
+    click.echo(f"waiting: {reason}", err=True)
 
 
 def _read_body(body: str | None) -> str:

@@ -3,7 +3,7 @@
     GET /livez           200 as long as the process turns
     GET /readyz          200 when messages can be sent and received, else 503 with the reason; a
                          full disk is named with it, and does not stop those that consume; so are
-                         files that are damaged
+                         files that are damaged, and addresses that are full or blocked
     GET /metrics         Prometheus text (`metrics`)
     GET /api/v1/store    journal, disk, memory
     GET /api/v1/clock    broker time, and whether the wall clock is followed
@@ -15,6 +15,10 @@ The configuration, the scrub, queues, addresses and streams have modules of thei
 
 from __future__ import annotations
 
+from heapq import nsmallest
+from typing import Final
+
+from gateway.broker.fullness import Fullness
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
 from gateway.management.diverts_api import DivertsApi
@@ -25,6 +29,9 @@ from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
+
+#: Full addresses that the probe names.
+FULL_SHOWN_MAX: Final = 20
 
 
 def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -> None:
@@ -39,6 +46,26 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
         ScrubApi(sources.scrubber, sources.journal).add_routes(router)
     if with_metrics:
         metrics.add_routes(router, sources)
+
+
+def _full(fullness: Fullness) -> dict[str, object]:
+    """Return what takes nothing now, the first of them by name, and how many there are."""
+    full = fullness.full
+    if not full:
+        return {}
+    shown = [
+        {
+            "address": one.address or None,
+            "state": one.kind,
+            "limit": one.key or None,
+            "limitValue": one.limit,
+            "value": one.value,
+            "policy": one.policy or None,
+            "message": one.text,
+        }
+        for _, one in nsmallest(FULL_SHOWN_MAX, full.items(), key=lambda item: item[0])
+    ]
+    return {"full": shown, "fullCount": len(full)}
 
 
 class StatusApi:
@@ -67,12 +94,15 @@ class StatusApi:
             full = self._sources.gateway.disk.refusal
             # Still ready: whoever consumes makes room.
             lag = views.lag_reason(self._sources)
-            told = {} if lag is None else {"code": "store-lags", "message": lag}
+            told: dict[str, object] = {}
+            if lag is not None:
+                told = {"code": "store-lags", "message": lag}
             if full is not None:
                 told = {"code": full.code.value, "message": full.text}
             scrubber = self._sources.scrubber
             if scrubber is not None and scrubber.alarm is not None:
                 told["damage"] = scrubber.alarm
+            told.update(_full(self._sources.gateway.fullness))
             return json_response(200, {"status": "ready", **told})
         return json_response(503, {"code": "not-ready", "message": reason})
 

@@ -1,0 +1,113 @@
+"""A sender that waits is told: in the log, by the probe, and by `sluicegate send`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from gateway.broker.fullness import Full
+from gateway.cli.scratch import ScratchGateway, importing_environment
+from tests.broker.core import Core
+
+
+def test_m6_an_operator_block_is_one_edge_each_way():
+    core = Core()
+    core.gateway.directory.make_address("a")
+    assert core.gateway.fullness.look() == []
+    core.gateway.block_address("a", True)
+    ((full, began),) = core.gateway.fullness.look()
+    assert (full.address, full.kind, began) == ("a", "blocked", True)
+    assert isinstance(full, Full)
+    assert core.gateway.fullness.look() == []
+    core.gateway.block_address("a", False)
+    ((full, began),) = core.gateway.fullness.look()
+    assert (full.address, full.kind, began) == ("a", "blocked", False)
+
+
+def send(gateway: ScratchGateway, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "gateway",
+        "send",
+        "--url",
+        f"amqp://127.0.0.1:{gateway.port}",
+        *arguments,
+    ]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=importing_environment(),
+        timeout=60,
+        check=False,
+    )
+
+
+def logged(gateway: ScratchGateway, event: str) -> str:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        lines = gateway.log.read_text().splitlines()
+        found = [line for line in lines if event in line]
+        if found:
+            assert len(found) == 1, found
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(gateway.log.read_text())
+
+
+def ready(gateway: ScratchGateway) -> dict[str, object]:
+    status, body = gateway.request("GET", "/readyz")
+    assert status == 200
+    assert isinstance(body, dict)
+    return body
+
+
+def test_m6_a_full_address_is_in_the_log_in_the_probe_and_told_by_send(tmp_path):
+    settings = (
+        'address-settings."full".max-size-messages=3',
+        'address-settings."full".address-full-policy="BLOCK"',
+    )
+    with ScratchGateway(tmp_path, settings=settings) as gateway:
+        done = send(gateway, "full", "x", "--count", "5000", "--timeout", "3")
+        assert done.returncode == 124, done.stderr
+        assert done.stderr.count("waiting: ") == 1
+        assert "the gateway gives no credit" in done.stderr
+        assert "error: timed-out" in done.stderr
+        held = gateway.request("GET", "/api/v1/addresses/full")[1]["messageCount"]
+        assert f" {held} of the messages to full were confirmed" in done.stderr
+        line = logged(gateway, "address.full")
+        assert "max-size-messages" in line
+        assert "BLOCK" in line
+        assert "--set" in line
+        body = ready(gateway)
+        assert body["fullCount"] == 1
+        (shown,) = body["full"]
+        assert (shown["address"], shown["limit"], shown["limitValue"]) == (
+            "full",
+            "max-size-messages",
+            3,
+        )
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "gateway",
+                "receive",
+                "--url",
+                f"amqp://127.0.0.1:{gateway.port}",
+                "full",
+            ],
+            capture_output=True,
+            env=importing_environment(),
+            timeout=60,
+            check=True,
+        )
+        logged(gateway, "address.room_again")
+        assert "full" not in ready(gateway)
+        assert gateway.request("POST", "/api/v1/addresses/full/block")[0] == 200
+        logged(gateway, "address.blocked")
+        assert ready(gateway)["full"][0]["state"] == "blocked"
+        assert gateway.request("POST", "/api/v1/addresses/full/unblock")[0] == 200
+        logged(gateway, "address.unblocked")
