@@ -49,7 +49,8 @@ class Sharing(Ringed):
             if not held.attached:
                 continue  # it left while another one was served
             group = held.group
-            if group is not None and group.members > 1:
+            # One that is barred from some has a share of its own: none of the deal is in vain.
+            if group is not None and group.members > 1 and not held.barred:
                 if group in dealt:
                     continue
                 dealt.append(group)
@@ -92,7 +93,11 @@ class Sharing(Ringed):
 
         `share` is what each may get. How much of what waits is for them nobody knows before.
         """
-        mates = [(h, min(r, share)) for h, r, _ in open_ones if h.group is group and h.attached]
+        mates = [
+            (h, min(r, share))
+            for h, r, _ in open_ones
+            if h.group is group and h.attached and not h.barred
+        ]
         found = self._find(group, sum([part for _, part in mates]))
         flags = self.any_flags, self.all_flags
         total = 0

@@ -146,6 +146,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     link.durable_name = (
         wanted.durable_name if link.subscription.queue_name == wanted.durable_name else None
     )
+    link.sole = link.durable_name is not None and not wanted.shared
     session.write_frame(
         Attach(
             name=attach.name,

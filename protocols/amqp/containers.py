@@ -1,8 +1,10 @@
 """Who is connected, by container: what one container's connections owe one another. Cold.
 
-A link is known by its container, name and direction, whatever connection it is on: attached again
-it is stolen [AMQP 2.6.1], so that a client which comes back after a cut does not wait until its old
-connection is found dead. Only connections of one user do that to one another.
+A link is known by its container, name and direction: attached again on its connection it is stolen
+[AMQP 2.6.1]. On another connection of its container and user only a durable subscription of its own
+is, so that a client which comes back after a cut does not wait until its old connection is found
+dead. Other links are left alone: Proton's Container opens all its connections under one
+container-id, and names links by their address, so that two of its receivers would rob each other.
 
 A client that desires `sole-connection-for-container` says what happens when there are others:
 `refuse-connection` (the default) or `close-existing`. Others need not have desired it. With another
@@ -59,16 +61,19 @@ class Containers:
                 del self._open[connection.container]
 
     def steal(self, connection: AmqpConnection, name: str, *, incoming: bool) -> None:
-        """Detach a link that a connection attaches, wherever its user has it attached.
+        """Detach a link that a connection attaches, where it is attached already.
 
         What it held is back in its queue when this returns.
         """
-        for other in self._open.get(connection.container, []):
-            if other is connection or _same_user(connection, other):
-                for session in other.sessions.values():
-                    if session.stolen(name, incoming=incoming):
-                        other.wake()
-                        return
+        if any(s.stolen(name, incoming=incoming) for s in connection.sessions.values()):
+            return
+        for other in self._open.get(connection.container, []) if not incoming else ():
+            if other is connection or not _same_user(connection, other):
+                continue
+            for session in other.sessions.values():
+                if session.subscribes(name) and session.stolen(name, incoming=False):
+                    other.wake()
+                    return
 
 
 def _same_user(one: AmqpConnection, other: AmqpConnection) -> bool:

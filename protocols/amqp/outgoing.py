@@ -79,6 +79,7 @@ class OutgoingLink:
         "message_max",
         "name",
         "number",
+        "sole",
         "subscription",
         "temporary",
     )
@@ -105,6 +106,7 @@ class OutgoingLink:
         self._each = _EACH_BYTES
         self.default_outcome: Outcome | None = None
         self.durable_name: str | None = None
+        self.sole = False  # nobody else may consume its durable subscription
         self.temporary: str | None = None
         self.subscription: Subscription | None = None
         self.deletes = False  # its durable subscription goes when no transaction needs it

@@ -565,17 +565,17 @@ class AmqpSession:
         """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
         for link in self.links.values():
             if link.name == name and isinstance(link, IncomingLink) is incoming:
-                self._detach_with(
-                    link,
-                    Error(
-                        condition=STOLEN,
-                        description=f"Link {name!r} was attached again.",
-                    ),
-                )
+                told = f"Link {name!r} was attached again."
+                self._detach_with(link, Error(condition=STOLEN, description=told))
                 if isinstance(link, OutgoingLink) and link.lingers:
                     self.transactions.robbed(link)
                 return True
         return False
+
+    def subscribes(self, name: str) -> bool:
+        """Whether a link of this name has a durable subscription to itself."""
+        links = self.links.values()
+        return any(o.name == name and isinstance(o, OutgoingLink) and o.sole for o in links)
 
     def close(self, *, lost: bool) -> None:
         """End all links; `lost`: not by the peer's word, who may have seen what it holds."""

@@ -15,7 +15,7 @@ from protocols.amqp.performatives import (
     Source,
     TransactionalState,
 )
-from tests.broker.core import MULTICAST, Core
+from tests.broker.core import ANYCAST, MULTICAST, Core
 from tests.conformance.clients import Amqp, plain, took
 from tests.protocols.amqp.controlling import Controlling
 from tests.protocols.amqp.peer import AMQP_HEADER, RECEIVER, Peer, condition, frame, names, of
@@ -185,12 +185,33 @@ def test_what_a_transaction_of_the_stolen_link_held_comes_back_first():
     assert core.queue("me.sub").message_count == 1
 
 
-def test_senders_links_are_stolen_too_and_by_direction():
+def test_on_one_connection_links_are_stolen_by_name_and_direction():
     core, containers = Core(), Containers()
     one = returning(core, containers)
     one.sender(0, name="n")
     one.receiver(1, name="n")
-    two = returning(core, containers)
-    two.sender(0, name="n")
-    assert [told.handle for told in of(one.more(), Detach)] == [0]
-    assert two.give(plain("x")) == [Accepted()]
+    came = one.sender(2, name="n")
+    assert [told.handle for told in of(came, Detach)] == [0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        Source(address="q"),
+        Source(address="q", durable=2),
+        Source(address="t", capabilities=("topic",)),
+        Source(address="t", durable=2, capabilities=("topic", "shared")),
+        Source(address="q", distribution_mode="copy"),
+    ],
+)
+def test_links_of_two_connections_that_do_not_exclude_one_another_both_live(source):
+    """Proton's Container names the links of all its connections to one address alike."""
+    core, containers = Core(), Containers()
+    core.directory.create_queue("q", "q", ANYCAST)
+    peers = [returning(core, containers) for _ in range(2)]
+    for peer in peers:
+        assert names(peer.receiver(0, name="n", credit=10, source=source))[0] == "attach"
+        peer.sender(1, name="n")
+    for peer in peers:
+        assert of(peer.more(), Detach) == []
+        assert peer.give(plain("x"), handle=1) == [Accepted()]
