@@ -9,6 +9,7 @@ Over TLS an end is proper when a close_notify said so; anything else is a `CutEr
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 from types import TracebackType
@@ -89,10 +90,14 @@ class Peer:
         return came
 
     def end(self) -> None:
-        """Say that nothing follows: over TLS by a close_notify, and then as TCP does."""
-        if self.tls is not None:
-            self.socket.sendall(self.tls.close())
-        self.socket.shutdown(socket.SHUT_WR)
+        """Say that nothing follows: over TLS by a close_notify, and then as TCP does.
+
+        A gateway that has closed already is not told.
+        """
+        with contextlib.suppress(OSError):
+            if self.tls is not None:
+                self.socket.sendall(self.tls.close())
+            self.socket.shutdown(socket.SHUT_WR)
 
     def __enter__(self) -> Self:
         return self
