@@ -254,9 +254,22 @@ def test_the_log_is_json_where_no_terminal_is_and_says_what_happened(
 def test_a_second_gateway_on_the_same_data_names_the_first_one(gateway: ScratchGateway) -> None:
     done = run_to_end("--data", str(gateway.data))
     assert done.returncode == 75
-    (first, *_) = only_errors(done)
+    (first, second) = only_errors(done)
     assert first.startswith("error: already-running: ")
-    assert str(gateway.pid) in first
+    for part in (str(gateway.data), str(gateway.pid), "Stop that process"):
+        assert part in first
+    assert second == "  try: another directory by --data, with other ports"
+
+
+@pytest.mark.parametrize("command", [["data", "compact"], ["run", "--salvage", "--data"]])
+def test_who_wants_this_directory_is_not_sent_to_another(
+    gateway: ScratchGateway, command: list[str]
+) -> None:
+    done = cli(*command, str(gateway.data))
+    assert done.returncode == 75
+    (only,) = only_errors(done)
+    assert only.startswith("error: already-running: ")
+    assert "Stop that process" in only
 
 
 def test_a_port_in_use_is_named(gateway: ScratchGateway, tmp_path: Path) -> None:
