@@ -8,7 +8,8 @@ A block says which batch commits it. So a salvage counts as committed, beside wh
 names, what the lost batches have committed, and, of a stay that nothing names any more, what is
 older than the journal. What it finds it writes in place of the lost batch: definitions, counts of
 blocks, and queues of which only pages tell. Which messages there were done with may be lost: those
-come back, marked as ones that may have been seen. Changes nothing.
+come back, marked as ones that may have been seen. Where the lost batch began the stay, the first
+seq on pages tells what memory had until then: the survey counts that as missing. Changes no file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from gateway.orphans import adopted_name
 from gateway.paged_recovery import known_blocks
 from gateway.persistence import Restored, encode_definition, restore
 from storage.files import FileSystem
-from storage.page_scan import block_tickets, scan_page
+from storage.page_scan import FoundBlock, block_tickets, scan_page
 from storage.pages import page_files
 from storage.record import encode_note, encode_paged
 from storage.survey import Survey
@@ -55,10 +56,14 @@ class Rescue:
 
 @dataclass(slots=True, kw_only=True)
 class _Store:
-    """The pages of one stay that were looked at: page -> blocks known, blocks there."""
+    """The pages of one stay that were looked at: page -> blocks known, blocks there.
+
+    `begun_in_loss`: its first block is there, and a lost batch committed it.
+    """
 
     definition: PagesDefinition | None
     pages: dict[int, tuple[int, int]] = field(default_factory=dict)
+    begun_in_loss: bool = False
 
 
 def look_for_pages(fs: FileSystem, directory: str, seen: Survey) -> Rescue:
@@ -75,6 +80,8 @@ def look_for_pages(fs: FileSystem, directory: str, seen: Survey) -> Rescue:
         targets = {q for one in found.values() for b in one.blocks for q, _ in b.targets}
         numbers = sorted(targets - restored.deleted)
         unknown = [number for number in numbers if number not in queues]
+        if store.begun_in_loss:
+            _note_gaps(seen, found[1].blocks, unknown)
         address = _address(store, numbers, queues)
         routing = next((q.routing for q in queues.values() if q.address == address), None)
         rescue.definitions += [_adopted(number, address, routing) for number in unknown]
@@ -113,14 +120,33 @@ def _stores(
         store = stores.setdefault(store_id, _Store(definition=definition))
         empty = PagesDefinition(store_id=store_id, address="")
         known = known_blocks(definition or empty, seen.found.pages).get(page, 0)
+        tickets = block_tickets(fs, directory, store_id, page)
+        if page == 1 and tickets[:1] and tickets[0][0] == 0:
+            ticket = tickets[0][1]
+            store.begun_in_loss = any(first <= ticket <= last for first, last in lost)
         committed = [
             number + 1
-            for number, ticket in block_tickets(fs, directory, store_id, page)
+            for number, ticket in tickets
             if any(first <= ticket <= last for first, last in lost)
             or (definition is None and ticket < oldest)
         ]
         store.pages[page] = known, max([known, *committed])
     return stores
+
+
+def _note_gaps(seen: Survey, blocks: Sequence[FoundBlock], unknown: Sequence[int]) -> None:
+    """Note in the survey which seqs were given in memory before the first page of a stay began.
+
+    Of a queue that is not `unknown`, but of which no message was read, nobody knows where it stood.
+    """
+    firsts: dict[int, int] = {}
+    for block in blocks:
+        for queue_id, first in block.targets:
+            firsts.setdefault(queue_id, first)
+    for queue_id, first in firsts.items():
+        last = seen.found.highest.get(queue_id, 0 if queue_id in unknown else first)
+        if last + 1 < first:
+            seen.gaps.setdefault(queue_id, []).extend([last + 1, first - 1])
 
 
 def _address(store: _Store, numbers: Sequence[int], queues: Mapping[int, QueueDefinition]) -> str:

@@ -81,7 +81,7 @@ class Survey:
     def lost(self) -> dict[int, int]:
         """Return per queue id how many messages are missing, at most."""
         counts = {}
-        for queue_id in [*self.found.highest, *self._only_named()]:
+        for queue_id in dict.fromkeys([*self.found.highest, *self._only_named(), *self.gaps]):
             highest = self.found.highest.get(queue_id, 0)
             named = self.named.get(queue_id, [])
             pairs = zip(named[::2], named[1::2], strict=True)

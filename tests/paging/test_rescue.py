@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.cli.data import lines_of, pages_of, report
-from gateway.datadir import Salvaged, look, look_at_pages, places_below, repair
+from gateway.datadir import Salvaged, look, look_at_pages, lost_by_name, places_below, repair
 from gateway.model.message import MAYBE_SEEN
 from gateway.page_rescue import rescued_by_address
 from storage.errors import DamageError
 from storage.pages import page_files
-from storage.record import Note, Paged, decode_records
+from storage.record import BATCH_HEADER_BYTES, Note, Paged, decode_records
 from tests.paging.node import Node, node
 from tests.paging.test_damage import BODIES
 
@@ -35,14 +36,18 @@ def life(tmp_path) -> Node:
     return made
 
 
-def spoil(life: Node, wanted) -> int:
-    """Turn a bit in the first batch that has such a record; returns the batch's number."""
+def spoil(life: Node, wanted, at: Callable[[bytes], int] | None = None) -> int:
+    """Turn a bit in the first batch that has such a record; returns the batch's number.
+
+    `at` tells which byte of the payload; without it, one in the middle.
+    """
     for facts in look(f"{life.directory}/journal").segments:
         for number, offset, payload in facts.batches:
             if any(wanted(record) for record in decode_records(payload)):
                 path = Path(facts.path)
                 data = bytearray(path.read_bytes())
-                data[offset + 36 + len(payload) // 2] ^= 8
+                place = len(payload) // 2 if at is None else at(payload)
+                data[offset + BATCH_HEADER_BYTES + place] ^= 8
                 path.write_bytes(data)
                 return number
     raise AssertionError("there is no such record")
@@ -69,13 +74,34 @@ def salvaged(life: Node) -> Salvaged:
     return done
 
 
-def test_pages_whose_definition_rotted_are_found_again(life):
+def in_the_body(payload: bytes) -> int:
+    return payload.index(b"....")
+
+
+def in_the_definition(payload: bytes) -> int:
+    return payload.index(b"address")
+
+
+def in_the_seq(payload: bytes) -> int:
+    """Return the highest byte of the seq that the first message was given."""
+    number = (1).to_bytes(8, "little")
+    return payload.index(number + (2).to_bytes(8, "little")) + 15
+
+
+def in_the_length(payload: bytes) -> int:
+    """Return the highest byte of the length of the definition."""
+    return payload.index(b"{") - 1
+
+
+@pytest.mark.parametrize("at", [in_the_body, in_the_definition, in_the_seq, in_the_length])
+def test_pages_whose_definition_rotted_are_found_again(life, at):
     life.kill()
-    batch = spoil(life, is_definition_of("q"))
+    batch = spoil(life, is_definition_of("q"), at)
     done = salvaged(life)
     assert [one.batches for one in done.seen.damage] == [(batch, batch)]
-    # All came in the batches of their blocks; the one that rotted had some in the journal, too.
-    assert done.seen.lost() == {}
+    # All came in the batches of their blocks, but what memory still took in the one that rotted.
+    assert done.seen.lost() == {life.gateway.queues["q"].queue_id: 1}, "whatever can be read of it"
+    assert lost_by_name(done.seen) == {"q": 1}
     ((address, count),) = rescued_by_address(done.rescue)
     assert address == "q"
     assert count == life.gateway.queues["q"].backlog.live == 58
@@ -118,7 +144,8 @@ def test_blocks_that_only_a_rotten_batch_committed_are_found_again(life):
     assert life.drain("other") == BODIES
 
 
-def test_a_queue_that_only_pages_tell_of_is_found_again(tmp_path):
+@pytest.mark.parametrize("at", [in_the_body, in_the_length])
+def test_a_queue_that_only_pages_tell_of_is_found_again(tmp_path, at):
     life = node(tmp_path, SettingsEntry(match="#", values=SMALL))
     life.send("q", BODIES[:20])  # queue, stay and messages in one batch
     life.sync()
@@ -127,7 +154,7 @@ def test_a_queue_that_only_pages_tell_of_is_found_again(tmp_path):
     life.send("other", BODIES[:5])
     life.sync()
     life.kill()
-    spoil(life, is_definition_of("q"))
+    spoil(life, is_definition_of("q"), at)
     done = salvaged(life)
     ((name, count),) = rescued_by_address(done.rescue)
     assert name.startswith("salvaged.")
