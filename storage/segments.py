@@ -178,7 +178,7 @@ class Segments:
     def make_spare(self, size: int, go_on: Callable[[], bool] = lambda: True) -> bool:
         """Make one segment ahead of need when none is; returns whether it did.
 
-        May run on a thread of its own. `go_on` is asked between slices; at no, nothing is left.
+        May run on a thread of its own. `go_on` is asked before each write; at no, nothing is left.
         """
         return self._spares.make(size, go_on)
 

@@ -90,7 +90,8 @@ class Spares:
     def make(self, size: int, go_on: Callable[[], bool]) -> bool:
         """Make one of the usual size when none is ready; returns whether it did.
 
-        Between slices it asks `go_on`, and gives up, leaving nothing, when that says no.
+        Before each write and sync of a slice it asks `go_on`, and gives up, leaving nothing, when
+        that says no.
         """
         with self._making:
             if size != self._usual:
@@ -129,6 +130,8 @@ class Spares:
                 if not go_on():
                     break
                 fs.pwrite(fd, _SLICE[: min(len(_SLICE), size - offset)], offset)
+                if not go_on():
+                    break
                 fs.fdatasync(fd)
             else:
                 fs.fsync(fd)

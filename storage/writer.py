@@ -116,9 +116,15 @@ class DiskWork:
         return not self._segments.spares_ready and not self.failed
 
     def make_spare(self, go_on: Callable[[], bool]) -> None:
-        """Make a segment ahead of need; `go_on` is asked between slices."""
+        """Make a segment ahead of need; `go_on` is asked between slices.
+
+        Given up when the store fails meanwhile: the disk is asked once more at most, by a call that
+        was about to be made.
+        """
+        if self.failed:
+            return
         try:
-            self._segments.make_spare(self._segment_bytes, go_on)
+            self._segments.make_spare(self._segment_bytes, lambda: go_on() and not self.failed)
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 self._fail(error)

@@ -23,7 +23,10 @@ WAIT = 10
 
 
 class TroubledFiles(RealFiles):
-    """Real files; `fail` names a call that raises, `hold` one that waits until it may go on."""
+    """Real files; `fail` names a call that raises, `hold` one that waits until it may go on.
+
+    `hold` may name the thread, too: "journal-spares pwrite".
+    """
 
     def __init__(self) -> None:
         self.fail: dict[str, Exception] = {}
@@ -32,12 +35,21 @@ class TroubledFiles(RealFiles):
         self.calls: list[tuple[str, str]] = []
 
     def _meet(self, what: str) -> None:
-        self.calls.append((threading.current_thread().name, what))
-        if what in self.hold:
+        thread = threading.current_thread().name
+        self.calls.append((thread, what))
+        if held := self.hold.get(what) or self.hold.get(f"{thread} {what}"):
             self.reached.set()
-            assert self.hold[what].wait(WAIT)
+            assert held.wait(WAIT)
         if what in self.fail:
             raise self.fail[what]
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        self._meet("pwrite")
+        return super().pwrite(fd, data, offset)
+
+    def fsync(self, fd: int) -> None:
+        self._meet("fsync")
+        super().fsync(fd)
 
     def fdatasync(self, fd: int) -> None:
         self._meet("fdatasync")
@@ -169,6 +181,40 @@ def test_a_failure_is_told_once_and_nothing_is_written_after(bench: Bench, error
     assert after <= {"close"}
     assert segment_name(1) in bench.names()
     assert not bench.found().clean
+
+
+@pytest.mark.parametrize("reached", ["allocate", "pwrite"])
+def test_a_spare_on_its_way_is_given_up_after_a_failure(bench: Bench, reached: str) -> None:
+    held = bench.files.hold[f"journal-spares {reached}"] = threading.Event()
+    bench.add(1)
+    bench.until(lambda: bench.durable == [1])
+    assert bench.files.reached.wait(WAIT), "the first batch took the spare: the next one is made"
+    bench.files.fail["fdatasync"] = OSError(errno.EIO, "disk")
+    bench.add(2)
+    bench.until(lambda: bool(bench.failures))
+    del bench.files.fail["fdatasync"]
+    size = len(bench.files.calls)
+    held.set()
+    deadline = time.monotonic() + WAIT
+    while ("journal-spares", "close") not in bench.files.calls[size:]:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    bench.stop()
+    assert {what for _, what in bench.files.calls[size:]} <= {"close", "unlink"}
+    assert spare_names(bench) == []
+    assert len(bench.failures) == 1
+
+
+def test_no_spare_is_begun_after_a_failure(bench: Bench) -> None:
+    bench.spare_is_made()
+    bench.files.fail["fdatasync"] = OSError(errno.EIO, "disk")
+    bench.add(1)
+    bench.until(lambda: bool(bench.failures))
+    del bench.files.fail["fdatasync"]
+    before = list(bench.files.calls)
+    bench.writer._work.make_spare(lambda: True)  # as asked for just before
+    assert bench.files.calls == before
+    bench.stop()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "disk"), RuntimeError("a fault of ours")])
