@@ -96,7 +96,7 @@ class Browser(Search):
             until = self.until
             if not found and backlog is not None and not self.waits:
                 found = self._find_paged(backlog, room)
-                until = _ALL  # what is read from a page is on disk
+                until = _ALL  # what is read from a page is on disk, also when that failed since
                 for message in found:
                     any_flags |= message.flags
             if not found:

@@ -289,10 +289,28 @@ CORE_MUTANTS = (
         "            self.held_up = unsynced\n",
     ),
     _core(
-        "a browser judges what lies on pages by what memory waits for",
-        "gateway.queues.selecting:Browser.show",
-        "            until = _ALL  # what is read from a page is on disk\n",
-        "            pass\n",
+        "a browser judges a queue by what another waits for",
+        "gateway.persistence:JournalStore.first_unsynced",
+        "batch.first_seqs.get(queue_id)",
+        "min(batch.first_seqs.values(), default=None)",
+    ),
+    _core(
+        "a browser is shown what does not wait for the writer yet",
+        "gateway.persistence:JournalStore.first_unsynced",
+        "in self.journal.waiting():",
+        "in list(self.journal.waiting())[:1]:",
+    ),
+    _core(
+        "a browser is shown what was set aside",
+        "storage.journal:Journal.waiting",
+        "self._aside.batches, ",
+        "",
+    ),
+    _core(
+        "nobody tells a browser that the disk has more",
+        "gateway.broker.visible:Visible.durable_up_to",
+        "                self._core.touch(queue)\n",
+        "                pass\n",
     ),
     _core(
         "a drain ends while a block is on its way",
@@ -311,6 +329,7 @@ CORE_MUTANTS = (
         "gateway.broker.errand:Errand.cancel",
         "    self._ended = True\n",
         "    pass\n",
+        first=700,
     ),
     _core(
         "what has gone meanwhile is listed",
@@ -381,7 +400,7 @@ CORE_MUTANTS = (
     _core(
         "only the damaged file is emptied, not those before it",
         "storage.compaction:Compaction.choose",
-        "oldest > max(self.damaged, default=0)",
-        "oldest not in self.damaged",
+        "oldest > max(self.rule.through, *self.damaged, 0)",
+        "oldest > self.rule.through and oldest not in self.damaged",
     ),
 )

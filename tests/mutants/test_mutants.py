@@ -26,6 +26,13 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_the_text_that_a_mutant_changes_is_there() -> None:
+    """Cheap: found here in a second, not where each mutant meets its seeds."""
+    for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS):
+        with planted(mutant):
+            pass
+
+
 def test_a_mutant_is_gone_when_its_time_is_over() -> None:
     (mutant,) = [m for m in MUTANTS if m.name == "no fdatasync"]
     killed = seeds_to_kill(mutant, LIMIT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from gateway.addresses.match import SettingsEntry
@@ -184,6 +186,20 @@ def test_a_browser_sees_pages_though_others_still_write():
     viewer = core.consume("q", browse=True)
     core.sync()
     assert viewer.bodies() == [b"%d" % number for number in range(9)]
+
+
+def test_what_a_browser_reads_from_a_page_was_on_disk_whatever_became_of_it(life):
+    """Of what is in memory, or is read back there, nobody knows what a disk has that failed."""
+    taker = life.consume("q", room=1)
+    life.turn()
+    assert taker.bodies() == BODIES[:1], "all that was in memory"
+    life.journal.failed(OSError(errno.EIO, "disk"))
+    viewer = Taker(len(BODIES))
+    viewer.hold = life.gateway.subscribe(parse_destination("q"), None, viewer, browse=True)
+    viewer.hold.dispatch_now()
+    while come(life):
+        pass
+    assert viewer.bodies() == BODIES[1:60], "the block that it looked at"
 
 
 def test_a_scan_goes_on_through_what_has_expired_as_the_blocks_come(life):

@@ -213,8 +213,10 @@ def view(world: CoreWorld) -> None:
 
 def errand(world: CoreWorld) -> None:
     """An operator removes or expires or gives up what a selector finds, or gives up himself."""
-    if world.jobs and world.chance.random() < 0.2:
-        world.chance.choice(world.jobs).cancel()
+    if world.jobs and world.chance.random() < 0.6:
+        # Few have more to do in a later turn, and those few are what it is about.
+        going = [job for job in world.jobs if not job.errand._ended]
+        world.chance.choice(going or world.jobs).cancel()
         return
     queue = _some_queue(world)
     if queue is None or len(world.jobs) > 2:
