@@ -164,6 +164,15 @@ class Fan:
             self._open_all()
         return [queue for leg in self._legs.values() for queue in leg.targets()]
 
+    def _held(self) -> Refusal | None:
+        """Return why what comes without credit has to wait with its sender, or None."""
+        if self._root.credited:
+            return None
+        for one in (self._root.target, *self.addresses()):
+            if one.blocked is not None and one.holds:
+                return one.blocked
+        return None
+
     # ---- the plan
 
     def plan(self, bodies: Sequence[bytes], flags: int, expires: int) -> list[Part]:
@@ -267,6 +276,10 @@ class Fan:
             ticket = max(ticket, last)
             at += taken
             root.sent += taken
+            if refusal is not None and refusal is self._held():
+                # Nothing is refused for good: its sender keeps the others until there is room.
+                root.taken, root.ticket, root.refusal = at, ticket, refusal
+                return -1
             if refusal is not None:
                 return root.refuse(refusal, count - at, at, ticket)
         return ticket
@@ -281,6 +294,9 @@ class Fan:
             return len(bodies), self._store(parts, flags, expires, near=False), None
         ticket = 0
         for at, body in enumerate(bodies):
+            refusal = self._held()
+            if refusal is not None:
+                return at, ticket, refusal
             parts = self.plan((body,), flags, expires)
             refusal = self._core.forecast.why_not(parts, flags, expires, self._root.due)
             if refusal is not None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gateway.broker.address import Address
-from gateway.broker.admission import Admission, Usage, judge
+from gateway.broker.admission import Admission, Usage, full_because, judge
 from gateway.broker.fan import Part
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
@@ -172,12 +172,33 @@ class _Walk:
 
     def send(self, route: Route, send: Send, *, later: bool) -> Refusal | None:
         """Go on by one message to all addresses that get it."""
+        if not route.credited:
+            refusal = self._uncredited(route)
+            if refusal is not None:
+                return refusal
         if route.fan is None:
             return self.step(route, send, later=later)
         _, body, flags, expires, due = send
         return self.go_all(
             route.fan.plan((body,), flags, expires), (flags, expires, due), later=later
         )
+
+    def _uncredited(self, route: Route) -> Refusal | None:
+        """Return why an address that holds senders takes nothing of one without credit.
+
+        What credit promised is taken beyond the limit; to this one nothing was. Its sends were
+        kept by the transaction, so that the commit is the first moment to say no.
+        """
+        for address in (route.target, *(() if route.fan is None else route.fan.addresses())):
+            if not address.holds:
+                continue
+            if address.operator_block:
+                return address.blocked
+            self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
+            why = full_because(address.name, self._usage(address), address.settings)
+            if why is not None:
+                return why
+        return None
 
     def go_all(
         self, parts: Sequence[Part], how: tuple[int, int, int], *, later: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from proton import Message
@@ -20,6 +21,7 @@ from tests.interop.support import connected, queue, raw, wait_until
 pytestmark = pytest.mark.interop
 
 VERSIONS = ["1.0", "1.1", "1.2"]
+FEW = ('address-settings."few".max-size-messages=5',)
 SETTINGS = (
     'address-settings."few.#".address-full-policy="BLOCK"',
     'address-settings."few.#".max-size-messages=5',
@@ -133,3 +135,88 @@ def test_m7_what_an_operator_blocks_takes_nothing_of_those_that_come(
         assert receipts(peers) == 20
         sender.send(Message(body="amqp"))
     assert count(gateway, name) == 21
+
+
+def disconnect(receipt: str) -> bytes:
+    return f"DISCONNECT\nreceipt:{receipt}\n\n\0".encode()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_disconnect_behind_what_waits_is_confirmed_after_it(
+    gateway: ScratchGateway, version: str, address: str
+) -> None:
+    name = f"few.{address}"
+    with opened(gateway, version) as filler, opened(gateway, version) as peer:
+        filler.sendall(b"".join(send(name, b"%d" % n) for n in range(5)))
+        wait_until(lambda: count(gateway, name) == 5)
+        peer.sendall(send(name, b"5") + disconnect("bye"))
+        assert receipts([peer]) == 0
+        assert count(gateway, name) == 5
+        with connected(gateway) as connection:
+            receiver = connection.create_receiver(name, credit=6)
+            for _ in range(6):
+                receiver.receive(timeout=10)
+                receiver.accept()
+        peer.settimeout(10)
+        heard = b""
+        while more := peer.recv(4096):  # up to the end of the connection
+            heard += more
+        assert heard.index(b"receipt-id:r") < heard.index(b"receipt-id:bye")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_waited_of_those_that_left_is_not_stored_and_a_restart_keeps_the_rest(
+    tmp_path: Path, version: str
+) -> None:
+    settings = ('address-settings."few".address-full-policy="BLOCK"', *FEW)
+    with ScratchGateway(tmp_path, settings=settings) as gateway:
+        with opened(gateway, version) as filler:
+            filler.sendall(b"".join(send("few", b"%d" % n) for n in range(5)))
+            wait_until(lambda: count(gateway, "few") == 5)
+        with ExitStack() as stack:
+            peers = [stack.enter_context(opened(gateway, version)) for _ in range(10)]
+            for peer in peers:
+                peer.sendall(send("few", b"waits"))
+            assert receipts(peers) == 0
+            gateway.kill()
+        gateway.start()
+        assert count(gateway, "few") == 5
+        with opened(gateway, version) as peer:
+            peer.sendall(send("few", b"5"))
+            assert receipts([peer]) == 0
+            with connected(gateway) as connection:
+                receiver = connection.create_receiver("few", credit=10)
+                bodies = []
+                for _ in range(6):
+                    message = receiver.receive(timeout=10)  # kept: the body may point into it
+                    body = message.body
+                    bodies.append(int(body if isinstance(body, str) else bytes(body)))
+                    receiver.accept()
+        assert bodies == list(range(6))
+
+
+GLOBAL = ('address-settings."#".address-full-policy="BLOCK"', 'global-max-size="2MiB"')
+
+
+@pytest.mark.parametrize("protocol", ["amqp", *VERSIONS])
+def test_sixty_megabytes_do_not_pass_the_limit_of_the_gateway(
+    tmp_path: Path, protocol: str
+) -> None:
+    """What reaches the limit is taken: three of a megabyte each."""
+    body = b"m" * 1_000_000
+    with ScratchGateway(tmp_path, settings=GLOBAL) as gateway, ExitStack() as stack:
+        if protocol == "amqp":
+            for _ in range(60):
+                sender = stack.enter_context(connected(gateway)).create_sender("g")
+                if sender.link.credit:
+                    sender.send(Message(body=body))
+        else:
+            peers = [stack.enter_context(opened(gateway, protocol)) for _ in range(60)]
+            for peer in peers:
+                peer.sendall(send("g", body))
+            wait_until(lambda: count(gateway, "g") == 3)
+            assert receipts(peers) == 3
+        assert count(gateway, "g") == 3
+        facts = gateway.request("GET", "/readyz")[1]
+        assert isinstance(facts, dict)
+        assert facts["full"][0]["limit"] == "global-max-size"
