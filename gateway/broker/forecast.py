@@ -193,7 +193,8 @@ class _Walk:
             if not address.holds:
                 continue
             if address.operator_block:
-                return address.blocked
+                blocked: Refusal | None = address.blocked
+                return blocked
             self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
             why = full_because(address.name, self._usage(address), address.settings)
             if why is not None:
