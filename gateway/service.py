@@ -29,6 +29,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import Source
 from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core import EX_IOERR, Reactor
+from gateway.first_steps import first_steps
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
 from gateway.places import check_directories, describe_os_error
@@ -245,12 +246,12 @@ def banner(service: GatewayService) -> list[str]:
     for names, address, reach, who in rows:
         facts = ", ".join(part for part in (reach, who) if part)
         lines.append(f"  {names:<{wide[0]}}  {address:<{wide[1]}}  {facts}".rstrip())
-    who = "" if service.gate.open else " --user NAME"
-    lines.append(
-        f'  next: `sluicegate send hello "hi"{who}` in another terminal, then'
-        f" `sluicegate receive hello{who}`    Ctrl-C stops cleanly"
-    )
-    return lines
+    speak_amqp = [
+        (acceptor.endpoint, listener.address)
+        for acceptor, listener in zip(config.acceptors, service.acceptors, strict=True)
+        if any(p.value == "AMQP" for p in acceptor.protocols)
+    ]
+    return lines + first_steps(speak_amqp, login=not service.gate.open)
 
 
 def _disk_kept(service: GatewayService) -> str:

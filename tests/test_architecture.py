@@ -91,6 +91,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.process_figures": ("gateway.model",),
     "gateway.timed_files": ("gateway.model", "storage"),
     "gateway.certificates": ("gateway.config",),
+    "gateway.first_steps": ("gateway.config",),
     "gateway.steady": (),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (

@@ -23,6 +23,7 @@ from gateway.cli.bench_cpu import file_system, listener
 from gateway.cli.bench_report import Line
 from gateway.cli.bench_rows import WARM_UP, Row, select
 from gateway.cli.bench_run import BenchError, Measured, Target, measure
+from gateway.cli.errors import EX_UNAVAILABLE, CliError
 from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway, free_ports
 from gateway.cli.self_signed import self_signed
 
@@ -138,13 +139,22 @@ def bench(
             if peer is not None:
                 plan.warm_up(warm_up if against else min(warm_up, 1))
             lines = plan.run(chosen)
-    except (BenchError, GatewayFailedError) as error:
-        raise click.ClickException(str(error)) from error
+    except BenchError as error:
+        raise _failed(error) from error
+    except GatewayFailedError as error:
+        raise CliError("cannot-run", str(error)) from error
     if as_json:
         click.echo(json.dumps(report.as_json(lines, about, size), indent=2))
         return
     report.show(lines, peer=peer.name if peer else None, terminal=sys.stdout.isatty())
     click.echo("; ".join(f"{key} {value}" for key, value in about.items()) + f"; bodies {size} B")
+
+
+def _failed(error: BenchError) -> CliError:
+    if not error.unreachable:
+        return CliError("bench-failed", str(error))
+    attempt = "sluicegate run, or another --target"
+    return CliError("not-connected", str(error), attempt=attempt, status=EX_UNAVAILABLE)
 
 
 class _Plan:

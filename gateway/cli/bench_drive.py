@@ -458,7 +458,8 @@ def main() -> int:
     try:
         outcome = perform(job)
     except (amqp.PeerError, OSError) as error:
-        _say({"error": f"{job.protocol} {job.role} at {job.host}:{job.port}: {error}"})
+        text = f"{job.protocol} {job.role} at {job.host}:{job.port}: {error}"
+        _say({"error": text, "unreachable": isinstance(error, ConnectionRefusedError)})
         return 1
     _say(asdict(outcome))
     return 0

@@ -30,7 +30,14 @@ _NS: Final = 1e9
 
 
 class BenchError(Exception):
-    """A row could not be measured; the text says what the driver saw."""
+    """A row could not be measured; the text says what the driver saw.
+
+    `unreachable`: nobody answers at the target.
+    """
+
+    def __init__(self, text: str, *, unreachable: bool = False) -> None:
+        super().__init__(text)
+        self.unreachable = unreachable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +178,7 @@ class _DriverProcess:
             raise BenchError(f"{what}: the driver process ended without an answer")
         answer = json.loads(line)
         if "error" in answer:
-            raise BenchError(answer["error"])
+            raise BenchError(answer["error"], unreachable=bool(answer.get("unreachable")))
         return cast("dict[str, object]", answer)
 
     def expect_ready(self) -> None:

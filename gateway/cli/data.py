@@ -48,9 +48,12 @@ def told(command: Command) -> Command:
         try:
             return command(*args, **kwargs)
         except MissingJournalError as error:
-            raise CliError("no-journal", str(error), status=EX_NOINPUT) from None
+            attempt = "the directory that `sluicegate run` prints behind `data`"
+            raise CliError("no-journal", str(error), attempt=attempt, status=EX_NOINPUT) from None
         except LockedError as error:
             raise CliError("already-running", str(error), status=EX_RUNNING) from None
+        except BrokenPipeError:
+            raise  # of whoever read the output, and not of the disk
         except (StorageError, OSError) as error:
             raise CliError("bad-data-directory", str(error), status=EX_IOERR) from None
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
-from gateway.cli.tls_trust import refused, trusted
+from gateway.cli.tls_trust import no_handshake, refused, trusted
 
 DEFAULT_URL: Final = "http://127.0.0.1:8161"
 _SECONDS: Final = 10.0
+_MANAGEMENT: Final = "the URL that `sluicegate run` prints beside `management`"
 #: Whatever JSON can hold.
 Json = Any
 
@@ -61,9 +62,10 @@ def _ask(
     seconds: float = _SECONDS,
 ) -> Json:
     user, password = login
-    parts = urlsplit(url if "//" in url else f"http://{url}")
+    url = url if "//" in url else f"http://{url}"
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        text = f"{url} is no HTTP URL"
+        text = f"{url} is no HTTP URL; this command asks the management listener"
         raise CliError("bad-url", text, attempt=f"--url {DEFAULT_URL}", status=EX_USAGE)
     secure = parts.scheme == "https"
     connection = (
@@ -85,21 +87,34 @@ def _ask(
         content = answer.read()
     except ssl.SSLError as error:
         raise refused(error, url) from None
-    except (OSError, http.client.HTTPException) as error:
-        text = f"{url}: {getattr(error, 'strerror', None) or repr(error)}"
-        attempt = f"sluicegate run, or --url {parts.scheme}://HOST:PORT"
-        raise CliError("not-connected", text, attempt=attempt, status=EX_UNAVAILABLE) from None
+    except TimeoutError as error:
+        if secure and "handshake" in str(error):
+            raise no_handshake(url) from None
+        raise _not_connected(url, f"no answer within {seconds:g} s") from None
+    except http.client.RemoteDisconnected:
+        # Ours closes so on whoever speaks no TLS.
+        attempt = None if secure else f"--url {url.replace('http:', 'https:')} if TLS is there"
+        raise _not_connected(url, "it closed the connection without an answer", attempt) from None
+    except http.client.HTTPException:
+        raise _not_connected(url, "what answers there is no HTTP", _MANAGEMENT) from None
+    except OSError as error:
+        raise _not_connected(url, error.strerror or str(error) or repr(error)) from None
     finally:
         connection.close()
     return _read(url, answer.status, content, user)
+
+
+def _not_connected(url: str, why: str, attempt: str | None = None) -> CliError:
+    attempt = attempt or f"sluicegate run, or --url {url.partition(':')[0]}://HOST:PORT"
+    return CliError("not-connected", f"{url}: {why}", attempt=attempt, status=EX_UNAVAILABLE)
 
 
 def _read(url: str, status: int, content: bytes, user: str | None) -> Json:
     try:
         value = json.loads(content)
     except ValueError:
-        text = f"{url} answers {status} without JSON; it is no Sluicegate"
-        raise CliError("not-connected", text, status=EX_UNAVAILABLE) from None
+        text = f"it answers {status} without JSON, as no management listener does"
+        raise _not_connected(url, text, _MANAGEMENT) from None
     if status not in (http.client.OK, http.client.ACCEPTED):
         attempt = login_hint(user) if status == http.client.UNAUTHORIZED else None
         raise CliError(

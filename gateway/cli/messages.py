@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli.amqp_client import DEFAULT_URL, Login, Receiving, Sending
+from gateway.cli.asking import ask_password
 from gateway.cli.errors import EX_USAGE, CliError
 from gateway.cli.message_form import as_object, as_text, encoded
 from gateway.cli.tls_trust import Trust, trust_options
@@ -50,7 +51,7 @@ def read_password(user: str | None, *, from_stdin: bool) -> str | None:
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     given = os.environ.get("SLUICEGATE_PASSWORD")
-    return given if given is not None else str(click.prompt("Password", hide_input=True, err=True))
+    return given if given is not None else ask_password(f"the password of {user}", err=True)
 
 
 @click.command()

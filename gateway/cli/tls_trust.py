@@ -14,6 +14,15 @@ from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
 
 #: What a server without TLS makes of a handshake; ours answers plain ports with the last one.
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "SSLV3_ALERT_HANDSHAKE_FAILURE")
+_ITS_OWN: Final = "--cafile FILE with its certificate or its authority's"
+_OF_ITS_NAME: Final = "--url with a name or an address that the certificate is for"
+#: What else than another file of trusted certificates helps, by OpenSSL's X509_V_ERR.
+_REMEDIES: Final = {
+    9: "the clocks of both machines, or a certificate of the gateway's that holds already",
+    10: "a new certificate for the gateway; put in the old one's place, it is served at once",
+    62: _OF_ITS_NAME,
+    64: _OF_ITS_NAME,
+}
 Command = Callable[..., Any]
 
 
@@ -67,9 +76,12 @@ class Trust:
             return made
         try:
             return ssl.create_default_context(cafile=self.cafile)
+        except ssl.SSLError:
+            why = "holds no certificate in PEM that can be used"
         except OSError as error:
-            text = f"--cafile {self.cafile}: {error.strerror or error}"
-            raise CliError("bad-cafile", text, status=EX_USAGE) from None
+            why = f"cannot be read: {error.strerror or error}"
+        text = f"--cafile {self.cafile} {why}"
+        raise CliError("bad-cafile", text, attempt=_ITS_OWN, status=EX_USAGE)
 
     def wrap(self, plain: socket.socket, host: str, url: str) -> ssl.SSLSocket:
         """Shake hands; raises CliError that says why not, OSError when the connection broke."""
@@ -77,18 +89,31 @@ class Trust:
             return self.context().wrap_socket(plain, server_hostname=host)
         except ssl.SSLError as error:
             raise refused(error, url) from None
+        except TimeoutError:
+            raise no_handshake(url) from None
+
+
+def no_handshake(url: str) -> CliError:
+    """Return the error of a server that says nothing to a handshake: HTTP without TLS does so."""
+    text = f"{url}: nothing answers a TLS handshake there"
+    attempt = f"{_without_tls(url)} if there is no TLS"
+    return CliError("not-connected", text, attempt=attempt, status=EX_UNAVAILABLE)
+
+
+def _without_tls(url: str) -> str:
+    return f"--url {url.replace('amqps:', 'amqp:').replace('https:', 'http:')}"
 
 
 def refused(error: ssl.SSLError, url: str) -> CliError:
     """Return the error of a handshake that failed, with what would help."""
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"{url}: its certificate is not trusted: {error.verify_message}"
-        trusted = "--cafile FILE with its certificate or its authority's"
-        return CliError("bad-certificate", text, attempt=trusted, status=EX_UNAVAILABLE)
+        remedy = _REMEDIES.get(error.verify_code, _ITS_OWN)
+        return CliError("bad-certificate", text, attempt=remedy, status=EX_UNAVAILABLE)
     attempt: str | None = None
     if error.reason in _NO_TLS:
         text = f"{url}: there is no TLS ({error.reason.lower().replace('_', ' ')})"
-        attempt = f"--url {url.replace('amqps:', 'amqp:').replace('https:', 'http:')}"
+        attempt = _without_tls(url)
     else:
         text = f"{url}: no TLS connection: {error.reason or error}"
     return CliError("not-connected", text, attempt=attempt, status=EX_UNAVAILABLE)

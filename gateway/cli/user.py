@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from gateway.cli.asking import ask_password
 from gateway.cli.errors import EX_CANTCREAT, EX_USAGE, CliError
 from gateway.cli.settings import config_options, read_config
 from gateway.model.verifier import Verifier
@@ -104,7 +105,7 @@ def _password(*, from_stdin: bool) -> str:
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
     else:
-        password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        password = ask_password("a password", attempt="--password-stdin", twice=True)
     if not password:
         raise CliError("bad-password", "the password is empty", status=EX_USAGE)
     if len(password.encode()) > PASSWORD_BYTES_MAX:

@@ -82,6 +82,18 @@ def test_verify_and_print_work_beside_a_gateway_and_compact_refuses(
     assert len(take(gateway, "orders")) == 8
 
 
+def test_print_for_a_reader_who_has_left_is_141(gateway_process: Start) -> None:
+    gateway = gateway_process()
+    send(gateway, "orders", ["an order"])
+    printing = f"{sys.executable} -m gateway data print {gateway.data}"
+    # `true` has left before anything is written.
+    done = subprocess.run(
+        ["sh", "-c", f"{{ sleep 1; {printing}; echo status $? >&2; }} | true"],
+        capture_output=True, text=True, timeout=60, check=False, env=importing_environment(),
+    )  # fmt: skip
+    assert done.stderr == "status 141\n"
+
+
 def test_compact_leaves_one_file_and_all_messages(gateway_process: Start) -> None:
     small = "journal-file-size=1MiB"
     gateway = gateway_process(settings=[small, "journal-compact-min-files=0"])

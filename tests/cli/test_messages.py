@@ -192,7 +192,11 @@ def test_a_certificate_that_is_not_trusted(gateway: Served) -> None:
     assert "try: --cafile" in refused.stderr
     assert run("send", "trusting", "x", *url, "--insecure").stdout == "1 message sent to trusting\n"
     missing = run("send", "a", "x", *url, "--cafile", "/nowhere", status=64)
-    assert missing.stderr.startswith("error: bad-cafile: --cafile /nowhere: No such file")
+    assert missing.stderr.startswith("error: bad-cafile: --cafile /nowhere cannot be read: No such")
+    assert "try: --cafile" in missing.stderr
+    key = str(Path(gateway.cafile).with_name("key.pem"))
+    keys = run("send", "a", "x", *url, "--cafile", key, status=64)
+    assert "holds no certificate in PEM" in keys.stderr
 
 
 def test_the_wrong_scheme_is_named(gateway: Served) -> None:

@@ -213,7 +213,7 @@ def test_the_banner_names_what_is_open(tmp_path: Path) -> None:
     )
     assert process.stdout is not None
     begun = time.monotonic()
-    lines = [process.stdout.readline() for _ in range(5)]
+    lines = [process.stdout.readline() for _ in range(7)]
     took = time.monotonic() - begun
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
@@ -224,7 +224,10 @@ def test_the_banner_names_what_is_open(tmp_path: Path) -> None:
     )
     assert re.match(r"  STOMP +127.0.0.1:[1-9]\d* +this machine only", lines[2])
     assert re.match(r"  management +http://127.0.0.1:[1-9]\d*$", lines[3])
-    assert "sluicegate send hello" in lines[4]
+    assert lines[4] == "  next, in another terminal (Ctrl-C here stops cleanly):\n"
+    assert lines[5].startswith('    sluicegate send hello "hi" --url amqp://127.0.0.1:')
+    assert lines[6].startswith("    sluicegate receive hello --url amqp://127.0.0.1:")
+    assert max(map(len, lines[4:])) <= 80
     assert took < 10, "ready within two seconds on an idle machine"
 
 
