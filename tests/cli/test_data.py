@@ -14,6 +14,7 @@ from proton import Message
 from proton.utils import BlockingConnection
 
 from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from tests.logs import records, whole_log
 
 Start = Callable[..., ScratchGateway]
 
@@ -231,7 +232,7 @@ def test_salvage_keeps_what_is_whole_and_tells_what_is_lost(gateway_process: Sta
     command = [*salvaging.command(), "--salvage"]
     salvaging.command = lambda: command  # type: ignore[method-assign]
     with salvaging:
-        log = salvaging.log.read_text()
+        log = whole_log(salvaging)
         assert f"salvaged: {path} at offset {offset[1]}" in log
         assert "lost: at most 1 messages of orders" in log
         (kept,) = (gateway.data / "quarantine").iterdir()
@@ -248,8 +249,8 @@ def test_salvage_keeps_what_is_whole_and_tells_what_is_lost(gateway_process: Sta
         "others": 0,
     }
     with ScratchGateway(gateway.data.parent) as second:
-        started = [json.loads(line) for line in second.log.read_text().splitlines() if "{" in line]
-        found = [one for one in started if one.get("event") == "store.recovered"][-1]
+        whole_log(second)
+        found = records(second, "store.recovered")[-1]
         assert (found["clean"], found["torn_bytes"], found["messages"]) == (True, 0, 0)
 
 
@@ -274,7 +275,7 @@ def test_salvage_counts_are_exact_by_queue(gateway_process: Start) -> None:
     command = [*salvaging.command(), "--salvage"]
     salvaging.command = lambda: command  # type: ignore[method-assign]
     with salvaging:
-        log = salvaging.log.read_text()
+        log = whole_log(salvaging)
         assert "lost: at most 2 messages of orders" in log
         assert f"lost: at most 1 messages of {nameless}" in log
         assert log.count("queue.adopted") == 1
@@ -286,7 +287,7 @@ def test_salvage_counts_are_exact_by_queue(gateway_process: Start) -> None:
     lost = {"orders": {3, 7}, nameless: {0}, "third": set()}
     names[nameless] = names.pop("others")
     with ScratchGateway(gateway.data.parent) as second:
-        assert second.log.read_text().count("queue.adopted") == 1
+        assert whole_log(second).count("queue.adopted") == 1
         for name, count in names.items():
             text = "others" if name == nameless else name
             wanted = [f"{text} {n:02d} " * 20 for n in range(count) if n not in lost[name]]
@@ -338,6 +339,6 @@ def test_what_was_deleted_does_not_come_back_as_salvaged(gateway_process: Start)
     assert {name: one["messages"] for name, one in held.items()} == {"kept": 1}
     for _ in range(2):
         with ScratchGateway(gateway.data.parent) as again:
-            assert "queue.adopted" not in again.log.read_text()
+            assert "queue.adopted" not in whole_log(again)
             _, shown = again.request("GET", "/api/v1/queues")
             assert [one["name"] for one in shown["items"]] == ["kept"]

@@ -22,6 +22,7 @@ from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
 from gateway.datadir import look
 from tests.cli.test_data import change, cli, journal_files, send, take
 from tests.durability.rounds import AmqpReceiver, StompSender
+from tests.logs import whole_log
 
 Start = Callable[..., ScratchGateway]
 SMALL = ("journal-file-size=1MiB",)
@@ -109,7 +110,7 @@ def test_rot_in_journal_files_is_repaired_from_memory(gateway_process: Start) ->
     assert ready["status"] == "ready"
     assert "not what was written" in ready["damage"]
     assert metric(gateway, "scrub_damaged_places") >= 1
-    assert gateway.log.read_text().count('"event": "scrub.damaged"') == 3
+    assert whole_log(gateway).count('"event": "scrub.damaged"') == 3
 
     connection.close()  # what it held comes back
     facts = until_gone(gateway)
@@ -372,7 +373,7 @@ def test_beside_senders_receivers_and_paging_nothing_is_mistaken(gateway_process
         assert facts["run"]["damagedPlaces"] == 0
     assert runs > 5
     assert facts["bytesRead"] > 20 << 20
-    log = gateway.log.read_text()
+    log = whole_log(gateway)
     assert "address.paging_started" in log
     assert "scrub.failed" not in log
     gateway.kill()  # senders and receiver end with it

@@ -18,6 +18,7 @@ from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
 from tests.conformance.small_disk import GIB, FiguresGateway, MountedGateway, mounted
+from tests.logs import wait_log
 
 SECONDS = 15.0
 
@@ -157,7 +158,7 @@ def test_d14_full_at_the_start_is_full_at_once(tmp_path: Path) -> None:
     gateway = FiguresGateway(tmp_path, settings=["disk-scan-period=60000"])
     gateway.set_free(1)
     with gateway:
-        assert "FULL" in gateway.log.read_text()
+        wait_log(gateway, "FULL")
         sender, told = stomp_client(gateway.stomp_port)
         sender.send("/queue/q", "x")
         assert told.lost.wait(SECONDS)
@@ -198,7 +199,7 @@ def test_metrics_and_log_tell_of_it(gateway: FiguresGateway) -> None:
     assert metric("disk_seconds_to_full") == "0.0"
     gateway.set_free(50 * GIB)
     until(lambda: metric("disk_full") == "0", "the metric falls")
-    log = gateway.log.read_text()
+    log = wait_log(gateway, "disk.freed")
     assert log.index("disk.watched") < log.index("disk.filled") < log.index("disk.freed")
 
 

@@ -19,6 +19,7 @@ from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway
 from tests.durability.faulty import REFUSING, UNREADABLE, FaultyGateway
 from tests.durability.rounds import StompSender, drain
 from tests.durability.test_syscalls import SETTINGS, TracedGateway, works
+from tests.logs import wait_log, whole_log
 
 EX_IOERR = 74
 #: The k-th call of a thread fails, once: the next one would succeed.
@@ -151,8 +152,7 @@ def test_pages_that_cannot_be_read_cost_their_messages_alone(tmp_path: Path) -> 
         got = re.findall(rb"\n\n(b\d\d)\.{200}\0", came)
         assert [body.decode() for body in got] == bodies[: len(got)]
         assert 0 < len(got) < 40
-        lost = re.findall(r'"event": ?"page.messages_lost"', gateway.log_text())
-        assert lost
+        wait_log(gateway, '"event": "page.messages_lost"')
         gateway.switch.unlink()
         send(gateway.stomp_port, "kill.q", ["after"])
         assert [body.rstrip(".") for body, _ in drain(gateway)] == ["after"]
@@ -189,13 +189,10 @@ def test_a_stream_whose_files_take_nothing_stays_in_the_journal(tmp_path: Path, 
     gateway.switch.write_text(fault)
     bodies = [f"b{n}" for n in range(5000)]
     send(gateway.stomp_port, "tapped", bodies)
-    deadline = time.monotonic() + 20
-    while "stream.seal_failed" not in gateway.log_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert "stream.seal_failed" in gateway.log_text()
+    wait_log(gateway, "stream.seal_failed")
     send(gateway.stomp_port, "tapped", ["after"])
     time.sleep(1.0)
-    assert gateway.log_text().count("stream.seal_failed") < 10  # told, not poured out
+    assert whole_log(gateway).count("stream.seal_failed") < 10  # told, not poured out
     gateway.kill()
     gateway.switch.unlink()
     with FaultyGateway(tmp_path / "gateway", UNREADABLE, settings=settings) as again:

@@ -13,6 +13,7 @@ from proton.utils import BlockingConnection, BlockingReceiver
 
 from gateway.cli.scratch import HOST
 from tests.durability.faulty import HANG, FaultyGateway
+from tests.logs import wait_log
 
 SECONDS = 20.0
 #: What must not come is given so long to come all the same.
@@ -78,12 +79,12 @@ def test_dispatch_waits_while_the_disk_lags_and_changes_back(gateway: FaultyGate
     assert reader.got == ["1", "2"], "handed out before it was on disk"
     assert "Dispatch waits for the disk" in str(queue(gateway)["reason"])
     assert gateway.request("GET", "/readyz")[1]["code"] == "store-lags"
-    assert "store.lags" in gateway.log_text()
+    wait_log(gateway, "store.lags")
 
     gateway.switch.unlink()
     until(lambda: reader.got == ["1", "2", "3", "4"], f"held for ever: {reader.got}")
     until(lambda: not store(gateway)["dispatchWaits"], "never changes back")
-    assert "store.keeps_up" in gateway.log_text()
+    wait_log(gateway, "store.keeps_up")
     assert gateway.request("GET", "/readyz")[1] == {"status": "ready"}
 
     gateway.switch.touch()

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.cli.scratch import HOST
 from tests.durability.faulty import WALL, FaultyGateway
+from tests.logs import wait_log, whole_log
 
 YEAR = 365 * 24 * 3600
 #: The shortest time that a peer may be silent here.
@@ -100,7 +101,7 @@ def test_a_clock_that_jumps_cuts_no_peer_and_expires_nothing(
     for body in (b"\n\nstays\0", b"\n\nlate\0"):
         if body not in came:
             came += other.until(body)
-    assert gateway.log_text().count("clock.distrusted") == 1
+    assert whole_log(gateway).count("clock.distrusted") == 1
     for one in (other, peer, quiet):
         one.close()
 
@@ -124,7 +125,7 @@ def test_an_operator_lets_the_clock_be_followed(gateway: FaultyGateway) -> None:
         time.sleep(0.05)
     else:
         pytest.fail("nothing expired")
-    assert "clock.followed" in gateway.log_text()
+    wait_log(gateway, "clock.followed")
     peer.close()
 
 
@@ -136,7 +137,7 @@ def test_a_clock_that_is_set_back_holds_up_no_delivery(gateway: FaultyGateway) -
     gateway.switch.write_text("-1800")  # small enough to be followed: at half the speed
     assert b"\n\ndue\0" in peer.take()
     assert time.monotonic() - begun < 8
-    assert "clock.distrusted" not in gateway.log_text()
+    assert "clock.distrusted" not in whole_log(gateway)
     peer.close()
 
 
@@ -164,6 +165,6 @@ def test_a_process_that_was_stopped_cuts_no_peer_and_delivers_nothing_twice(
     queue = gateway.request("GET", "/api/v1/queues/clock")[1]
     assert isinstance(queue, dict)
     assert queue["messageCount"] == 0
-    assert "gateway.stood_still" in gateway.log_text()
+    wait_log(gateway, "gateway.stood_still")
     peer.close()
     other.close()

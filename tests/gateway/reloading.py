@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.scratch import HOST, ScratchGateway
+from tests.logs import records
 
 Start = Callable[..., ScratchGateway]
 
@@ -66,9 +67,7 @@ class Live:
         return {item["key"]: item["effect"] for item in answer["items"]}
 
     def log(self, event: str) -> list[dict[str, Any]]:
-        lines = self.gateway.log.read_text().splitlines()
-        records = [json.loads(line) for line in lines if line.startswith("{")]
-        return [record for record in records if record["event"] == event]
+        return records(self.gateway, event)
 
     def wait_log(self, event: str, count: int = 1) -> list[dict[str, Any]]:
         """Return the records of an event, once there are so many."""

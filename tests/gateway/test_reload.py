@@ -20,6 +20,7 @@ import pytest
 from gateway.cli.scratch import importing_environment
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
+from tests.logs import whole_log
 
 LIMITED = '[address-settings."#"]\nmax-size-messages = {}\naddress-full-policy = "FAIL"\n'
 
@@ -147,7 +148,7 @@ def test_what_needs_a_restart_is_named_each_time_and_not_applied(
         "scrub-rate": "at-once",
         "acceptors.all.max-frame-size": "new-connections",
     }
-    told = live.log("config.reloaded")[0]
+    told = live.wait_log("config.reloaded")[0]
     assert set(told["needs_restart"].split()) == set(answer["needsRestart"])
 
 
@@ -221,7 +222,8 @@ def test_two_reloads_at_once_and_many_signals_have_an_answer_each(
     for thread in threads:
         thread.join()
     # One of all that asked has brought it; to the others nothing was different.
-    live.until(lambda: live.log("config.changed"))
+    live.wait_log("config.changed")
+    whole_log(live.gateway)
     assert len(live.log("config.changed")) == 1
     assert sum(answer["changed"] for answer in answers) <= 1
     assert len(answers) == 4

@@ -22,6 +22,7 @@ from proton.utils import BlockingConnection
 from gateway.cli.scratch import ScratchGateway, importing_environment
 from gateway.security.passwords import hash_password
 from gateway.security.users import User, add_user
+from tests.logs import wait_log
 
 LOOPBACK = "tcp:0:interface=127.0.0.1"
 FREE_PORTS = [
@@ -179,6 +180,7 @@ def test_users_are_asked_of_every_protocol(gateway_process: Start, tmp_path: Pat
             BlockingConnection(f"amqp://{login}{url}", timeout=10)
     assert gateway.request("GET", "/api/v1/queues")[0] == 401
     assert gateway.request("GET", "/readyz")[0] == 200
+    assert gateway.stop() == 0
     log = gateway.log.read_text()
     assert '"event": "login.refused"' in log
     assert "right" not in log
@@ -526,7 +528,7 @@ def test_a_readable_users_file_is_told(gateway_process: Start, tmp_path: Path) -
     users.write_text(add_user("", User(name="ann", password=hash_password("x"))))
     users.chmod(0o644)
     gateway = gateway_process()
-    assert '"event": "users.readable_by_others"' in gateway.log.read_text()
+    wait_log(gateway, '"event": "users.readable_by_others"')
 
 
 # ---- twist

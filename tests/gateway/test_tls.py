@@ -6,7 +6,6 @@ keys. Every one must end each connection with all that it had to say, and a clos
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import ssl
@@ -30,6 +29,7 @@ from protocols.amqp.performatives import (
 )
 from tests.certificates import Authority, serial_in, serial_of
 from tests.interop.support import add_user, wait_until
+from tests.logs import records, wait_records, whole_log
 from tests.protocols.key_updates import KeyUpdates
 from tests.secure import PATIENCE, Peer, connected
 
@@ -57,9 +57,7 @@ class Running:
     client: ssl.SSLContext
 
     def events(self, name: str) -> list[dict[str, object]]:
-        lines = self.gateway.log.read_text("utf-8").splitlines()
-        found = [json.loads(line) for line in lines if line.startswith("{")]
-        return [event for event in found if event["event"] == name]
+        return records(self.gateway, name)
 
 
 @pytest.fixture(scope="module")
@@ -257,7 +255,7 @@ def test_a_handshake_that_stands_still_ends_on_every_kind_of_listener(running: R
         assert time.monotonic() - begun < PATIENCE, (kind, size)
         one.close()
     assert time.monotonic() - begun > 8.0
-    late = [e for e in running.events("tls.failed") if e["reason"] == "too-slow"]
+    late = wait_records(running.gateway, "tls.failed", len(peers), reason="too-slow")
     assert {e["listener"] for e in late} == {
         "acceptors.all",
         "acceptors.tls",
@@ -320,7 +318,7 @@ def test_who_asks_the_api_for_new_keys_on_and_on_is_cut_and_nobody_else(
         pytest.raises((ConnectionResetError, BrokenPipeError)),
     ):
         flood(peer.socket, KeyUpdates(tmp_path / "keys"))
-    assert running.events("tls.failed")[-1]["reason"] == "too-many-key-updates"
+    wait_records(running.gateway, "tls.failed", reason="too-many-key-updates")
     assert running.gateway.request("GET", "/livez")[0] == 200
 
 
@@ -364,10 +362,11 @@ def test_the_last_words_arrive_through_twisted_s_tls_behind_a_proxy_too(tmp_path
 
 
 def test_the_log_and_the_banner_say_which_listener_speaks_tls(running: Running) -> None:
+    told = wait_records(running.gateway, "gateway.ready")
     opened = {str(e["listener"]): e["tls"] for e in running.events("listener.opened")}
     assert set(opened.values()) == {True}
     text = running.gateway.log.read_text("utf-8")
-    assert f"{HOST}:{running.ports['table']}" in str(running.events("gateway.ready")[0]["tls"])
+    assert f"{HOST}:{running.ports['table']}" in str(told[0]["tls"])
     assert "TLS, this machine only" in text
     assert f"https://{HOST}:{running.ports['management']}" in text
 
@@ -413,11 +412,13 @@ def test_renewed_files_are_served_without_a_restart_and_broken_ones_are_not(
             wait_until(lambda: refused(one, port))
             time.sleep(1.2)
             assert presented(port, one.client, "localhost") == old
+            whole_log(gateway)
             assert len(one.events("certificate.refused")) == 1, "a broken file is told once"
             authority.issue(folder=folder, stem="server")
             new = serial_in(pair.certificate)
             wait_until(lambda: presented(port, one.client, "localhost") == new)
-            assert one.events("certificate.renewed")[-1]["listener"] == "acceptors.new"
+            renewed = wait_records(gateway, "certificate.renewed")
+            assert renewed[-1]["listener"] == "acceptors.new"
             # Who was there before goes on with what it has.
             before.sendall(b"DISCONNECT\nreceipt:r\n\n\0")
             assert b"receipt-id:r" in before.rest()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 from gateway.broker.fullness import Full
 from gateway.cli.scratch import ScratchGateway, importing_environment
 from tests.broker.core import Core
+from tests.logs import wait_log
 
 
 def test_m6_an_operator_block_is_one_edge_each_way():
@@ -46,15 +46,8 @@ def send(gateway: ScratchGateway, *arguments: str) -> subprocess.CompletedProces
 
 
 def logged(gateway: ScratchGateway, event: str) -> str:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        lines = gateway.log.read_text().splitlines()
-        found = [line for line in lines if event in line]
-        if found:
-            assert len(found) == 1, found
-            return found[0]
-        time.sleep(0.05)
-    raise AssertionError(gateway.log.read_text())
+    (line,) = [line for line in wait_log(gateway, event).splitlines() if event in line]
+    return line
 
 
 def ready(gateway: ScratchGateway) -> dict[str, object]:

@@ -7,7 +7,6 @@ is measured around a flood.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import select
@@ -26,6 +25,7 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from gateway.cli.scratch import HOST, ScratchGateway
 from tests.certificates import Authority
+from tests.logs import wait_log, wait_records
 from tests.secure import connected
 
 pytestmark = pytest.mark.timeout(120)
@@ -237,15 +237,7 @@ def test_a_protocol_that_is_not_spoken_here_is_named_in_the_log(
     gateway: ScratchGateway, data: bytes, protocol: str, expected: bytes
 ) -> None:
     assert talk(gateway.port, data).startswith(expected)
-    end = time.monotonic() + 10
-    while True:
-        lines = [json.loads(one) for one in gateway.log.read_text().splitlines() if one[:1] == "{"]
-        refused = [one for one in lines if one["event"] == "connection.refused"]
-        found = [one for one in refused if one["protocol"] == protocol]
-        if found:
-            break
-        assert time.monotonic() < end, refused
-        time.sleep(0.02)
+    found = wait_records(gateway, "connection.refused", protocol=protocol)
     assert found[-1]["reason"] == "protocol"
     assert found[-1]["acceptor"] == "all"
     assert found[-1]["offered"] == "AMQP STOMP"
@@ -259,11 +251,7 @@ def test_an_older_amqp_is_answered_with_our_header_and_named_in_the_log(
     gateway: ScratchGateway, header: bytes, name: str
 ) -> None:
     assert talk(gateway.port, header) == SASL
-    end = time.monotonic() + 10
-    told = f"{name} is not spoken here; AMQP 1.0 is"
-    while told not in gateway.log.read_text():
-        assert time.monotonic() < end, gateway.log.read_text()[-2000:]
-        time.sleep(0.02)
+    wait_log(gateway, f"{name} is not spoken here; AMQP 1.0 is")
 
 
 def test_any_cut_of_a_good_start_followed_by_noise_is_survived(

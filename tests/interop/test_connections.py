@@ -20,6 +20,7 @@ from gateway.cli.self_signed import self_signed
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.node import FOLDER, install
 from tests.interop.support import SECONDS, add_user, connected, queue, wait_until
+from tests.logs import records, wait_records
 
 pytestmark = pytest.mark.interop
 API = "/api/v1/connections"
@@ -45,8 +46,7 @@ def only(gateway: ScratchGateway, query: str) -> dict[str, Any]:
 
 
 def lines(gateway: ScratchGateway, event: str) -> list[dict[str, Any]]:
-    every = [json.loads(line) for line in gateway.log.read_text().splitlines() if line[:1] == "{"]
-    return [line for line in every if line["event"] == event]
+    return records(gateway, event)
 
 
 class Stomp(StompPeer):
@@ -155,10 +155,10 @@ def test_closing_tells_an_amqp_client_and_gives_back_what_it_held(gateway: Scrat
     wait_until(lambda: queue(gateway, "held")["deliveringCount"] == 0)
     assert queue(gateway, "held")["messageCount"] == 4
     assert gateway.request("DELETE", f"{API}/{name}")[0] == 404
-    (line,) = [one for one in lines(gateway, "connection.closed") if one["connection"] == name]
+    (line,) = wait_records(gateway, "connection.closed", connection=name)
     assert (line["cause"], line["messages_out"]) == ("operator", 4)
     assert "too many of them" in line["reason"]
-    (audit,) = [one for one in lines(gateway, "api.changed") if one.get("of_id") == name]
+    (audit,) = wait_records(gateway, "api.changed", of_id=name)
     assert (audit["method"], audit["peer"], audit["closed"]) == ("DELETE", HOST, 1)
     assert (audit["route"], audit["level"]) == (f"{API}/{{id}}", "info")
 

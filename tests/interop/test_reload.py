@@ -20,6 +20,7 @@ from tests.certificates import Authority
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.support import add_user, connected, wait_until
+from tests.logs import wait_records
 
 pytestmark = pytest.mark.interop
 
@@ -425,6 +426,7 @@ def test_users_that_come_go_or_have_another_password(guarded: Live) -> None:
     # Who came in with it stays.
     old.create_sender("q").send(Message(body="still"))
     old.close()
+    wait_records(live.gateway, "config.changed", key="users.ann.password")
     assert "argon2" not in live.gateway.log.read_text()
 
 
