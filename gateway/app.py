@@ -66,6 +66,7 @@ from gateway.upkeep import chores, periods, tidy
 from gateway.waits import shorten_waits
 from protocols.amqp.containers import Containers
 from protocols.departures import Departures
+from protocols.patience import Patience
 from protocols.shell import Reads, Timers
 from storage.files import RealFiles
 
@@ -121,7 +122,7 @@ class GatewayService(MultiService):
         self.clock.on_change = _tell_clock
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._timers = Timers(reactor)
-        self._reads = Reads(Departures(reactor))
+        self._reads = Reads(Departures(reactor), Patience(self._turn.after))
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change

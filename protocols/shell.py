@@ -28,6 +28,7 @@ from zope.interface import implementer
 from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
 from protocols.departures import Departures, descriptor_of
+from protocols.patience import Patience
 from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
@@ -55,8 +56,10 @@ class Session(Protocol):
     """A protocol's sans-IO connection. Times are seconds of the injected clock."""
 
     wake: Callable[[], None]
+    spent: Callable[[], bool]
     closing: bool
     paused_reading: bool
+    behind: bool
     write_room: bool
     retick: bool
 
@@ -64,7 +67,11 @@ class Session(Protocol):
     def seen(self) -> Peer:
         """The connection as an operator sees it."""
 
-    def receive_data(self, data: bytes, now: float) -> None: ...
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Act on what came; `behind` is set when `spent()` says that the rest has to wait."""
+
+    def go_on(self, now: float) -> None:
+        """Act on what waits, as far as `spent()` allows."""
 
     def data_to_send(self) -> bytes: ...
 
@@ -96,12 +103,16 @@ class Reads:
         buffer: what is read into; what came has to be copied before anything else happens.
         direct: by descriptor, whom to call when it can be read and nothing else is the matter.
         departures: who tells of a peer that leaves while it is not read from; None for nobody.
+        patience: how long each may work in one turn; None: as long as there is something to do.
     """
 
-    __slots__ = ("buffer", "departures", "direct")
+    __slots__ = ("buffer", "departures", "direct", "patience")
 
-    def __init__(self, departures: Departures | None = None) -> None:
+    def __init__(
+        self, departures: Departures | None = None, patience: Patience | None = None
+    ) -> None:
         self.departures = departures
+        self.patience = patience
         self.buffer = memoryview(bytearray(READ_BYTES))
         self.direct: dict[int, Reader] = {}
 
@@ -180,6 +191,7 @@ class Wire(TwistedProtocol):
         self._tell = tell
         self._decline = decline
         self._reads = reads
+        self._patience = reads.patience
         self._tls = tls
         self._choked = False
         self._session: Session | None = None
@@ -189,6 +201,7 @@ class Wire(TwistedProtocol):
         self._out_bytes = 0
         self._pulling = False
         self._flushing = False
+        self._goes_on = False
         self._lost = False
         self._leaving = False
         self._deadline = 0.0
@@ -284,6 +297,8 @@ class Wire(TwistedProtocol):
     def _start(self, speaker: Speaker) -> None:
         session = speaker.build(self.peer())
         session.wake = self.wake
+        if self._patience is not None:
+            session.spent = self._patience.spent
         self._session = session
         if self.on_session is not None:
             self.on_session(self)
@@ -337,6 +352,8 @@ class Wire(TwistedProtocol):
             data = self._first
             self._first = b""
         self.last_in = now = self._timers.now()
+        if self._patience is not None:
+            self._patience.begin()
         session.receive_data(data, now)
         self._pump(session)
 
@@ -383,8 +400,22 @@ class Wire(TwistedProtocol):
             self.tick(self._deadline)
         if session.closing:
             self._leave()
-        elif (session.paused_reading or self._choked) is not self._stopped_reading:
+            return
+        if session.behind and not self._goes_on and self._patience is not None:
+            self._goes_on = True
+            self._patience.later(self._go_on)
+        if (session.paused_reading or session.behind or self._choked) is not self._stopped_reading:
             self._reading(wanted=self._stopped_reading)
+
+    def _go_on(self) -> None:
+        """It is this connection's turn again."""
+        self._goes_on = False
+        session = self._session
+        if session is not None and self._patience is not None and not self._leaving:
+            self.last_in = now = self._timers.now()
+            self._patience.begin()
+            session.go_on(now)
+            self._pump(session)
 
     def _reading(self, *, wanted: bool) -> None:
         transport: Any = self.transport
@@ -460,7 +491,7 @@ class Wire(TwistedProtocol):
             session.write_resumed()
         if self._choked:
             self._choked = False
-            self._reading(wanted=session is None or not session.paused_reading)
+            self._reading(wanted=session is None or not (session.paused_reading or session.behind))
 
     def stopProducing(self) -> None:
         """Forget what waits: the transport is closing."""

@@ -117,19 +117,27 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols": (),
     "protocols.sniff": (),
     "protocols.departures": (),
-    "protocols.shell": ("gateway.model", "protocols.departures", "protocols.tls"),
+    "protocols.patience": (),
+    "protocols.shell": (
+        "gateway.model",
+        "protocols.departures",
+        "protocols.patience",
+        "protocols.tls",
+    ),
     "protocols.tls": (),
     "protocols.secure": ("protocols.shell", "protocols.tls"),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
         "gateway.model",
-        "protocols.shell",
         "protocols.convert",
+        "protocols.patience",
+        "protocols.shell",
     ),
     "protocols.stomp": (
         "gateway.model",
-        "protocols.shell",
         "protocols.convert",
+        "protocols.patience",
+        "protocols.shell",
     ),
 }
 

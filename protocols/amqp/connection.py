@@ -69,6 +69,7 @@ from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
+from protocols.patience import never
 from protocols.shell import PeerFacts
 
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
@@ -123,10 +124,11 @@ class AmqpConnection:
         self.channel_max = limits.channel_max
         self.containers = Containers() if containers is None else containers
         self.closing = False
-        self.paused_reading = False
+        self.paused_reading = self.behind = False
         self.write_room = True
         self.retick = False
         self.wake: Callable[[], None] = _nobody
+        self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
         self._authenticator = authenticator
         self._exchanges = exchanges
@@ -141,8 +143,7 @@ class AmqpConnection:
         self._unread = 0  # bytes of answers since the transport had no more room
         self._came = 0
         self._started: float | None = None
-        self._last_in = 0.0
-        self._last_out = 0.0
+        self._last_in = self._last_out = 0.0
         self.now = 0.0  # when the shell called last
         self._remote_idle = 0.0
 
@@ -160,6 +161,18 @@ class AmqpConnection:
                 return
             data = b"".join(self._parts)
             self._parts = []
+        self._act_on(data)
+
+    def go_on(self, now: float) -> None:
+        """Go on with what came: it had to wait for a turn, or for the login."""
+        self.now = self._last_in = now
+        self.behind = False
+        if self._parts and self.state is not State.CLOSED:
+            data = b"".join(self._parts)
+            self._parts = []
+            self._act_on(data)
+
+    def _act_on(self, data: bytes) -> None:
         try:
             self._consume(data)
         except ConnectionFaultError as fault:
@@ -182,6 +195,9 @@ class AmqpConnection:
                     break
                 self._frame(data, at, at + size)
                 at += size
+                if end - at >= HEAD_BYTES and self.spent():
+                    self.behind = True
+                    break
                 continue
             if not (step := self._before_open(data, at, end)):
                 break
@@ -275,13 +291,7 @@ class AmqpConnection:
         if self.state is not State.SASL:
             return
         self._write_sasl()
-        if self._parts:
-            data = b"".join(self._parts)
-            self._parts = []
-            try:
-                self._consume(data)
-            except ConnectionFaultError as fault:
-                self.fail(fault.error)
+        self.go_on(self.now)
         self.wake()
 
     # ---- frames

@@ -28,6 +28,7 @@ from typing import Final
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker, ConsumerFacts
+from protocols.patience import never
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
@@ -71,6 +72,7 @@ class StompSession:
         wake: called when there is something to send outside of `receive_data`; set by the shell.
         closing: the transport is to be closed once `data_to_send()` is written.
         paused_reading: the socket is not to be read now.
+        behind: what has come waits for another turn, since `spent()` said so.
         write_room: set by the shell; False while much output waits.
         retick: ask for a new deadline: `tick` is to be called.
         state: see the table.
@@ -95,7 +97,8 @@ class StompSession:
         """
         self.wake: Callable[[], None] = _nothing
         self.closing = False
-        self.paused_reading = False
+        self.paused_reading = self.behind = False
+        self.spent: Callable[[], bool] = never
         self.write_room = True
         self.retick = False
         self.state = State.OPENING
@@ -140,6 +143,21 @@ class StompSession:
             self._partial_since = None
         elif self._partial_since is None or parser.partial != partial + len(data):
             self._partial_since = now
+        self._taken()
+
+    def go_on(self, now: float) -> None:
+        """Go on with what had to wait for another turn."""
+        self._commands.now = now
+        self.behind = False
+        if self.state is not State.OPEN or self.paused_reading:
+            return  # what stopped it since goes on with it
+        self._parser.resume()
+        self._partial_since = now if self._parser.partial else None
+        self._taken()
+
+    def _taken(self) -> None:
+        """Count what is left, and see to what what came asks for."""
+        parser = self._parser
         self._count_held()
         if self.version is None and parser.received_total > self.limits.login_bytes_max:
             self._too_much_before_login(parser.received_total)
@@ -242,7 +260,7 @@ class StompSession:
     # ---- time
 
     def _tick_open(self, now: float, pulse: Pulse) -> float | None:
-        if self.paused_reading or self._was_unread:
+        if self.paused_reading or self.behind or self._was_unread:
             # Silence that we caused is not held against the peer; once it is read from again, its
             # time begins anew.
             self._was_unread = False
@@ -318,6 +336,8 @@ class StompSession:
             if route is not ACKS:
                 self.seen.received += len(bodies)
             self._traffic.run(route, bodies, receipts)
+            if self.spent():
+                self._parser.halted = self.behind = True
 
     def lead(self, head: Head) -> None:
         """Lead a SEND to its route [protocols.stomp.parser.Sink]."""
@@ -332,6 +352,8 @@ class StompSession:
             if head.command == SEND:
                 self.seen.received += 1
             self._traffic.frame(head, body)
+            if self.spent():
+                self._parser.halted = self.behind = True
 
     def broken(self, error: FrameError) -> None:
         """The bytes are no frames: end [protocols.stomp.parser.Sink]."""

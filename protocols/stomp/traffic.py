@@ -44,6 +44,7 @@ class Connection(Protocol):
     """What traffic does to its connection."""
 
     paused_reading: bool
+    behind: bool
     outbox: Outbox
 
     @property
@@ -347,7 +348,8 @@ class Traffic:
             return
         if self._parser.halted and (self._stalled is None or self._commands.subscriptions.unacked):
             self._connection.paused_reading = False
-            self._parser.resume()
+            if not self._connection.behind:
+                self._parser.resume()
         self.pause_if_idle()
 
     def _replay(self) -> None:

@@ -62,7 +62,7 @@ class PoliteSession:
     def __init__(self, peer: PeerFacts, *, stubborn: bool = False) -> None:
         self.peer = peer
         self.closing = False
-        self.paused_reading = False
+        self.paused_reading = self.behind = False
         self.write_room = True
         self.retick = False
         self.out = b""
@@ -73,6 +73,8 @@ class PoliteSession:
 
     def receive_data(self, data: bytes, now: float) -> None:
         self.out += data
+
+    def go_on(self, now: float) -> None: ...
 
     def data_to_send(self) -> bytes:
         out, self.out = self.out, b""

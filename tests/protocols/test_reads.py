@@ -33,7 +33,8 @@ class Echo:
 
     def __init__(self) -> None:
         self.wake: Callable[[], None] = lambda: None
-        self.closing = self.paused_reading = self.retick = self.broken = False
+        self.spent: Callable[[], bool] = lambda: False
+        self.closing = self.paused_reading = self.behind = self.retick = self.broken = False
         self.write_room = True
         self.lost = 0
         self.heard: list[bytes] = []
@@ -44,6 +45,8 @@ class Echo:
         if self.broken:
             raise ZeroDivisionError("a fault of its own")
         self.heard.append(data)
+
+    def go_on(self, now: float) -> None: ...
 
     def data_to_send(self) -> bytes:
         said, self.out = b"".join(self.out), []

@@ -216,6 +216,15 @@ def test_case(case):
         converse(case, 1)
 
 
+@pytest.mark.parametrize("case", cases())
+def test_what_waits_for_another_turn_has_the_same_outcome(
+    monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(Peer, "hurried", True)
+    converse(case, len(raw(case["send"])) + 1)
+    converse(case, PIECE)
+
+
 def test_ids_are_unique_and_names_say_something():
     found = [case.values[0] for case in cases()]
     ids = [case["id"] for case in found]

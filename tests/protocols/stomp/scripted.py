@@ -364,7 +364,12 @@ def convert(body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes
 
 
 class Peer:
-    """A client at the other end of a session, with a clock."""
+    """A client at the other end of a session, with a clock.
+
+    `hurried`: each turn is over after one frame, so that what came with it waits for the next.
+    """
+
+    hurried = False
 
     def __init__(
         self,
@@ -380,6 +385,7 @@ class Peer:
         self.session = StompSession(self.broker, self.authenticator, self.limits, "c1", convert)
         self.wakes = 0
         self.session.wake = self._wake
+        self.session.spent = lambda: self.hurried
         self.now = 100.0
         if version is not None:
             accept = "" if version == "1.0" else f"accept-version:{version}\n"
@@ -398,8 +404,11 @@ class Peer:
         out = self.session.data_to_send()
         while True:
             self.broker.turn()
+            waited = self.session.behind
+            if waited:
+                self.session.go_on(self.now)
             more = self.session.data_to_send()
-            if not more:
+            if not more and not waited:
                 return out
             out += more
 

@@ -86,6 +86,15 @@ def test_corpus(case: dict[str, Any], version: str | None) -> None:
         converse(case, version, 1)
 
 
+@pytest.mark.parametrize(("case", "version"), cases())
+def test_what_waits_for_another_turn_has_the_same_outcome(
+    monkeypatch: pytest.MonkeyPatch, case: dict[str, Any], version: str | None
+) -> None:
+    monkeypatch.setattr(Peer, "hurried", True)
+    converse(case, version, len(raw(case["send"])) or 1)
+    converse(case, version, 1000)
+
+
 def test_every_number_that_is_bytes_has_a_case() -> None:
     numbers = {int("".join(c for c in case.values[0]["id"] if c.isdigit())) for case in cases()}
     in_code = {45, 46, 50}

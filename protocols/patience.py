@@ -1,0 +1,72 @@
+"""How long one connection may work before the others have their turn.
+
+A peer can put thousands of small frames into one read: an attach or an ABORT takes many times as
+long as a message of its size. So a session looks at the clock between frames; what it has not acted
+on when its time is up waits, unread from, for the next turn. Those that wait go on by turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+#: What a connection may take of a turn, in seconds.
+SHARE_SECONDS: Final = 0.005
+#: What all that go on with what waited may take of a turn together.
+TURN_SECONDS: Final = 0.01
+
+
+class Patience:
+    """What the connections of one reactor share; for its thread only.
+
+    `after` runs a function in a turn of its own.
+    """
+
+    __slots__ = ("_after", "_clock", "_coming", "_until", "_waiting")
+
+    def __init__(
+        self,
+        after: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._after = after
+        self._clock = clock
+        self._until = 0.0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._coming = False  # a turn of those that wait
+
+    def begin(self) -> None:
+        """A connection begins to work."""
+        self._until = self._clock() + SHARE_SECONDS
+
+    def spent(self) -> bool:
+        """Whether the time of the one that works is up."""
+        return self._clock() > self._until
+
+    def later(self, go_on: Callable[[], None]) -> None:
+        """Have a connection go on in another turn, behind those that wait already."""
+        self._waiting.append(go_on)
+        self._ask()
+
+    def _go_on(self) -> None:
+        """Let those that wait go on, each once at most, while the turn is young."""
+        self._coming = False
+        until = self._clock() + TURN_SECONDS
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft()()
+            if self._clock() > until:
+                break
+        if self._waiting:
+            self._ask()
+
+    def _ask(self) -> None:
+        if not self._coming:
+            self._coming = True
+            self._after(self._go_on)
+
+
+def never() -> bool:
+    """Stand for `spent` where nobody counts the time."""
+    return False
