@@ -117,6 +117,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols": (),
     "protocols.sniff": (),
     "protocols.departures": (),
+    "protocols.mistakes": (),
     "protocols.patience": (),
     "protocols.shell": (
         "gateway.model",
@@ -130,12 +131,14 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols.amqp": (
         "gateway.model",
         "protocols.convert",
+        "protocols.mistakes",
         "protocols.patience",
         "protocols.shell",
     ),
     "protocols.stomp": (
         "gateway.model",
         "protocols.convert",
+        "protocols.mistakes",
         "protocols.patience",
         "protocols.shell",
     ),

@@ -123,8 +123,7 @@ class AmqpConnection:
         self.transactions = Transactions(self)
         self.channel_max = limits.channel_max
         self.containers = Containers() if containers is None else containers
-        self.closing = False
-        self.paused_reading = self.behind = False
+        self.closing = self.paused_reading = self.behind = False
         self.write_room = True
         self.retick = False
         self.wake: Callable[[], None] = _nobody
@@ -356,6 +355,7 @@ class AmqpConnection:
             session.receive(performative, data[payload:end])
         except SessionFaultError as fault:
             session.end(fault.error)
+            self.seen.mistaken(fault.error)
             return
         if isinstance(performative, Transfer) and session.repeats(performative.handle):
             self.shapes.learn(data, at, performative, payload, end)

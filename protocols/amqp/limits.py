@@ -37,6 +37,7 @@ class AmqpLimits:
         transaction_items_max: messages sent and outcomes told in one transaction.
         transaction_bytes_max: of messages sent in one transaction.
         transaction_seconds: a transaction with work in it, idle for longer, is rolled back.
+        errors_per_minute: errors that a connection is told before it is closed.
         container_id: how the gateway calls itself.
         durability: what the open says of it; a link says what its address has.
     """
@@ -63,6 +64,7 @@ class AmqpLimits:
     transaction_items_max: int = 10_000
     transaction_bytes_max: int = 64 << 20
     transaction_seconds: float = 300.0
+    errors_per_minute: int = 1000
     container_id: str = "sluicegate"
     version: str = ""
     durability: str = "fsync"

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause, ConsumerState, Ending, PeerState, SessionState, cause_of
-from protocols.amqp.conditions import DETACH_FORCED, error_of
+from protocols.amqp.conditions import (
+    DETACH_FORCED,
+    RESOURCE_LIMIT,
+    ConnectionFaultError,
+    error_of,
+)
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import Close, Error, Open
+from protocols.mistakes import Mistakes
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -27,6 +33,7 @@ class AmqpPeer:
         "_connection",
         "_consumers",
         "_delivered",
+        "_mistakes",
         "_product",
         "_product_version",
         "_received",
@@ -38,6 +45,7 @@ class AmqpPeer:
         self.on_login: Callable[[], None] = _nobody
         self.ending: Ending | None = None
         self._connection = connection
+        self._mistakes = Mistakes(connection.limits.errors_per_minute)
         self._product = self._product_version = ""
         self._received = self._delivered = 0  # by sessions that are over
         self._consumers = 0
@@ -60,6 +68,12 @@ class AmqpPeer:
         """Keep the counts of a session that is gone."""
         self._received += session.received
         self._delivered += session.delivered
+
+    def mistaken(self, error: Error) -> None:
+        """It was told an error. Raises ConnectionFaultError when that was one too many."""
+        if self._mistakes.too_many(self._connection.now):
+            text = self._mistakes.text(error.description or str(error.condition))
+            raise ConnectionFaultError(RESOURCE_LIMIT, text)
 
     def end(self, cause: Cause, text: str = "") -> None:
         """Note why the connection ends; only the first cause counts."""

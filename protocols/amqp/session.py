@@ -497,6 +497,7 @@ class AmqpSession:
         )
         self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
         self._leaving.add(attach.handle)
+        self._connection.seen.mistaken(error)
 
     def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
         """End a link that its peer has not ended: what it holds it may have seen."""

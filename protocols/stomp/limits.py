@@ -37,6 +37,7 @@ class StompLimits:
         spool_bytes_max: SENDs held in memory while their address is full and ACKs must be heard.
         frame_seconds: a frame must be complete after this, plus its bytes at the pace below.
         frame_bytes_per_second: the slowest pace of a frame that is under way.
+        errors_per_minute: ERRORs that a connection is sent before it is closed.
         output_bytes_max: unsent output above which no more messages are taken from queues.
         beat_min_ms: the gateway never beats faster.
         ttl_ms: silence after which a peer that promised no heart-beats is gone; -1 never.
@@ -73,6 +74,7 @@ class StompLimits:
     spool_bytes_max: int = 16 * _MIB
     frame_seconds: float = 30.0
     frame_bytes_per_second: int = 8 * _KIB
+    errors_per_minute: int = 1000
     output_bytes_max: int = 512 * _KIB
     beat_min_ms: int = 500
     ttl_ms: int = 60_000

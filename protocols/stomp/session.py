@@ -28,6 +28,7 @@ from typing import Final
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker, ConsumerFacts
+from protocols.mistakes import Mistakes
 from protocols.patience import never
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
@@ -124,6 +125,7 @@ class StompSession:
         self._look_again = False
         self._was_unread = False  # since the last tick, until reading went on
         self._removed: list[Refusal] = []
+        self._mistakes = Mistakes(limits.errors_per_minute)
 
     # ---- the shell's side
 
@@ -449,6 +451,9 @@ class StompSession:
         answer = self._error(refusal, receipt)
         if self.version is Version.V1_2 or refusal.code in _FATAL:
             self.finish(answer)
+        elif self._mistakes.too_many(self._commands.now):
+            text = self._mistakes.text(refusal.text)
+            self.finish(self._error(Refusal(code=Code.TOO_MANY, text=text), receipt))
         else:
             self.seen.refused = None
             self.outbox.confirm(0, answer)
