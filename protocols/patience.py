@@ -7,11 +7,14 @@ on when its time is up waits, unread from, for the next turn. Those that wait go
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+#: A read of fewer bytes than this is acted on whatever it takes, and not timed.
+SMALL_BYTES: Final = 1024
 #: What a connection may take of a turn, in seconds.
 SHARE_SECONDS: Final = 0.005
 #: What all that go on with what waited may take of a turn together.
@@ -33,13 +36,17 @@ class Patience:
     ) -> None:
         self._after = after
         self._clock = clock
-        self._until = 0.0
+        self._until = math.inf
         self._waiting: deque[Callable[[], None]] = deque()
         self._coming = False  # a turn of those that wait
 
     def begin(self) -> None:
         """A connection begins to work."""
         self._until = self._clock() + SHARE_SECONDS
+
+    def end(self) -> None:
+        """It has worked."""
+        self._until = math.inf
 
     def spent(self) -> bool:
         """Whether the time of the one that works is up."""

@@ -28,7 +28,7 @@ from zope.interface import implementer
 from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
 from protocols.departures import Departures, descriptor_of
-from protocols.patience import Patience
+from protocols.patience import SMALL_BYTES, Patience
 from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
@@ -352,9 +352,12 @@ class Wire(TwistedProtocol):
             data = self._first
             self._first = b""
         self.last_in = now = self._timers.now()
-        if self._patience is not None:
+        if len(data) < SMALL_BYTES or self._patience is None:
+            session.receive_data(data, now)
+        else:
             self._patience.begin()
-        session.receive_data(data, now)
+            session.receive_data(data, now)
+            self._patience.end()
         self._pump(session)
 
     def _choose(self, data: bytes) -> Session | None:
@@ -415,6 +418,7 @@ class Wire(TwistedProtocol):
             self.last_in = now = self._timers.now()
             self._patience.begin()
             session.go_on(now)
+            self._patience.end()
             self._pump(session)
 
     def _reading(self, *, wanted: bool) -> None:

@@ -160,22 +160,17 @@ class AmqpConnection:
                 return
             data = b"".join(self._parts)
             self._parts = []
-        self._act_on(data)
-
-    def go_on(self, now: float) -> None:
-        """Go on with what came: it had to wait for a turn, or for the login."""
-        self.now = self._last_in = now
-        self.behind = False
-        if self._parts and self.state is not State.CLOSED:
-            data = b"".join(self._parts)
-            self._parts = []
-            self._act_on(data)
-
-    def _act_on(self, data: bytes) -> None:
         try:
             self._consume(data)
         except ConnectionFaultError as fault:
             self.fail(fault.error)
+
+    def go_on(self, now: float) -> None:
+        """Go on with what came: it had to wait for a turn, or for the login."""
+        self.behind = False
+        if self._parts:
+            self._need = 0
+            self.receive_data(b"", now)
 
     def _consume(self, data: bytes) -> None:
         """Read frames from the start of `data`; keep what is not complete."""
