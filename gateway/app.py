@@ -67,7 +67,8 @@ from gateway.waits import shorten_waits
 from protocols.amqp.containers import Containers
 from protocols.departures import Departures
 from protocols.patience import Patience
-from protocols.shell import Reads, Timers
+from protocols.reads import Reads
+from protocols.shell import Timers
 from storage.files import RealFiles
 
 #: How long connections may take to read our good-byes.

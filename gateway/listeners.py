@@ -46,8 +46,9 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.sasl import BUILT_IN
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
+from protocols.reads import Reads
 from protocols.secure import SecureFactory
-from protocols.shell import PeerFacts, Reads, Speaker, Timers, Wire
+from protocols.shell import PeerFacts, Speaker, Timers, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession

@@ -27,8 +27,9 @@ from zope.interface import implementer
 
 from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
-from protocols.departures import Departures, descriptor_of
-from protocols.patience import SMALL_BYTES, Patience
+from protocols.departures import descriptor_of
+from protocols.patience import SMALL_BYTES
+from protocols.reads import Reads
 from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
@@ -86,37 +87,6 @@ class Session(Protocol):
         """The gateway is going down: say so in the protocol's words and close."""
 
 
-#: `socket.recv(n)` makes room for `n` bytes first; above 128 KiB the C library takes that from the
-#: kernel each time. Reading into a buffer that is there, and copying what came, costs a quarter of
-#: it for 300 bytes, and a tenth for 200,000 (measured on Linux).
-#: Larger reads cost less per message: with 256 B messages a fifth less than Twisted's 64 KiB.
-READ_BYTES: Final = 262144
-
-#: Reads what there is. False: there is something else, which the reactor has to look at.
-Reader = Callable[[], bool]
-
-
-class Reads:
-    """What the connections of one reactor share to read; for its thread only.
-
-    Attributes:
-        buffer: what is read into; what came has to be copied before anything else happens.
-        direct: by descriptor, whom to call when it can be read and nothing else is the matter.
-        departures: who tells of a peer that leaves while it is not read from; None for nobody.
-        patience: how long each may work in one turn; None: as long as there is something to do.
-    """
-
-    __slots__ = ("buffer", "departures", "direct", "patience")
-
-    def __init__(
-        self, departures: Departures | None = None, patience: Patience | None = None
-    ) -> None:
-        self.departures = departures
-        self.patience = patience
-        self.buffer = memoryview(bytearray(READ_BYTES))
-        self.direct: dict[int, Reader] = {}
-
-
 class Timers:
     """One reactor timer for all connections: a heap of deadlines, one entry a connection."""
 
@@ -171,6 +141,44 @@ class Wire(TwistedProtocol):
     has a name and an answer for what no speaker takes, or None while more is needed. `tls` is this
     connection's TLS; without it the transport's bytes are what is meant.
     """
+
+    __slots__ = (
+        "_choked",
+        "_deadline",
+        "_decline",
+        "_fd",
+        "_first",
+        "_flushing",
+        "_goes_on",
+        "_leaving",
+        "_lost",
+        "_name",
+        "_out",
+        "_out_bytes",
+        "_patience",
+        "_pulling",
+        "_reads",
+        "_recv_into",
+        "_send",
+        "_session",
+        "_speakers",
+        "_stopped_reading",
+        "_tell",
+        "_timers",
+        "_tls",
+        "_turn",
+        "_watched",
+        "bytes_in",
+        "bytes_out",
+        "ending",
+        "last_in",
+        "on_lost",
+        "on_session",
+        "on_stranger",
+        "on_tls_failed",
+        "since",
+        "was",
+    )
 
     def __init__(
         self,

@@ -119,10 +119,12 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols.departures": (),
     "protocols.mistakes": (),
     "protocols.patience": (),
+    "protocols.reads": ("protocols.departures", "protocols.patience"),
     "protocols.shell": (
         "gateway.model",
         "protocols.departures",
         "protocols.patience",
+        "protocols.reads",
         "protocols.tls",
     ),
     "protocols.tls": (),

@@ -55,6 +55,7 @@ class Head:
     __slots__ = (
         "_before",
         "_behind",
+        "_block",
         "_dated",
         "_end",
         "_sizes",
@@ -84,6 +85,7 @@ class Head:
         self._behind = behind
         self._dated = dated
         self._sizes: dict[int, bytes] = {}
+        self._block = b"%b%d%b" % (before, self.length, behind[:-1])
         self.route = route
         self.restamp(UNDATED)
 
@@ -93,10 +95,11 @@ class Head:
         if self.route is None:
             return
         undated = self._dated or stamp is UNDATED
+        if self.length >= 0:
+            self.stored = self._block + (self._behind[-1:] if undated else stamp)
+            return
         self._end = self._behind if undated else self._behind[:-1] + stamp
         self._sizes.clear()
-        if self.length >= 0:
-            self.stored = b"%b%d%b" % (self._before, self.length, self._end)
 
     def sized(self, length: int) -> Head:
         """Return this head for another content-length."""

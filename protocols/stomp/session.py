@@ -82,6 +82,39 @@ class StompSession:
         remote: the network address of the peer.
     """
 
+    __slots__ = (
+        "_authenticator",
+        "_awaiting",
+        "_broker",
+        "_commands",
+        "_held",
+        "_look_again",
+        "_mistakes",
+        "_opened_at",
+        "_parser",
+        "_partial_since",
+        "_pulse",
+        "_removed",
+        "_starved",
+        "_traffic",
+        "_was_unread",
+        "behind",
+        "closing",
+        "limits",
+        "name",
+        "outbox",
+        "paused_reading",
+        "remote",
+        "retick",
+        "seen",
+        "spent",
+        "state",
+        "user",
+        "version",
+        "wake",
+        "write_room",
+    )
+
     def __init__(
         self,
         broker: Broker,
@@ -139,13 +172,14 @@ class StompSession:
         if self._pulse is not None:
             self._pulse.heard(now)
         parser = self._parser
-        partial = parser.partial
+        before = parser.partial
         parser.receive(data)
-        if not parser.partial:
+        left = parser.partial
+        if not left:
             self._partial_since = None
-        elif self._partial_since is None or parser.partial != partial + len(data):
+        elif self._partial_since is None or left != before + len(data):
             self._partial_since = now
-        self._taken()
+        self._taken(left)
 
     def go_on(self, now: float) -> None:
         """Go on with what had to wait for another turn."""
@@ -154,18 +188,21 @@ class StompSession:
         if self.state is not State.OPEN or self.paused_reading:
             return  # what stopped it since goes on with it
         self._parser.resume()
-        self._partial_since = now if self._parser.partial else None
-        self._taken()
+        left = self._parser.partial
+        self._partial_since = now if left else None
+        self._taken(left)
 
-    def _taken(self) -> None:
-        """Count what is left, and see to what what came asks for."""
-        parser = self._parser
-        self._count_held()
-        if self.version is None and parser.received_total > self.limits.login_bytes_max:
-            self._too_much_before_login(parser.received_total)
-        if self._traffic.stalled:
-            self._traffic.pause_if_idle()
-        self._await()
+    def _taken(self, left: int) -> None:
+        """Count what is left, in bytes, and see to what what came asks for. Hot."""
+        traffic = self._traffic
+        if left + traffic.spool_bytes != self._held:
+            self._hold(left + traffic.spool_bytes)
+        if self.version is None and self._parser.received_total > self.limits.login_bytes_max:
+            self._too_much_before_login(self._parser.received_total)
+        if traffic.stalled:
+            traffic.pause_if_idle()
+        if self.outbox.waiting and not self._awaiting:
+            self._await()
 
     def data_to_send(self) -> bytes:
         """Return all that is to be written now."""
@@ -338,8 +375,6 @@ class StompSession:
             if route is not ACKS:
                 self.seen.received += len(bodies)
             self._traffic.run(route, bodies, receipts)
-            if self.spent():
-                self._parser.halted = self.behind = True
 
     def lead(self, head: Head) -> None:
         """Lead a SEND to its route [protocols.stomp.parser.Sink]."""

@@ -83,6 +83,7 @@ class Traffic:
 
     Attributes:
         connected: the CONNECTED frame, for a peer that asks again.
+        spool_bytes: how many bytes wait here.
     """
 
     __slots__ = (
@@ -94,11 +95,11 @@ class Traffic:
         "_parser",
         "_sending",
         "_spool",
-        "_spool_bytes",
         "_stalled",
         "_waiting_acks",
         "_waiting_names",
         "connected",
+        "spool_bytes",
     )
 
     def __init__(
@@ -120,14 +121,9 @@ class Traffic:
         )
         self._stalled: Sender | DiskWait | None = None
         self._spool: deque[_Run | tuple[Head, bytes]] = deque()
-        self._spool_bytes = 0
+        self.spool_bytes = 0
         self._waiting_acks = 0  # ACK and NACK in the spool
         self._waiting_names: Counter[str | None] = Counter()  # of what begins and ends there
-
-    @property
-    def spool_bytes(self) -> int:
-        """How many bytes wait here."""
-        return self._spool_bytes
 
     @property
     def stalled(self) -> bool:
@@ -256,7 +252,7 @@ class Traffic:
         """Wait for room; this frame is what comes first then."""
         self._stalled = wait
         self._spool.appendleft((head, body))
-        self._spool_bytes += _cost(head, body)
+        self.spool_bytes += _cost(head, body)
         self.pause_if_idle()
 
     def _confirm(self, run: _Run, ticket: int) -> None:
@@ -322,7 +318,7 @@ class Traffic:
         self._stalled = wait
         if run.bodies:
             self._spool.appendleft(run)
-            self._spool_bytes += sum(map(len, run.bodies))
+            self.spool_bytes += sum(map(len, run.bodies))
         self.pause_if_idle()
 
     def pause_if_idle(self) -> None:
@@ -357,11 +353,11 @@ class Traffic:
         while spool and self._stalled is None and not self._connection.ended:
             waiting = spool.popleft()
             if isinstance(waiting, _Run):
-                self._spool_bytes -= sum(map(len, waiting.bodies))
+                self.spool_bytes -= sum(map(len, waiting.bodies))
                 self.run(waiting.route, waiting.bodies, waiting.receipts)
             else:
                 head, body = waiting
-                self._spool_bytes -= _cost(head, body)
+                self.spool_bytes -= _cost(head, body)
                 self._note(head, -1)
                 self._act(head, body)
 
@@ -405,8 +401,8 @@ class Traffic:
 
     def _fits(self, cost: int, receipt: bytes | None) -> bool:
         limit = self._limits.spool_bytes_max
-        if self._spool_bytes + cost <= limit:
-            self._spool_bytes += cost
+        if self.spool_bytes + cost <= limit:
+            self.spool_bytes += cost
             return True
         assert self._stalled is not None
         refusal = self._stalled.producer.blocked()
@@ -414,7 +410,7 @@ class Traffic:
         self._connection.refuse(
             Refusal(
                 code=Code.ADDRESS_FULL if refusal is None else refusal.code,
-                text=f"{self._spool_bytes} bytes of this connection wait for room and {limit} is "
+                text=f"{self.spool_bytes} bytes of this connection wait for room and {limit} is "
                 f"the limit. Acknowledge what was delivered before sending more.{why}",
                 transient=True,
             ),
@@ -426,7 +422,7 @@ class Traffic:
         """The connection ends: forget what waits, which was never confirmed."""
         self._stalled = None
         self._spool.clear()
-        self._spool_bytes = 0
+        self.spool_bytes = 0
         self._waiting_acks = 0
         self._waiting_names.clear()
         self._sending.close_all()

@@ -29,7 +29,8 @@ from gateway.listeners import (
 from gateway.model.address import RoutingType
 from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
-from protocols.shell import PeerFacts, Reads, Speaker, Timers
+from protocols.reads import Reads
+from protocols.shell import PeerFacts, Speaker, Timers
 from protocols.sniff import Guess
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")

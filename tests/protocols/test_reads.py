@@ -22,7 +22,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
 from protocols import shell
-from protocols.shell import FIRST_BYTES_SECONDS, READ_BYTES, Reads, Speaker, Timers, Wire
+from protocols.reads import READ_BYTES, Reads
+from protocols.shell import FIRST_BYTES_SECONDS, Speaker, Timers, Wire
 from protocols.tls import Tls
 from tests.certificates import Authority
 from tests.protocols.key_updates import KeyUpdates

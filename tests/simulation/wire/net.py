@@ -24,7 +24,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from protocols.shell import Reads
+from protocols.reads import Reads
 from protocols.tls import Tls
 from tests.simulation.wire.secure import NAME, contexts
 
