@@ -12,6 +12,8 @@
 #   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
 #   make mutants   bugs planted in the journal, the core and the protocols, and how many seeds it
 #                takes to catch each
+#   make attack  hostile peers, a while each: memory, descriptors, what an honest client feels; writes
+#                docs/attack.md; ATTACK="--seconds 5 --only idle" any option
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
@@ -38,8 +40,8 @@ WIRE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate crash power mutants soak scenarios bench bench-store bench-pages \
-	bench-stalls bench-growth clean
+.PHONY: demo test check fmt simulate crash power mutants attack soak scenarios bench bench-store \
+	bench-pages bench-stalls bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -74,6 +76,9 @@ power: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
+
+attack: $(STAMP)
+	@$(BIN)/python -m tests.attack $(or $(ATTACK),--write)
 
 soak: $(STAMP)
 	@$(BIN)/python -m tests.paging.soak $(if $(MESSAGES),--messages $(MESSAGES))

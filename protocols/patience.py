@@ -16,9 +16,9 @@ from typing import Final
 #: A read of fewer bytes than this is acted on whatever it takes, and not timed.
 SMALL_BYTES: Final = 1024
 #: What a connection may take of a turn, in seconds.
-SHARE_SECONDS: Final = 0.005
+SHARE_SECONDS: Final = 0.0025
 #: What all that go on with what waited may take of a turn together.
-TURN_SECONDS: Final = 0.01
+TURN_SECONDS: Final = 0.0075
 
 
 class Patience:
@@ -44,9 +44,11 @@ class Patience:
         """A connection begins to work."""
         self._until = self._clock() + SHARE_SECONDS
 
-    def end(self) -> None:
-        """It has worked."""
+    def end(self) -> float:
+        """It has worked; returns for how long."""
+        took = self._clock() - self._until + SHARE_SECONDS
         self._until = math.inf
+        return took
 
     def spent(self) -> bool:
         """Whether the time of the one that works is up."""

@@ -13,6 +13,8 @@ from protocols.patience import Patience
 #: it for 300 bytes, and a tenth for 200,000 (measured on Linux).
 #: Larger reads cost less per message: with 256 B messages a fifth less than Twisted's 64 KiB.
 READ_BYTES: Final = 262144
+#: What is read at once of a peer whose bytes cost much, such as a TLS record for each of them.
+LEAST_READ_BYTES: Final = 4096
 
 #: Reads what there is. False: there is something else, which the reactor has to look at.
 Reader = Callable[[], bool]

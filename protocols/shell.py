@@ -28,8 +28,8 @@ from zope.interface import implementer
 from gateway.model.peers import Cause, Ending, Peer
 from gateway.model.turn import Turn
 from protocols.departures import descriptor_of
-from protocols.patience import SMALL_BYTES
-from protocols.reads import Reads
+from protocols.patience import SHARE_SECONDS, SMALL_BYTES, Patience
+from protocols.reads import LEAST_READ_BYTES, READ_BYTES, Reads
 from protocols.tls import Tls
 
 #: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
@@ -152,6 +152,7 @@ class Wire(TwistedProtocol):
         "_goes_on",
         "_leaving",
         "_lost",
+        "_most",
         "_name",
         "_out",
         "_out_bytes",
@@ -215,7 +216,8 @@ class Wire(TwistedProtocol):
         self._deadline = 0.0
         self._stopped_reading = False
         self._send: Callable[[bytes], int] | None = None
-        self._recv_into: Callable[[memoryview], int] | None = None
+        self._recv_into: Callable[[memoryview, int], int] | None = None
+        self._most = READ_BYTES
         self._fd = -1
         self._watched = -1
         self.since = self.last_in = timers.now()
@@ -255,7 +257,7 @@ class Wire(TwistedProtocol):
         buffer = self._reads.buffer
         assert self._recv_into is not None
         try:
-            count = self._recv_into(buffer)
+            count = self._recv_into(buffer, self._most)
         except BlockingIOError:
             return None
         except OSError:
@@ -263,11 +265,26 @@ class Wire(TwistedProtocol):
         if not count:
             return main.CONNECTION_DONE
         self.bytes_in += count
-        if self._tls is None:
+        if count >= SMALL_BYTES and self._patience is not None:
+            self._hear_timed(self._patience, buffer[:count])
+        elif self._tls is None:
             self._hear(bytes(buffer[:count]))
         else:
             self._decrypt(self._tls, buffer[:count])
         return None
+
+    def _hear_timed(self, patience: Patience, data: memoryview) -> None:
+        """Hear within the time that a connection has; read less at once of one that needs more."""
+        patience.begin()
+        if self._tls is None:
+            self._hear(bytes(data))
+        else:
+            self._decrypt(self._tls, data)
+        took = patience.end()
+        if took > SHARE_SECONDS:
+            self._most = max(LEAST_READ_BYTES, self._most // 4)
+        elif took < SHARE_SECONDS / 4 and self._most < READ_BYTES:
+            self._most *= 2
 
     def _read(self) -> bool:
         """Read without the reactor; False: that it can be read is for the reactor to look at.
@@ -360,12 +377,7 @@ class Wire(TwistedProtocol):
             data = self._first
             self._first = b""
         self.last_in = now = self._timers.now()
-        if len(data) < SMALL_BYTES or self._patience is None:
-            session.receive_data(data, now)
-        else:
-            self._patience.begin()
-            session.receive_data(data, now)
-            self._patience.end()
+        session.receive_data(data, now)
         self._pump(session)
 
     def _choose(self, data: bytes) -> Session | None:

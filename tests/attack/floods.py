@@ -1,0 +1,247 @@
+"""What one hostile peer does, over and over, until it is killed. Each runs in a process of its own.
+
+A flood gets a `Where` and never returns. It opens another connection when it is cut, as an attacker
+would; what it may not do is allocate so much itself that the machine, not the gateway, suffers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.cli.scratch import HOST
+from protocols.amqp.performatives import (
+    Attach,
+    Begin,
+    Composite,
+    Detach,
+    End,
+    Flow,
+    Open,
+    Source,
+    encode_performative,
+)
+from protocols.amqp.performatives import Target as AmqpTarget
+
+_MANY: Final = 3000
+_AGAIN_SECONDS: Final = 0.02
+_LONG: Final = b"x" * 8000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """The ports of a gateway; `tls`: what its AMQP and STOMP listener speaks within, if it does."""
+
+    port: int
+    management: int
+    tls: ssl.SSLContext | None = None
+
+
+Flood = Callable[[Where], None]
+
+
+def connect(where: Where, *, reads: bool = True, port: int = 0) -> socket.socket:
+    """Open a connection; `reads`: a thread takes whatever comes."""
+    plain = socket.create_connection((HOST, port or where.port), timeout=30)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if where.tls is not None and not port:
+        plain = where.tls.wrap_socket(plain, server_hostname="localhost")
+    if reads:
+        threading.Thread(target=_read_all, args=(plain,), daemon=True).start()
+    return plain
+
+
+def _read_all(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while sock.recv(1 << 18):
+            pass
+
+
+def _frame(performative: Composite, channel: int = 0) -> bytes:
+    body = encode_performative(performative)
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
+
+
+_BEGIN: Final = Begin(next_outgoing_id=0, incoming_window=1 << 20, outgoing_window=1 << 20)
+_OPENED: Final = b"AMQP\0\1\0\0" + _frame(Open(container_id="flood")) + _frame(_BEGIN)
+_CONNECT: Final = b"CONNECT\naccept-version:1.1\nhost:h\n\n\0"
+
+
+def _again(where: Where, first: bytes, data: bytes, *, reads: bool = True) -> None:
+    """Say `first` and then `data` for ever."""
+    while True:
+        with contextlib.suppress(OSError), connect(where, reads=reads) as sock:
+            sock.sendall(first)
+            while True:
+                sock.sendall(data)
+        time.sleep(_AGAIN_SECONDS)
+
+
+def stomp_abort(where: Where) -> None:
+    """ABORT of transactions that are not there."""
+    _again(where, _CONNECT, b"ABORT\ntransaction:none\n\n\0" * _MANY)
+
+
+def amqp_flow(where: Where) -> None:
+    """Flows that ask for an answer."""
+    flow = Flow(
+        next_incoming_id=0,
+        incoming_window=1 << 20,
+        next_outgoing_id=0,
+        outgoing_window=1 << 20,
+        echo=True,
+    )
+    _again(where, _OPENED, _frame(flow) * _MANY)
+
+
+def amqp_begin(where: Where) -> None:
+    """Sessions that begin and end."""
+    _again(where, _OPENED, (_frame(_BEGIN, 1) + _frame(End(), 1)) * _MANY)
+
+
+def amqp_attach(where: Where) -> None:
+    """Links that come and go."""
+    attach = Attach(
+        name="l", handle=0, role=True, source=Source(address="flood"), target=AmqpTarget()
+    )
+    _again(where, _OPENED, (_frame(attach) + _frame(Detach(handle=0, closed=True))) * _MANY)
+
+
+def stomp_unread_receipts(where: Where) -> None:
+    """SENDs with long receipts, and nothing is read."""
+    send = b"SEND\ndestination:flood\nreceipt:" + _LONG + b"\n\nx\0"
+    _again(where, _CONNECT, send * 30, reads=False)
+
+
+def stomp_unread_errors(where: Where) -> None:
+    """ERRORs that nobody reads."""
+    bad = b"ABORT\ntransaction:none\nreceipt:" + _LONG + b"\n\n\0"
+    _again(where, _CONNECT, bad * 30, reads=False)
+
+
+def amqp_unread_flows(where: Where) -> None:
+    """Flows that ask for answers, which nobody reads."""
+    flow = Flow(
+        next_incoming_id=0,
+        incoming_window=1 << 20,
+        next_outgoing_id=0,
+        outgoing_window=1 << 20,
+        echo=True,
+    )
+    _again(where, _OPENED, _frame(flow) * _MANY, reads=False)
+
+
+def idle(where: Where) -> None:
+    """Connections that say nothing, as many as one process may have."""
+    _pile(lambda: connect(where, reads=False) if where.tls is None else _bare(where))
+
+
+def half_open(where: Where) -> None:
+    """TLS handshakes that stop after a few bytes; over plain TCP half a greeting."""
+    first = b"\x16\x03\x01\x02\x00\x01" if where.tls is not None else b"CONN"
+
+    def one() -> socket.socket:
+        sock = _bare(where)
+        sock.sendall(first)
+        return sock
+
+    _pile(one)
+
+
+def idle_http(where: Where) -> None:
+    """Connections to the management API that say nothing."""
+    _pile(lambda: connect(where, reads=False, port=where.management))
+
+
+def _bare(where: Where) -> socket.socket:
+    return socket.create_connection((HOST, where.port), timeout=30)
+
+
+def _pile(one: Callable[[], socket.socket]) -> None:
+    held: list[socket.socket] = []
+    while True:
+        try:
+            held.append(one())
+        except OSError:
+            time.sleep(_AGAIN_SECONDS)
+        if len(held) >= _MANY:
+            for sock in held[: _MANY // 2]:
+                sock.close()
+            del held[: _MANY // 2]
+
+
+def http_unread(where: Where) -> None:
+    """Requests in a row on one connection, whose answers nobody reads."""
+    ask = b"GET /api/v1/queues HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % where.management
+    while True:
+        with (
+            contextlib.suppress(OSError),
+            connect(where, reads=False, port=where.management) as sock,
+        ):
+            while True:
+                sock.sendall(ask * 200)
+        time.sleep(_AGAIN_SECONDS)
+
+
+def stomp_addresses(where: Where) -> None:
+    """A SEND to another address each time."""
+    numbers = itertools.count()
+    while True:
+        with contextlib.suppress(OSError), connect(where) as sock:
+            sock.sendall(_CONNECT)
+            for part in _addresses(numbers):
+                sock.sendall(part)
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _addresses(numbers: Iterator[int]) -> Iterator[bytes]:
+    while True:
+        yield b"".join(b"SEND\ndestination:flood.%d\n\nx\0" % next(numbers) for _ in range(200))
+
+
+def tiny_pieces(where: Where) -> None:
+    """A SEND byte by byte: over TLS each in a record of its own."""
+    send = b"SEND\ndestination:flood\nreceipt:1\n\nx\0"
+    while True:
+        with contextlib.suppress(OSError), connect(where) as sock:
+            sock.sendall(_CONNECT)
+            while True:
+                for at in range(len(send)):
+                    sock.sendall(send[at : at + 1])
+        time.sleep(_AGAIN_SECONDS)
+
+
+def come_and_go(where: Where) -> None:
+    """Connections that log in and leave."""
+    while True:
+        with contextlib.suppress(OSError), connect(where, reads=False) as sock:
+            sock.sendall(_CONNECT)
+            sock.recv(100)
+
+
+FLOODS: Final[dict[str, Flood]] = {
+    flood.__name__: flood
+    for flood in (
+        stomp_abort,
+        amqp_flow,
+        amqp_begin,
+        amqp_attach,
+        stomp_unread_receipts,
+        stomp_unread_errors,
+        amqp_unread_flows,
+        idle,
+        half_open,
+        idle_http,
+        http_unread,
+        stomp_addresses,
+        tiny_pieces,
+        come_and_go,
+    )
+}

@@ -1,0 +1,66 @@
+"""Each flood for a moment: the gateway lives, stays small, and an honest client goes on.
+
+The bounds are an order of magnitude above what `make attack` measures, and below what the gateway
+came to before it had them: seconds, and memory without end.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.scratch import ScratchGateway
+from tests.attack.floods import FLOODS
+from tests.attack.run import attack, part
+from tests.certificates import Authority
+
+#: Resident memory that one flood may add [docs/attack.md].
+GROWTH_MIB = 64
+#: Half of an honest client's sends are confirmed within this.
+WAIT_MS = 400
+SECONDS = 1.5
+#: Those that the gateway has bounds for.
+BOUNDED = (
+    "stomp_abort",
+    "amqp_flow",
+    "amqp_begin",
+    "amqp_attach",
+    "amqp_unread_flows",
+    "tiny_pieces",
+    "come_and_go",
+)
+
+
+@pytest.fixture(params=["tcp", "tls"])
+def flooded(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[ScratchGateway, ssl.SSLContext | None]]:
+    context, pair = None, None
+    if request.param == "tls":
+        authority = Authority(tmp_path / "ca")
+        context, issued = authority.client(), authority.issue("localhost")
+        pair = issued.certificate, issued.key
+    gateway = ScratchGateway(tmp_path / "gateway", tls=pair)
+    gateway.start()
+    yield gateway, context
+    gateway.kill()
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_flood_holds_nobody_up_and_takes_no_memory(
+    flooded: tuple[ScratchGateway, ssl.SSLContext | None], name: str
+) -> None:
+    gateway, context = flooded
+    seen = attack(gateway, name, peers=2, seconds=SECONDS, tls=context)
+    assert seen.alive
+    assert seen.grew < GROWTH_MIB
+    assert part(seen.waits, 0.5) < WAIT_MS
+    assert part(seen.live, 0.5) < WAIT_MS
+
+
+def test_every_flood_says_what_it_does() -> None:
+    assert all(flood.__doc__ for flood in FLOODS.values())
+    assert set(BOUNDED) <= set(FLOODS)
