@@ -80,7 +80,10 @@ def test_amqp_and_stomp_meet_in_one_queue_and_survive_a_restart(gateway_process:
     connection.create_sender("orders").send(Message(body="from amqp", durable=True))
     connection.close()
     sender = stomp_connection(gateway.stomp_port)
+    stored = stomp.listener.WaitingListener("r")
+    sender.set_listener("stored", stored)
     sender.send("/queue/orders", "from stomp", receipt="r")
+    stored.wait_on_receipt()
     sender.disconnect()
     assert gateway.stop() == 0
 
