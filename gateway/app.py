@@ -34,7 +34,7 @@ from gateway.certificates import CertificateError, Certificates
 from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
-from gateway.config.tree import Config, LoggingConfig
+from gateway.config.tree import Config, LoggingConfig, tls_listeners
 from gateway.core import Chance, Core, Fatal, Reactor, make_core
 from gateway.declared import declare
 from gateway.listeners import (
@@ -388,12 +388,9 @@ def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
 
 def _certificates(config: Config, reactor: Reactor, clock: BrokerClock) -> dict[str, Contexts]:
     """Read the certificates of the listeners that speak TLS; raises ConfigError with all faults."""
-    listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
-    if config.management.enabled:
-        listeners.append(("management", config.management.endpoint))
     found: dict[str, Contexts] = {}
     problems = []
-    for path, endpoint in listeners:
+    for path, endpoint in tls_listeners(config):
         if endpoint.source is None:
             continue
         try:

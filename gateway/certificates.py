@@ -14,7 +14,7 @@ import datetime as dt
 import re
 import ssl
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -84,7 +84,7 @@ class Certificates:
         self._listener = listener
         self._seconds = seconds
         self._now_ms = now_ms
-        self._served = self._load(self._signature())
+        self._served = _load(source, self._signature(), now_ms())
         self._refused: tuple[object, ...] | None = None
         self._next = seconds() + LOOK_SECONDS
         self._told_expired = False
@@ -102,7 +102,7 @@ class Certificates:
         signature = self._signature()
         if signature not in (self._served.signature, self._refused):
             try:
-                self._served = self._load(signature)
+                self._served = _load(self._source, signature, self._now_ms())
             except CertificateError as error:
                 self._refused = signature
                 _log.warning(
@@ -128,13 +128,16 @@ class Certificates:
         if self._told_expired or served.from_ms <= now <= served.until_ms:
             return
         self._told_expired = True
-        _log.warning(
-            "certificate.expired",
-            listener=self._listener,
-            names=" ".join(served.names),
-            begins=_date(served.from_ms),
-            until=_date(served.until_ms),
-        )
+        facts = {
+            "listener": self._listener,
+            "names": " ".join(served.names),
+            "begins": _date(served.from_ms),
+            "until": _date(served.until_ms),
+        }
+        if now > served.until_ms:
+            _log.warning("certificate.expired", **facts)
+        else:
+            _log.warning("certificate.not_valid_yet", **facts)
 
     def _signature(self) -> tuple[object, ...]:
         """Return what changes whenever a file does."""
@@ -148,26 +151,31 @@ class Certificates:
                 found.append((str(path), facts.st_ino, facts.st_mtime_ns, facts.st_size))
         return tuple(found)
 
-    def _load(self, signature: tuple[object, ...]) -> _Served:
-        source = self._source
-        found = _directory(source) if source.directory else [_single(source)]
-        now = dt.datetime.fromtimestamp(self._now_ms() / 1000, dt.UTC)
-        # The best last, so that it wins where two are for one name.
-        ranked = sorted(found, key=lambda one: _rank(one, now))
-        contexts = {id(one): _context(source, one) for one in found}
-        by_name = {name: contexts[id(one)] for one in ranked for name in one.names}
-        usable = [one for one in found if _rank(one, now)[0]]
-        first = (usable or found)[0]
-        context = contexts[id(first)]
-        if source.directory:
-            _choose_by_name(context, by_name)
-        return _Served(
-            context=context,
-            signature=signature,
-            names=tuple(sorted({name for one in found for name in one.names})),
-            from_ms=_ms(first.certificate.not_valid_before_utc),
-            until_ms=_ms(first.certificate.not_valid_after_utc),
-        )
+
+def check_files(source: TlsSource) -> None:
+    """Raise CertificateError for files that a start would refuse."""
+    _load(source, (), 0)
+
+
+def _load(source: TlsSource, signature: tuple[object, ...], now_ms: int) -> _Served:
+    found = _directory(source) if source.directory else [_single(source)]
+    now = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC)
+    # The best last, so that it wins where two are for one name.
+    ranked = sorted(found, key=lambda one: _rank(one, now))
+    contexts = {id(one): _context(source, one) for one in found}
+    by_name = {name: contexts[id(one)] for one in ranked for name in one.names}
+    usable = [one for one in found if _rank(one, now)[0]]
+    first = (usable or found)[0]
+    context = contexts[id(first)]
+    if source.directory:
+        _choose_by_name(context, by_name)
+    return _Served(
+        context=context,
+        signature=signature,
+        names=tuple(sorted({name for one in found for name in one.names})),
+        from_ms=_ms(first.certificate.not_valid_before_utc),
+        until_ms=_ms(first.certificate.not_valid_after_utc),
+    )
 
 
 def _rank(one: _Found, now: dt.datetime) -> tuple[bool, dt.datetime]:
@@ -225,6 +233,7 @@ def _directory(source: TlsSource) -> list[_Found]:
     if not files:
         raise CertificateError("directory", f"{folder} holds no .pem, .crt or .key file")
     certificates = [one for path in files for one in _certificates(path, "directory")]
+    _check_contents(files)
     keys: dict[bytes, Path] = {}
     for path in files:
         public = _public_keys(path, "directory")
@@ -245,7 +254,37 @@ def _directory(source: TlsSource) -> list[_Found]:
         raise CertificateError(
             "directory", f"{folder} has no certificate together with its private key"
         )
+    _check_names(folder, certificates, found)
     return list(found.values())
+
+
+def _check_contents(files: Iterable[Path]) -> None:
+    """Raise CertificateError for a file that holds nothing, as one being written may."""
+    for path in files:
+        if not any(_blocks(path, "directory")):
+            raise CertificateError(
+                "directory", f"{path} holds neither a certificate nor a private key in PEM"
+            )
+
+
+def _check_names(
+    folder: Path,
+    certificates: Iterable[tuple[x509.Certificate, bytes]],
+    found: Mapping[bytes, _Found],
+) -> None:
+    """Raise CertificateError when a certificate's key is missing and nothing else has its name.
+
+    Whoever asks for that name would get another's certificate.
+    """
+    served = {name for one in found.values() for name in one.names}
+    for certificate, _ in certificates:
+        if not _is_for_servers(certificate):
+            continue
+        missing = [name for name in _names(certificate) if name not in served]
+        if missing:
+            raise CertificateError(
+                "directory", f"{folder} has a certificate for {missing[0]}, but not its private key"
+            )
 
 
 def _signed_by(
@@ -288,8 +327,10 @@ def _read(path: Path, part: str) -> bytes:
 
 def _blocks(path: Path, part: str) -> Iterator[tuple[bytes, bytes]]:
     """Yield label and text of each block of a PEM file."""
-    for block in _BLOCK.finditer(_read(path, part)):
-        yield block[1], block[0]
+    text = _read(path, part)
+    yield from ((block[1], block[0]) for block in _BLOCK.finditer(text))
+    if text.count(b"-----BEGIN ") > text.count(b"-----END "):
+        raise CertificateError(part, f"{path} is not whole: what begins in it has no end")
 
 
 def _certificates(path: Path, part: str) -> Iterable[tuple[x509.Certificate, bytes]]:
@@ -340,6 +381,17 @@ def _public(certificate: x509.Certificate) -> bytes:
     return certificate.public_key().public_bytes(
         _der(), serialization.PublicFormat.SubjectPublicKeyInfo
     )
+
+
+def _is_for_servers(certificate: x509.Certificate) -> bool:
+    """Whether a certificate names hosts, as those that only sign others do not."""
+    from cryptography import x509  # noqa: PLC0415 - as above
+
+    try:
+        certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    return True
 
 
 def _names(certificate: x509.Certificate) -> tuple[str, ...]:

@@ -74,6 +74,8 @@ _TLS_FAILURES: Final = {
     "tlsv1-alert-unknown-ca": "the client does not trust who signed the certificate",
     "sslv3-alert-bad-certificate": "the client does not accept the certificate",
     "sslv3-alert-certificate-unknown": "the client does not accept the certificate",
+    "sslv3-alert-handshake-failure": "the client broke it off and says no more; Proton does so when"
+    " the certificate is not for the name that it connects to",
     "sslv3-alert-certificate-expired": "the client finds that the certificate has expired",
 }
 #: Returns what the next connection is spoken to with.

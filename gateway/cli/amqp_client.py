@@ -352,7 +352,10 @@ class Sending(Conversation):
             seconds, count = self._patience.timeout, self.confirmed
             text = f"after {seconds:g} s {count} of the messages to {self.address} were confirmed"
             why = f"; {reason}" if waits else ""
-            raise CliError("timed-out", text + why, status=EX_TIMEOUT)
+            attempt = None
+            if waits and self.confirmed == self._sent:
+                attempt = f"sluicegate receive {self.address}, or the limits that /readyz names"
+            raise CliError("timed-out", text + why, attempt=attempt, status=EX_TIMEOUT)
         return due
 
     def _crowded(self) -> bool:

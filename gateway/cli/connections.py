@@ -86,7 +86,7 @@ def ls(
     click.echo(f"{len(found)} connection{plural}", err=True)
 
 
-@connections.command()
+@connections.command(short_help="Close one, by its id.")
 @click.argument("connection")
 @click.option("--reason", default="", help="What the client is told.")
 @_api_options

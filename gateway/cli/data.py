@@ -91,7 +91,7 @@ def data() -> None:
     """Look at a data directory, or make it smaller."""
 
 
-@data.command()
+@data.command(short_help="Read journal and pages: what they hold.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @places_options
 @told
@@ -201,7 +201,7 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-@data.command("print")
+@data.command("print", short_help="Print the journal's records, one a line.")
 @click.option("--queue", "wanted", metavar="NAME", help="Only records that concern this queue.")
 @places_options
 @told

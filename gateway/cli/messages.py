@@ -95,9 +95,18 @@ def send(
     login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
     messages = _messages(text, count, dict(pairs), properties)
     sending = Sending(login, address, messages, rate=rate, timeout=timeout, tell=_waits)
-    sending.run()
+    how = {"address": address}
+    try:
+        sending.run()
+    except CliError as error:
+        if as_json:
+            click.echo(json.dumps(how | {"confirmed": sending.confirmed, "error": error.code}))
+        raise
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {sending.confirmed} confirmed", err=True)
+        raise
     if as_json:
-        click.echo(json.dumps({"address": address, "confirmed": sending.confirmed}))
+        click.echo(json.dumps(how | {"confirmed": sending.confirmed}))
     else:
         plural = "" if sending.confirmed == 1 else "s"
         click.echo(f"{sending.confirmed} message{plural} sent to {address}")

@@ -100,7 +100,8 @@ def status_lines(facts: Facts) -> list[str]:
     """Return what a person sees of the configuration that is in force."""
     when = datetime.fromtimestamp(facts["loadedMs"] / 1000, UTC).isoformat(timespec="seconds")
     where = facts["file"] or "no file"
-    lines = [f"taken over {when} from {where}; {facts['reloads']} reloads since the start"]
+    plural = "" if facts["reloads"] == 1 else "s"
+    lines = [f"taken over {when} from {where}; {facts['reloads']} reload{plural} since the start"]
     lines += [f"needs a restart: {key}" for key in facts["needsRestart"]]
     if facts["refused"]:
         lines.append("the last one was refused:")

@@ -26,7 +26,7 @@ def user() -> None:
     """Add users to the users file."""
 
 
-@user.command()
+@user.command(short_help="Add a user, or give one another password.")
 @click.argument("name")
 @click.option(
     "--role", "roles", multiple=True, metavar="ROLE", help="Not yet: whoever logs in may do all."

@@ -62,7 +62,8 @@ class Endpoint:
         if source is None:
             return told
         if source.table:
-            told += f" with TLS from {source.directory or source.certificate}"
+            files = (source.directory, source.certificate, source.key, source.chain)
+            told += f" with TLS from {', '.join(file for file in files if file)}"
         return told if source.minimum is TlsVersion.TLS_1_2 else f"{told}, TLSv1.3 only"
 
 

@@ -400,6 +400,8 @@ WILDCARDS: Final = Table(
     later=_words("enabled delimiter any-words single-word"),
 )
 
+_CLIENTS: Final = _words("need-client-auth want-client-auth client-certificates client-ca")
+_JAVA: Final = _words("key-store-path key-store-password trust-store-path trust-store-password")
 TLS: Final = Table(
     keys={
         "certificate": v.name_text,
@@ -408,8 +410,12 @@ TLS: Final = Table(
         "directory": v.name_text,
         "minimum-version": v.choice(TlsVersion),
     },
-    later=_words("key-password client-certificates ciphers"),
-    why={"key-password": "is for keys that are encrypted, and this version takes only plain ones"},
+    later=_words("key-password ciphers") | _CLIENTS | _JAVA,
+    why={
+        "key-password": "is for keys that are encrypted, and this version takes only plain ones",
+        **dict.fromkeys(_CLIENTS, "is for certificates of clients, not supported yet"),
+        **dict.fromkeys(_JAVA, "is for a store of Java's; write certificate and key, in PEM"),
+    },
 )
 
 MANAGEMENT: Final = Table(

@@ -115,7 +115,7 @@ def table_problem(source: Mapping[str, object], *, secure: bool) -> tuple[str, s
     if "directory" in source:
         others = sorted(key for key in ("certificate", "key", "chain") if key in source)
         if others:
-            return others[0], "and directory exclude one another; keep one"
+            return others[0], "cannot stand beside directory; keep one of the two"
         return None
     if "certificate" not in source:
         return "", "needs the key certificate (and key), or directory"

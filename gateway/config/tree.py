@@ -273,3 +273,11 @@ class Config:
     streams: tuple[StreamConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
+
+
+def tls_listeners(config: Config) -> list[tuple[str, Endpoint]]:
+    """Return the path in the configuration and the endpoint of each listener that has TLS."""
+    listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
+    if config.management.enabled:
+        listeners.append(("management", config.management.endpoint))
+    return [(path, endpoint) for path, endpoint in listeners if endpoint.source is not None]

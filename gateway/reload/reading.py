@@ -13,10 +13,11 @@ from typing import Final
 
 from twisted.internet.defer import Deferred
 
+from gateway.certificates import CertificateError, check_files
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
-from gateway.config.tree import AddressConfig, Config
+from gateway.config.tree import AddressConfig, Config, tls_listeners
 from gateway.core import Core
 from gateway.declared import contradictions
 from gateway.model.definitions import DivertDefinition
@@ -64,6 +65,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         for problem in exposure_problems(config, has_users=bool(found))
         if problem.path not in known
     ]
+    problems += _certificate_problems(now, config)
     if users and not found:
         text = (
             "has no users any more, and without users anybody is let in; a start may do that, a"
@@ -82,6 +84,26 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         diverts=tuple(d for d in held.diverts if d not in diverts),
         changes=differences,
     )
+
+
+def _certificate_problems(now: Config, config: Config) -> list[Problem]:
+    """Return what a start would refuse of certificates that the file did not name before.
+
+    Those that it did are looked at whenever they change, and the log has what is wrong with them.
+    """
+    known = {endpoint.source for _, endpoint in tls_listeners(now)}
+    problems = []
+    for path, endpoint in tls_listeners(config):
+        source = endpoint.source
+        if source is None or source in known:
+            continue
+        try:
+            check_files(source)
+        except CertificateError as error:
+            key = source.key_of(path, error.part)
+            where = config.origins.get(key, "")
+            problems.append(Problem(where=where, path=key, text=str(error)))
+    return problems
 
 
 def _users_of(config: Config) -> Users:

@@ -123,7 +123,10 @@ def test_an_endpoint_of_tls_takes_a_minimum_version_from_the_table() -> None:
     ("sets", "told"),
     [
         (("acceptors.all.tls.key='k'",), r"acceptors\.all\.tls: needs the key certificate"),
-        ((*TABLE, "acceptors.all.tls.directory='d'"), r"all\.tls\.certificate: and directory"),
+        (
+            (*TABLE, "acceptors.all.tls.directory='d'"),
+            r"all\.tls\.certificate: cannot stand",
+        ),
         (
             (*TABLE[1:], "acceptors.all.endpoint='ssl:1'"),
             r"all\.tls\.certificate: is said by the endpoint already",
@@ -144,6 +147,11 @@ def test_an_endpoint_of_tls_takes_a_minimum_version_from_the_table() -> None:
         ),
         ((*TABLE, "acceptors.all.tls.minimum-version='TLSv1.1'"), "TLSv1.2, TLSv1.3"),
         ((*TABLE, "acceptors.all.tls.key-password='x'"), "key-password: is for keys that are"),
+        (
+            (*TABLE, "acceptors.all.tls.need-client-auth=true"),
+            "is for certificates of clients",
+        ),
+        ((*TABLE, "acceptors.all.tls.key-store-path='x'"), "write certificate and key, in PEM"),
         ((*TABLE, "acceptors.all.tls.certificat='x'"), "unknown key; did you mean certificate"),
         (("management.tls.chain='x'",), r"management\.tls: needs the key certificate"),
     ],
@@ -167,3 +175,10 @@ def test_a_reload_names_a_table_that_was_added() -> None:
     assert change.old == "tcp:5671"
     assert change.new == "tcp:5671 with TLS from /w/c.pem"
     assert not change.reach.applies
+
+
+def test_a_reload_tells_another_key_apart() -> None:
+    keyed = (*TABLE, "acceptors.all.tls.key='k.pem'")
+    (change,) = changes(config(*keyed), config(*TABLE, "acceptors.all.tls.key='new.pem'"))
+    assert change.old == "tcp:5671 with TLS from /w/c.pem, /w/k.pem"
+    assert change.new == "tcp:5671 with TLS from /w/c.pem, /w/new.pem"

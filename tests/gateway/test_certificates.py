@@ -326,6 +326,54 @@ def test_a_directory_that_vanishes_is_no_reason_to_stop(
     assert [event["event"] for event in told] == ["certificate.refused"]
 
 
+def empty(pair: KeyPair) -> str:
+    pair.certificate.write_bytes(b"")
+    return "holds neither a certificate nor a private key"
+
+
+def broken_off(pair: KeyPair) -> str:
+    pair.certificate.write_bytes(pair.certificate.read_bytes()[:300])
+    return "is not whole"
+
+
+def without_key(pair: KeyPair) -> str:
+    pair.key.unlink()
+    return "has a certificate for b.example, but not its private key"
+
+
+@pytest.mark.parametrize("happens", [empty, broken_off, without_key])
+def test_a_half_written_file_of_a_directory_takes_no_name_away(
+    happens: Callable[[KeyPair], str], tmp_path: Path, authority: Authority, clocks: Clocks
+) -> None:
+    """Clients that ask for that name would get another's certificate."""
+    served = tmp_path / "served"
+    authority.issue("a.example", folder=served, stem="a")
+    pair = authority.issue("b.example", folder=served, stem="b")
+    certificates = opened(TlsSource(directory=str(served)), clocks)
+    old = serial_in(pair.certificate)
+    with structlog.testing.capture_logs() as told:
+        words = happens(pair)
+        for _ in range(2):
+            clocks.now += LOOK_SECONDS
+            assert presented(certificates, authority, "b.example") == old
+    assert [event["event"] for event in told] == ["certificate.refused"]
+    assert words in told[0]["reason"]
+    pair.certificate.unlink()
+    clocks.now += LOOK_SECONDS
+    assert presented(certificates, authority, "a.example") != old
+
+
+def test_a_certificate_that_begins_later_is_told_as_that(
+    authority: Authority, clocks: Clocks
+) -> None:
+    clocks.now_ms = int(dt.datetime(2019, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+    with structlog.testing.capture_logs() as told:
+        opened(source_of(authority.issue()), clocks)
+    assert [(event["event"], event["begins"]) for event in told] == [
+        ("certificate.not_valid_yet", "2020-01-01")
+    ]
+
+
 def test_a_certificate_that_has_expired_is_told_once_and_served(
     authority: Authority, clocks: Clocks
 ) -> None:

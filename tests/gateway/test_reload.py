@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.scratch import importing_environment
+from gateway.cli.self_signed import self_signed
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
 from tests.logs import whole_log
@@ -394,3 +395,24 @@ def test_the_command_shows_a_table_or_json_and_the_mistakes(
     assert "3 reloads since the start" in status
     assert "needs a restart: journal-file-size" in status
     assert "gate.toml:2: global-max-messages" in status
+
+
+def test_a_reload_refuses_certificates_that_a_start_would_refuse(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    live = Live(gateway_process, tmp_path)
+    pair = self_signed(tmp_path)
+    secure = (
+        '[acceptors.all]\nendpoint = "tcp:0:interface=127.0.0.1"\n'
+        '[acceptors.secure]\nendpoint = "tcp:0:interface=127.0.0.1"\n'
+        '[acceptors.secure.tls]\ncertificate = "certificate.pem"\nkey = "{}"\n'
+    )
+    live.write(secure.format("nowhere.pem"))
+    refused = cli("reload", "--url", live.gateway.url)
+    assert refused.returncode == 64
+    told = "gate.toml:7: acceptors.secure.tls.key: "
+    assert told + f"{tmp_path}/nowhere.pem cannot be read: No such file" in refused.stderr
+    live.write(secure.format("key.pem"))
+    done = cli("reload", "--url", live.gateway.url)
+    assert done.returncode == 0, done.stderr
+    assert str(pair.key) in done.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 
@@ -104,3 +106,28 @@ def test_m6_a_full_address_is_in_the_log_in_the_probe_and_told_by_send(tmp_path)
         assert ready(gateway)["full"][0]["state"] == "blocked"
         assert gateway.request("POST", "/api/v1/addresses/full/unblock")[0] == 200
         logged(gateway, "address.unblocked")
+
+
+def test_a_send_that_gives_up_or_is_stopped_says_how_much_was_confirmed(tmp_path):
+    settings = (
+        'address-settings."full".max-size-messages=3',
+        'address-settings."full".address-full-policy="BLOCK"',
+    )
+    with ScratchGateway(tmp_path, settings=settings) as gateway:
+        first = send(gateway, "full", "x", "--count", "5000", "--timeout", "2", "--json")
+        assert first.returncode == 124
+        told = json.loads(first.stdout)
+        assert (told["address"], told["error"]) == ("full", "timed-out")
+        assert f" {told['confirmed']} of the messages to full" in first.stderr
+        assert "  try: sluicegate receive full" in first.stderr
+        stopped = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "send", "full", "x",
+             "--url", f"amqp://127.0.0.1:{gateway.port}"],
+            stderr=subprocess.PIPE, text=True, env=importing_environment(),
+        )  # fmt: skip
+        assert stopped.stderr is not None
+        assert stopped.stderr.readline().startswith("waiting: ")
+        stopped.send_signal(signal.SIGINT)
+        assert "interrupted: 0 confirmed" in stopped.stderr.read()
+        assert stopped.wait(20) == 130
+        stopped.stderr.close()
