@@ -13,7 +13,7 @@ from tests.broker.core import Core
 from tests.logs import wait_log
 
 
-def test_m6_an_operator_block_is_one_edge_each_way():
+def test_an_operator_block_is_one_edge_each_way():
     core = Core()
     core.gateway.directory.make_address("a")
     assert core.gateway.fullness.look() == []
@@ -59,7 +59,7 @@ def ready(gateway: ScratchGateway) -> dict[str, object]:
     return body
 
 
-def test_m6_a_full_address_is_in_the_log_in_the_probe_and_told_by_send(tmp_path):
+def test_a_full_address_is_in_the_log_in_the_probe_and_told_by_send(tmp_path):
     settings = (
         'address-settings."full".max-size-messages=3',
         'address-settings."full".address-full-policy="BLOCK"',
