@@ -222,23 +222,34 @@ class IndexedReady:
             taken += self.take(count - len(taken))
         return taken
 
-    def count_newer(self, seq: int, most: int) -> int:
-        """Return how many were sent after `seq`; from `most` on it does not go on counting."""
+    def has_newer(self, seq: int, least: int) -> bool:
+        """Whether at least `least` were sent after `seq`."""
+        # By the places alone, which may be empty; only where these do not tell it is counted.
+        newer = early = places_left = 0
+        for level in self._levels:
+            places, head = level.places, level.head
+            places_left += len(level)
+            newer += len(places) - bisect_right(places, seq, head)
+            # What was scheduled has its place before all others, whenever it was sent.
+            early += bisect_left(places, 0, head) - head
+        if newer + early < least:
+            return False
+        empty = places_left - len(self.waiting)
+        return newer - empty >= least or self._counts_newer(seq, least)
+
+    def _counts_newer(self, seq: int, least: int) -> bool:
         count = 0
         get = self.waiting.get
         for level in self._levels:
             places, head = level.places, level.head
-            if not places:
-                continue
-            # What was scheduled has its place before all others, whenever it was sent.
             early = islice(places, head, bisect_left(places, 0, head))
             later = islice(reversed(places), len(places) - bisect_right(places, seq, head))
             for place in chain(later, early):
-                if count >= most:
-                    break
+                if count >= least:
+                    return True
                 message = get(place)
                 count += message is not None and message.seq > seq
-        return count
+        return count >= least
 
     def take_oldest(self, count: int) -> list[Message]:
         """Remove and return the `count` that arrived first, whatever their priority."""

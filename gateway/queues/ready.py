@@ -15,9 +15,12 @@ It knows no consumer, clock or store.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
+from typing import Final
 
 from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
 
@@ -25,6 +28,7 @@ _LEVELS = 10
 #: More than any seq has bits; a due time in front of it takes 64.
 _SEQ_BITS = 48
 _EARLY = 1 << (64 + _SEQ_BITS)
+_seq_of: Final = attrgetter("seq")
 
 
 def _key(message: Message) -> tuple[int, int]:
@@ -144,20 +148,18 @@ class Ready:
             return self.take(count)  # all have one priority, so that arrival is the order
         return [self._pop_oldest() for _ in range(count)]
 
-    def count_newer(self, seq: int, most: int) -> int:
-        """Return how many were sent after `seq`; from `most` on it does not go on counting."""
+    def has_newer(self, seq: int, least: int) -> bool:
+        """Whether at least `least` were sent after `seq`."""
         count = sum(entry[2].seq > seq for entry in self._returned)
         for level in self._levels:
+            if count >= least:
+                return True
             if not level or level[-1].seq < seq:
                 continue
-            if level[0].seq > seq:
-                count += len(level)
-                continue
-            for message in reversed(level):
-                if message.seq < seq or count >= most:
-                    break
-                count += 1
-        return count
+            # In arrival order: looked up, not walked through, since a ring may be long.
+            older = 0 if level[0].seq > seq else bisect_right(level, seq, key=_seq_of)
+            count += len(level) - older
+        return count >= least
 
     def take_next(self, count: int) -> list[Message]:
         """Remove and return the `count` that would be delivered next."""

@@ -80,7 +80,7 @@ class Ringed(Grouped):
         size -= behind
         for at, message in enumerate(messages):
             room = size - (0 if later else at) - self._out.count_newer(message.seq)
-            if room <= 0 or self._ready.count_newer(message.seq, room) >= room:
+            if room <= 0 or self._ready.has_newer(message.seq, room):
                 return messages[:at], messages[at:]  # those that follow are older still
         return messages, []
 

@@ -6,6 +6,7 @@ knows no message.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -45,10 +46,14 @@ class Seated(Serialized):
     def _unseat(self, held: Held) -> None:
         """Take a consumer's place away."""
         held.attached = False
-        place = [other for other in self._consumers if other.priority == held.priority].index(held)
-        if place < self._next:
+        consumers, priority = self._consumers, held.priority
+        at = consumers.index(held)
+        # One that has an exclusive queue stays first, whatever its priority.
+        after = int(at > 0 and consumers[0].priority < priority)
+        first = bisect_left(consumers, -priority, after, at, key=lambda other: -other.priority)
+        if at - first < self._next:
             self._next -= 1  # whose turn it is does not change
-        self._consumers.remove(held)
+        del consumers[at]
         self._ranks.clear()
 
     def _with_room(self, below: int | None, enough: int) -> list[tuple[Held, int, int]]:

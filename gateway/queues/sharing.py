@@ -42,6 +42,8 @@ class Sharing(Ringed):
 
         What does not divide evenly goes to the first ones, and the next round begins behind them.
         """
+        if len(open_ones) == 1 and open_ones[0][0].group is None:
+            return self._serve_one(open_ones[0], now_ms, limit)
         share, odd = divmod(min(len(self._ready), limit), len(open_ones))
         total = 0
         dealt: list[Group] = []
@@ -73,6 +75,20 @@ class Sharing(Ringed):
             if not self._ready:
                 break
         return total
+
+    def _serve_one(self, open_one: tuple[Held, int, int], now_ms: int, limit: int) -> int:
+        """Give the only one that has room all that it may get; returns how many went out."""
+        held, room, place = open_one
+        part = min(room, len(self._ready), limit)
+        messages = self._take_for(held, part, now_ms)
+        if not messages:
+            return 0
+        self._next = place + 1
+        went = len(messages)
+        held.consumer.deliver(messages, self.any_flags)
+        if went < part and self._ready:
+            went += self._give_more(held, part - went, now_ms)
+        return went
 
     def _give_more(self, held: Held, count: int, now_ms: int) -> int:
         """Go on with what has another priority, or came back; returns how many went out."""
@@ -119,13 +135,13 @@ class Sharing(Ringed):
     ) -> list[Message]:
         """Take up to `count` messages into delivery; what has expired leaves on the way.
 
-        They are `found`, if that is given, and taken from what waits already.
+        They are `found`, where there are some: taken from what waits already.
         """
-        if found is not None:
-            messages = found
+        group = held.group
+        if group is None:
+            messages = self._ready.take(count)
         else:
-            group = held.group
-            messages = self._ready.take(count) if group is None else self._find(group, count)
+            messages = found or self._find(group, count)
         late: list[Message] = []
         if self.any_flags & EXPIRES or held.barred:
             messages, late = self._sift(held, messages, count, now_ms)
