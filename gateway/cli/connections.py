@@ -23,6 +23,8 @@ _PAGE: Final = 500
 _HEADS: Final = (
     "id", "user", "remote", "protocol", "client", "since", "idle", "in flight", "in", "out",
 )  # fmt: skip
+#: What goes on in a second line where the terminal is narrow; what is left is for `client`.
+_WRAPPED: Final = frozenset({"protocol", "in flight"})
 #: What the gateway says of a connection.
 Facts = dict[str, Any]
 Command = Callable[..., Any]
@@ -153,14 +155,36 @@ def _show(rows: list[tuple[str, ...]]) -> None:
     if sys.stdout.isatty():
         from rich.console import Console  # noqa: PLC0415  (70 ms that a pipe need not wait)
         from rich.markup import escape  # noqa: PLC0415
-        from rich.table import Table  # noqa: PLC0415
+        from rich.table import Column, Table  # noqa: PLC0415
 
-        table = Table(*_HEADS)
+        console = Console()
+        rows, widths = _fitted(rows, console.width)
+        heads = (
+            Column(head, no_wrap=head not in _WRAPPED, min_width=width)
+            for head, width in zip(_HEADS, widths, strict=True)
+        )
+        table = Table(*heads, box=None, pad_edge=False, padding=(0, 1, 0, 0))
         for row in rows:
             table.add_row(*map(escape, row))
-        Console().print(table)
+        console.print(table)
         return
     widths = [max(map(len, column)) for column in zip(_HEADS, *rows, strict=True)]
     for row in (_HEADS, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _fitted(rows: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Return rows whose client leaves room for all else in a terminal so wide, and least widths."""
+    at = _HEADS.index("client")
+    least = [
+        max(max(map(len, cell.split())) if head in _WRAPPED else len(cell) for cell in column)
+        for head, *column in zip(_HEADS, _HEADS, *rows, strict=True)
+    ]
+    room = max(len("client"), width - sum(least) + least[at] - len(_HEADS) - 1)
+    least[at] = min(least[at], room)
+    fitted = [
+        (*row[:at], row[at] if len(row[at]) <= room else f"{row[at][: room - 1]}…", *row[at + 1 :])
+        for row in rows
+    ]
+    return fitted, least

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
+import pty
 import shlex
 import signal
 import socket
@@ -208,3 +210,37 @@ def test_a_bench_that_reaches_nobody_is_69() -> None:
     assert done.returncode == 69, done.stderr
     assert f"error: not-connected: amqp send at 127.0.0.1:{port}: " in done.stderr
     assert "  try: sluicegate run, or another --target" in done.stderr
+
+
+def test_ids_of_connections_are_whole_on_a_terminal_of_80_columns() -> None:
+    """`connections close` takes them."""
+    client = "e3cf0639-9efc-4cff-870b-7567535135b3"
+    row = (
+        "secure-1234",
+        "-",
+        "127.0.0.1:44010",
+        "AMQP 1.0 TLS",
+        client,
+        "12m",
+        "3s",
+        "0",
+        "1",
+        "7",
+    )
+    script = f"from gateway.cli.connections import _show; _show([{row!r}])"
+    ours, its = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-c", script],
+        stdout=its,
+        env=importing_environment() | {"COLUMNS": "80", "TERM": "dumb"},
+        timeout=60,
+        check=True,
+    )
+    os.close(its)
+    shown = "\n".join(line.rstrip() for line in os.read(ours, 65536).decode().splitlines())
+    os.close(ours)
+    assert "secure-1234" in shown
+    assert "127.0.0.1:44010" in shown
+    assert shown.split()[:3] == ["in", "id", "user"]
+    assert shown.splitlines()[1].endswith("out")
+    assert max(map(len, shown.splitlines())) <= 80
