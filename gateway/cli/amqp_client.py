@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -31,6 +32,8 @@ DEFAULT_URL: Final = "amqp://127.0.0.1:5672"
 WINDOW: Final = 1000
 #: Seconds until there is a connection, a login and a link.
 _OPENING_SECONDS: Final = 10.0
+#: A socket's time-out of 0 would mean not to wait at all.
+_LEAST_SECONDS: Final = 0.001
 #: Seconds for the goodbye: all that matters was confirmed before it.
 _CLOSING_SECONDS: Final = 2.0
 #: Seconds without progress after which a sender says what it waits for.
@@ -75,12 +78,14 @@ class Login:
 class _Wire:
     """A socket that is read and written without waiting for longer than was asked."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, seconds: float) -> None:
         """Connect; raises OSError, CliError for a certificate that is not trusted."""
-        self._socket = socket.create_connection((login.host, login.port), _OPENING_SECONDS)
+        deadline = time.monotonic() + seconds
+        self._socket = socket.create_connection((login.host, login.port), seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if login.trust is not None:
             try:
+                self._socket.settimeout(max(_LEAST_SECONDS, deadline - time.monotonic()))
                 self._socket = login.trust.wrap(self._socket, login.host, login.url)
             except BaseException:
                 self._socket.close()
@@ -163,6 +168,8 @@ class Conversation(ABC):
             login=None if user is None else (user, login.password or ""),
         )
         self._wire: _Wire | None = None
+        self.timeout = 0.0  # seconds for all of it, 0 for ever
+        self._ends = math.inf
 
     @abstractmethod
     def step(self, now: float) -> float | None:
@@ -170,10 +177,14 @@ class Conversation(ABC):
 
     def run(self) -> None:
         """Run until done; raises CliError when it went wrong."""
+        began = time.monotonic()
+        if self.timeout:
+            self._ends = began + self.timeout
+        opening = began + _OPENING_SECONDS
         try:
-            self._wire = self._connected()
+            self._connect(min(opening, self._ends))
+            assert self._wire is not None
             try:
-                self._open()
                 self._go_on()
                 self._leave()
             finally:
@@ -181,14 +192,25 @@ class Conversation(ABC):
         except PeerError as error:
             raise self._explained(error) from None
 
-    def _connected(self) -> _Wire:
+    def _connect(self, deadline: float) -> None:
+        """Connect, log in and attach; raises CliError (timed-out) when all time was spent on it."""
         try:
-            return _Wire(self.login)
-        except OSError as error:
-            raise _cut(error) from None
+            try:
+                self._wire = _Wire(self.login, max(_LEAST_SECONDS, deadline - time.monotonic()))
+            except OSError as error:
+                raise _cut(error) from None
+            try:
+                self._open(deadline)
+            except BaseException:
+                self._wire.close()
+                raise
+        except (PeerError, CliError) as error:
+            if error.code == "not-connected" and time.monotonic() >= self._ends:
+                text = f"after {self.timeout:g} s {self.login.url} had not let us in"
+                raise CliError("timed-out", text, status=EX_TIMEOUT) from None
+            raise
 
-    def _open(self) -> None:
-        deadline = time.monotonic() + _OPENING_SECONDS
+    def _open(self, deadline: float) -> None:
         while self.link.state in (State.SASL, State.OPENING):
             now = time.monotonic()
             if now >= deadline:
@@ -269,33 +291,26 @@ class Conversation(ABC):
 
 
 class Patience:
-    """How long a sender waits without a word, and for how long at all."""
+    """How long a sender waits without a word."""
 
-    __slots__ = ("_began", "_progress", "_since", "_tell", "_told", "timeout")
+    __slots__ = ("_progress", "_since", "_tell", "_told")
 
-    def __init__(self, timeout: float, tell: Callable[[str], None]) -> None:
-        self.timeout = timeout
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._began: float | None = None
         self._since = 0.0
         self._progress: tuple[int, int] | None = None
         self._told = ""
 
     def look(self, now: float, progress: tuple[int, int], reason: str) -> float:
-        """Tell of `reason` ("": nothing is waited for); returns when to look again, now: over."""
-        if self._began is None:
-            self._began = now
+        """Tell of `reason` ("": nothing is waited for); returns when to look again."""
         if progress != self._progress:
             self._progress, self._since, self._told = progress, now, ""
         due = now + _POLL_SECONDS_MAX
         if reason and reason != self._told:
             due = self._since + WAIT_SECONDS
             if now >= due:
-                self._tell(reason)
+                self._tell(f"for {now - self._since:.0f} s {reason}")
                 self._told, due = reason, now + _POLL_SECONDS_MAX
-        if self.timeout:
-            end = self._began + self.timeout
-            return now if now >= end else min(due, end)
         return due
 
 
@@ -314,11 +329,12 @@ class Sending(Conversation):
     ) -> None:
         """Prepare; `rate` is messages a second, 0 as fast as it goes.
 
-        `timeout` is in seconds for all messages, 0 for ever; `tell` is called with what is waited
-        for after WAIT_SECONDS without progress, once for each change.
+        `timeout` is in seconds from before connecting to the last outcome, 0 for ever; `tell` is
+        called with what is waited for after WAIT_SECONDS without progress, once for each change.
         """
         super().__init__(login, address, sends=True)
-        self._patience = Patience(timeout, tell)
+        self.timeout = timeout
+        self._patience = Patience(tell)
         self.confirmed = 0
         self._messages = messages
         self._sent = 0
@@ -345,11 +361,14 @@ class Sending(Conversation):
         if self.confirmed < self._sent:
             reason = "the gateway has not confirmed what was sent"
         else:
-            reason = "the gateway gives no credit: the address is full or blocked, or its disk is"
+            reason = (
+                f"the gateway gives no credit for {self.address}: the address is full or blocked, "
+                "or the gateway or its disk is full; its log and /readyz of its API say which"
+            )
         progress = (self.confirmed, self._sent)
-        due = self._patience.look(now, progress, reason if waits else "")
+        due = min(self._patience.look(now, progress, reason if waits else ""), self._ends)
         if due <= now:
-            seconds, count = self._patience.timeout, self.confirmed
+            seconds, count = self.timeout, self.confirmed
             text = f"after {seconds:g} s {count} of the messages to {self.address} were confirmed"
             why = f"; {reason}" if waits else ""
             attempt = None

@@ -67,7 +67,7 @@ def read_password(user: str | None, *, from_stdin: bool) -> str | None:
 @click.option("--json", "as_json", is_flag=True, help="Say how it went as JSON.")
 @click.option(
     "--timeout", default=0.0, type=click.FloatRange(0),
-    help="Seconds after which it gives up, with status 124; 0: never.",
+    help="Seconds for all, connecting too; then status 124. 0: no end.",
 )  # fmt: skip
 @login_options
 def send(
