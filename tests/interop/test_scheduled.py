@@ -34,15 +34,21 @@ def test_q15_q16_proton_waits_for_the_time(shared, address, kind) -> None:
         sender = connection.create_sender(address)
         sender.send(later("late", **{f"x_opt_delivery_{kind}": asked}))
         sender.send(Message(body="now"))
-        assert counts(shared, address) == (2, 1)
+        count, scheduled = counts(shared, address)
         receiver = connection.create_receiver(address, credit=5)
-        assert receiver.receive().body == "now"
-        receiver.accept()
-        message = receiver.receive()
-        receiver.accept()
-        assert time.time() - begun >= DELAY_MS / 1000 - 0.005
-        assert message.body == "late"
-        assert message.annotations[symbol(f"x-opt-delivery-{kind}")] == asked
+        # A machine may be so slow that it is due by now.
+        due = time.time() - begun >= DELAY_MS / 1000 - 0.005
+        assert count == 2
+        assert scheduled == 1 or due
+        order = []
+        for _ in range(2):
+            message = receiver.receive()
+            receiver.accept()
+            order.append(message.body)
+            if message.body == "late":
+                assert time.time() - begun >= DELAY_MS / 1000 - 0.005
+                assert message.annotations[symbol(f"x-opt-delivery-{kind}")] == asked
+        assert order == ["now", "late"] or (due and sorted(order) == ["late", "now"])
     wait_until(lambda: counts(shared, address) == (0, 0))
 
 

@@ -199,8 +199,8 @@ def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path, tls: KeyPair
     tried = 0
     for _ in range(KILLS):
         with gateway:
-            timer = threading.Timer(chance.uniform(0.1, 0.5), gateway.kill)
-            timer.start()
+            timer = threading.Timer(chance.uniform(0.0, 0.4), gateway.kill)
+            before = len(confirmed)
             with suppress(Exception), transacting(gateway) as one:
                 senders = [one.connection.create_sender(f"kill.{n}") for n in range(PARTS)]
                 while True:
@@ -210,6 +210,9 @@ def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path, tls: KeyPair
                         one.post(name, sender, tried, settled=True)
                     if one.discharge(name) == "":
                         confirmed.add(tried)
+                        if len(confirmed) == before + 1:
+                            timer.start()  # however slow the machine is, there is something to lose
+            assert len(confirmed) > before
             timer.join()
     with gateway, connected(gateway) as connection:
         held = []
@@ -220,7 +223,7 @@ def test_kills_leave_each_commit_whole_or_not_there(tmp_path: Path, tls: KeyPair
     assert held[0] == held[1] == held[2], "a commit is there in part"
     assert confirmed <= set(held[0]), "a confirmed commit is gone"
     assert len(set(held[0])) == len(held[0]) <= len(confirmed) + KILLS
-    assert len(confirmed) > KILLS
+    assert len(confirmed) >= KILLS
 
 
 def test_an_idle_transaction_is_rolled_back_and_its_commit_told_so(
