@@ -35,8 +35,9 @@ from gateway.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import Config, LoggingConfig, tls_listeners
-from gateway.core import Chance, Core, Fatal, Reactor, make_core
+from gateway.core import EX_IOERR, Chance, Core, Failing, Fatal, Reactor, make_core
 from gateway.declared import declare
+from gateway.last_resort import cause_of
 from gateway.listeners import (
     Connections,
     Contexts,
@@ -107,7 +108,13 @@ class GatewayService(MultiService):
     """
 
     def __init__(
-        self, reactor: Reactor, config: Config, fatal: Fatal, again: Again | None = None
+        self,
+        reactor: Reactor,
+        config: Config,
+        fatal: Fatal,
+        again: Again | None = None,
+        *,
+        alarm: Failing | None = None,
     ) -> None:
         """Build everything that needs no disk; raises ConfigError, ListenError."""
         super().__init__()  # type: ignore[no-untyped-call]
@@ -117,11 +124,12 @@ class GatewayService(MultiService):
         self.on_ready: Callable[[], None] = _nothing
         self._reactor = reactor
         self._fatal = fatal
+        self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
         self.gate = _make_gate(config, self._around)
         self.clock = BrokerClock(wall=time.time_ns, monotonic=_passed_ns)
         self.clock.on_change = _tell_clock
-        self._turn = Turn(lambda action: reactor.callLater(0, action))
+        self._turn = Turn(lambda action: reactor.callLater(0, self._guarded, action))
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after))
         self._lag = ReactorLag(reactor, lag_histogram())
@@ -174,7 +182,13 @@ class GatewayService(MultiService):
         super().startService()  # type: ignore[no-untyped-call]
         config = self.config
         self.core = core = make_core(
-            self._reactor, config, self._turn, self._fatal, _chance(self.clock)
+            self._reactor,
+            config,
+            self._turn,
+            self._fatal,
+            _chance(self.clock),
+            alarm=self._alarm,
+            guard=self._guarded,
         )
         journal = core.store.journal
         shorten_waits(
@@ -264,6 +278,19 @@ class GatewayService(MultiService):
         )
         self._fatal(EX_SOFTWARE, f"The gateway met a fault of its own: {failure.getErrorMessage()}")
 
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """End a turn. One that breaks off is never ended: everybody would wait for it for ever."""
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn is half done
+            if self._alarm is not None:
+                self._alarm(error)
+            starved = isinstance(error, MemoryError)
+            if not starved:
+                _log.error("gateway.failed", error=str(error), traceback=Failure().getTraceback())
+            text = f"The gateway cannot finish what it was doing: {cause_of(error)}."
+            self._fatal(EX_IOERR if starved else EX_SOFTWARE, text)
+
     def _add_routes(self, core: Core) -> None:
         files, directory = RealFiles(), self.config.data_directory
         sources = Sources(
@@ -346,15 +373,21 @@ class GatewayService(MultiService):
 
 
 def build(
-    reactor: Reactor, config: Config, fatal: Fatal, again: Again | None = None
+    reactor: Reactor,
+    config: Config,
+    fatal: Fatal,
+    again: Again | None = None,
+    *,
+    alarm: Failing | None = None,
 ) -> GatewayService:
     """Return the gateway as a service, not started; `fatal` is told when it cannot go on.
 
+    `alarm` hears of that before, from any thread: it ends the process where nothing else can.
     `again` has the configuration once more; without it a reload finds it as it is.
 
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
-    return GatewayService(reactor, config, fatal, again)
+    return GatewayService(reactor, config, fatal, again, alarm=alarm)
 
 
 class _Logins:

@@ -10,6 +10,7 @@ import os
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -25,6 +26,7 @@ from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.tree import Config
 from gateway.disk_watch import DiskWatch, ballast_for, make_room
 from gateway.lagging import watch_lag
+from gateway.last_resort import cause_of
 from gateway.lingering import Linger
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.histogram import Histogram
@@ -48,6 +50,7 @@ from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.silent import never
 from storage.writer import ThreadWriter
+from storage.writing import Writer
 
 #: Reading streams takes turns on these; more would take cores from the messages.
 BLOCKING_THREADS: Final = 2
@@ -57,6 +60,10 @@ Result = TypeVar("Result")
 Reactor = Any
 #: status for the process, one line for people.
 Fatal = Callable[[int, str], None]
+#: hears of a fault, on any thread, and takes nothing that could be refused.
+Failing = Callable[[BaseException], None]
+#: calls what may not fail half way.
+Guard = Callable[[Callable[[], None]], None]
 EX_IOERR: Final = 74
 
 _log = structlog.get_logger()
@@ -72,6 +79,10 @@ class Chance:
     salt: Callable[[], bytes]
 
 
+def _call(action: Callable[[], None]) -> None:
+    action()
+
+
 class Threads:
     """Runs what blocks (the `RunBlocking` ports) on threads of its own."""
 
@@ -79,7 +90,8 @@ class Threads:
         self, reactor: Reactor, count: int = BLOCKING_THREADS, name: str = "blocking"
     ) -> None:
         self._reactor = reactor
-        self._pool = ThreadPool(0, count, name)
+        # All of them now: a system that gives no thread later must not stop the work of these.
+        self._pool = ThreadPool(count, count, name)
         self._pool.start()
 
     def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
@@ -194,8 +206,20 @@ class Core:
             self._lock.release()
 
 
-def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance: Chance) -> Core:
+def make_core(
+    reactor: Reactor,
+    config: Config,
+    turn: Turn,
+    fatal: Fatal,
+    chance: Chance,
+    *,
+    alarm: Failing | None = None,
+    guard: Guard = _call,
+) -> Core:
     """Take the data directory, recover what it holds, and return the core, ready for sessions.
+
+    `alarm` hears of a fault of the store before `fatal` does, from any thread. `guard` calls what
+    the disk's threads have for the reactor, and knows what to do when that fails.
 
     Blocks until recovery is done. Raises LockedError (another process), StorageError's other kinds
     (damage, unknown formats) and OSError (no room, no permission).
@@ -250,7 +274,10 @@ def make_core(reactor: Reactor, config: Config, turn: Turn, fatal: Fatal, chance
     core.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
-    _start_journal(reactor, core, segments, config.journal_file_size, fatal, pages=pages)
+    size = config.journal_file_size
+    post = partial(reactor.callFromThread, guard)
+    writer = ThreadWriter(journal, segments, post, size, pages=pages, alarm=alarm)
+    _start_journal(core, writer, fatal, alarm)
     set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
@@ -290,29 +317,24 @@ def _make_scrubber(reactor: Reactor, core: Core, config: Config, files: RealFile
     return make_scrubber(stored, threads, reactor, rate=config.scrub_rate, period=period)
 
 
-def _start_journal(
-    reactor: Reactor,
-    core: Core,
-    segments: Segments,
-    segment_bytes: int,
-    fatal: Fatal,
-    *,
-    pages: PageWriter,
-) -> None:
-    """Give the journal its thread, and its answers their way."""
+def _start_journal(core: Core, writer: Writer, fatal: Fatal, alarm: Failing | None) -> None:
+    """Give the journal its writer, and its answers their way."""
     journal = core.store.journal
 
     def failed(error: BaseException) -> None:
-        text = f"The journal cannot be written: {error}."
-        _log.error("store.failed", error=str(error))
-        core.broker.store_failed(text)
-        fatal(EX_IOERR, text)
+        if alarm is not None:
+            alarm(error)
+        text = f"The journal cannot be written: {cause_of(error)}."
+        _log.error("store.failed", error=cause_of(error))
+        try:
+            core.broker.store_failed(text)
+        finally:
+            fatal(EX_IOERR, text)
 
     journal.on_durable = core.broker.durable_up_to
     journal.on_consumed = core.broker.listeners.consumed
     journal.on_failed = failed
-    post = reactor.callFromThread
-    journal.start(ThreadWriter(journal, segments, post, segment_bytes, pages=pages))
+    journal.start(writer)
 
 
 def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:

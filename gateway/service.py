@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
@@ -30,6 +29,7 @@ from gateway.config.load import Source
 from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core import EX_IOERR, Reactor
 from gateway.first_steps import first_steps
+from gateway.last_resort import FATAL_SECONDS, LastResort, cause_of
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
 from gateway.places import check_directories, describe_os_error
@@ -45,8 +45,6 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 
 _log = structlog.get_logger()
 
-#: From a fault of the disk to the end: good-byes take up to 6 s of it.
-FATAL_SECONDS: Final = 15.0
 #: From a signal to the end: the disk may hang for 120 s before that is a fault, then as above.
 STOP_SECONDS: Final = 150.0
 
@@ -73,7 +71,12 @@ def run_gateway(config: Config, *, read: Read, say: Say, complain: Complain) -> 
     use_steady_time(any_reactor, time.monotonic)
     writer = set_up_logging(config)
     bridge_twisted()
-    run = Run(reactor, complain, end_within)
+    try:
+        last = LastResort()
+    except RuntimeError as error:
+        complain("cannot-run", f"The gateway cannot start: {cause_of(error)}.", os.EX_SOFTWARE)
+        return os.EX_SOFTWARE
+    run = Run(reactor, complain, last)
     try:
         if run.start(config, lambda service: _ready(service, say), again_of(read, writer)):
             any_reactor.run()
@@ -85,15 +88,12 @@ def run_gateway(config: Config, *, read: Read, say: Say, complain: Complain) -> 
 class Run:
     """One life of the gateway in a reactor; `status` is its exit status.
 
-    `within(seconds, status)` sees to it that the process has ended by then: a disk that hangs holds
-    whoever waits for it.
+    `last` sees to it that the process ends in time: a disk that hangs holds whoever waits for it.
     """
 
-    def __init__(
-        self, reactor: Reactor, complain: Complain, within: Callable[[float, int], None]
-    ) -> None:
+    def __init__(self, reactor: Reactor, complain: Complain, last: LastResort) -> None:
         self.status = 0
-        self._within = within
+        self._last = last
         self._reactor = reactor
         self._complain = complain
 
@@ -106,7 +106,7 @@ class Run:
         """
         try:
             check_directories(config)
-            service = build(self._reactor, config, self.fatal, again)
+            service = build(self._reactor, config, self.fatal, again, alarm=self._last.failed)
             hear_hang_up(self._reactor, service.reloads.hear, self._stop_reactor)
             service.on_ready = lambda: self._ready(service, on_ready)
             self._reactor.addSystemEventTrigger("before", "shutdown", self._stop, service)
@@ -119,6 +119,8 @@ class Run:
             self._fail("bad-data-directory", str(error), EX_IOERR)
         except OSError as error:
             self._fail("bad-data-directory", describe_os_error(error, config), EX_IOERR)
+        except MemoryError as error:
+            self._fail("cannot-run", f"The gateway cannot start: {cause_of(error)}.", EX_IOERR)
         return self.status == 0
 
     def _ready(self, service: GatewayService, on_ready: Callable[[GatewayService], None]) -> None:
@@ -127,10 +129,14 @@ class Run:
 
     def fatal(self, status: int, text: str) -> None:
         """The gateway cannot go on: say why once, and stop."""
+        self._last.arm(FATAL_SECONDS, status)
         if self.status == 0:
-            self._fail("store-failed" if status == EX_IOERR else "cannot-run", text, status)
-            self._within(FATAL_SECONDS, status)
-            self._reactor.callWhenRunning(self._stop_reactor)
+            self.status = status
+            try:
+                self._fail("store-failed" if status == EX_IOERR else "cannot-run", text, status)
+                self._last.told = True
+            finally:
+                self._reactor.callWhenRunning(self._stop_reactor)
 
     def _fail(self, code: str, text: str, status: int) -> None:
         self.status = status
@@ -147,15 +153,8 @@ class Run:
         # Whoever asks a second time does not want to wait for the drain.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        self._within(STOP_SECONDS, EX_IOERR)
+        self._last.arm(STOP_SECONDS, EX_IOERR)
         return service.stopService()
-
-
-def end_within(seconds: float, status: int) -> None:
-    """End the process with `status` after so long, whatever its other threads wait for then."""
-    last = threading.Timer(seconds, os._exit, (status,))
-    last.daemon = True
-    last.start()
 
 
 def _ready(service: GatewayService, say: Say) -> None:
@@ -314,7 +313,7 @@ class TwistService(Service):
         self._config = config
         self._read = read
         self._writer = set_up_logging(config)
-        self._run = Run(reactor, self._complain, end_within)
+        self._run = Run(reactor, self._complain, LastResort())
 
     def startService(self) -> None:
         """Start; raises SystemExit with our status when that cannot be."""

@@ -36,7 +36,7 @@ class DiskWork:
     since what replaces it may not have been written.
     """
 
-    __slots__ = ("_journal", "_pages", "_post", "_segment_bytes", "_segments", "failed")
+    __slots__ = ("_alarm", "_journal", "_pages", "_post", "_segment_bytes", "_segments", "failed")
 
     def __init__(
         self,
@@ -46,7 +46,13 @@ class DiskWork:
         segment_bytes: int,
         *,
         pages: PageWriter | None = None,
+        alarm: Callable[[BaseException], None] | None = None,
     ) -> None:
+        """`alarm` hears of a failure before the journal does, on whatever thread it happened.
+
+        Posting takes memory, and that there is none may be the failure: it has to need nothing.
+        """
+        self._alarm = alarm
         self._journal = journal
         self._segments = segments
         self._pages = pages
@@ -141,8 +147,14 @@ class DiskWork:
             self._fail(error)
         self._post(done)
 
-    def _fail(self, error: Exception) -> None:
+    def broken(self, error: BaseException) -> None:
+        """Something else than the disk has failed: nothing is written any more."""
         self.failed = True
+        if self._alarm is not None:
+            self._alarm(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.broken(error)
         self._post(lambda: self._journal.failed(error))
 
 
@@ -157,9 +169,10 @@ class ThreadWriter:
         segment_bytes: int,
         *,
         pages: PageWriter | None = None,
+        alarm: Callable[[BaseException], None] | None = None,
     ) -> None:
         self._journal = journal
-        self._work = DiskWork(journal, segments, post, segment_bytes, pages=pages)
+        self._work = DiskWork(journal, segments, post, segment_bytes, pages=pages, alarm=alarm)
         # At most one write, delete, read and stop wait at a time: the journal hands over one batch
         # after the other.
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -196,15 +209,21 @@ class ThreadWriter:
 
     def _run(self) -> None:
         while not self._stopping:
-            self._jobs.get()()
-            if self._work.wants_spare and not self._ordered:
-                self._ordered = True
-                self._orders.put(True)
+            try:
+                self._jobs.get()()
+                if self._work.wants_spare and not self._ordered:
+                    self._ordered = True
+                    self._orders.put(True)
+            except BaseException as error:  # noqa: BLE001 - even an answer may find no memory
+                self._work.broken(error)
 
     def _make(self) -> None:
-        while self._orders.get():
-            self._work.make_spare(lambda: not self._stopping)
-            self._ordered = False
+        try:
+            while self._orders.get():
+                self._work.make_spare(lambda: not self._stopping)
+                self._ordered = False
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._work.broken(error)
 
     def _stop(self, done: Callable[[], None]) -> None:
         self._stopping = True

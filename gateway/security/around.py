@@ -27,12 +27,12 @@ class ReactorSurroundings:
 
     def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
         self._reactor = reactor
-        self._pool = ThreadPool(0, THREADS, "passwords")
+        self._pool = ThreadPool(THREADS, THREADS, "passwords")
         #: logins that were refused, by reason
         self.refusals: Counter[str] = Counter({why.value: 0 for why in Why})
 
     def start(self) -> None:
-        """Threads come as they are needed from now on."""
+        """Start the threads, all of them: later the system may have none."""
         self._pool.start()
 
     def stop(self) -> None:
