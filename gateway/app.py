@@ -37,12 +37,15 @@ from gateway.config.exposure import exposure_problems
 from gateway.config.tree import Config, LoggingConfig, tls_listeners
 from gateway.core import EX_IOERR, Chance, Core, Failing, Fatal, Reactor, make_core
 from gateway.declared import declare
+from gateway.descriptors import Descriptors
 from gateway.last_resort import cause_of
 from gateway.listeners import (
     Connections,
     Contexts,
     Listener,
+    ListenError,
     budget_of,
+    connection_limits,
     drain,
     make_speakers,
     secured,
@@ -54,7 +57,7 @@ from gateway.management.connections_api import ConnectionsApi
 from gateway.management.router import Router
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
-from gateway.management.wire import ApiSite, WireSettings
+from gateway.management.wire import ApiSite, wire_settings
 from gateway.model.turn import Turn
 from gateway.process_figures import lag_histogram, process_figures
 from gateway.reactor_lag import ReactorLag
@@ -139,9 +142,7 @@ class GatewayService(MultiService):
             reactor,
             self._router,
             self.gate.for_peer,
-            WireSettings(
-                allowed_hosts=config.management.allowed_hosts, allow_insecure=config.allow_insecure
-            ),
+            wire_settings(config),
         )
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
@@ -152,17 +153,10 @@ class GatewayService(MultiService):
         self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
+        self._descriptors = Descriptors()
         secrets = _certificates(config, reactor, self.clock)
-        self.groups = [
-            Connections(
-                a.name,
-                self._turn,
-                self._timers,
-                self._reads,
-                contexts=secrets.get(f"acceptors.{a.name}"),
-            )
-            for a in config.acceptors
-        ]
+        self.groups = self._make_groups(secrets)
+        self._descriptors.crowds = self.groups
         self.acceptors = [
             Listener(reactor, f"acceptors.{a.name}", a.endpoint, group)
             for a, group in zip(config.acceptors, self.groups, strict=True)
@@ -174,6 +168,20 @@ class GatewayService(MultiService):
             if path in secrets:
                 site = secured(reactor, path, site, secrets[path])
             self.management = Listener(reactor, path, endpoint, site)
+
+    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+        return [
+            Connections(
+                a.name,
+                self._turn,
+                self._timers,
+                self._reads,
+                connection_limits(self.config, a),
+                contexts=secrets.get(f"acceptors.{a.name}"),
+                descriptors=self._descriptors,
+            )
+            for a in self.config.acceptors
+        ]
 
     # ---- start
 
@@ -221,6 +229,7 @@ class GatewayService(MultiService):
     async def _open(self, core: Core) -> None:
         for stream in self.config.streams:
             await core.registry.create(stream.name, stream.address)
+        self._share_descriptors()
         for listener in self._listeners():
             await listener.open()
         self._loop(core.registry.tick, STREAM_TICK_SECONDS)
@@ -245,6 +254,21 @@ class GatewayService(MultiService):
             **({"tls": " ".join(secure)} if secure else {}),
         )
         self.on_ready()
+
+    def _share_descriptors(self) -> None:
+        """Say how many connections there is room for; raises ListenError when for none."""
+        listeners = len(self._listeners())
+        try:
+            share = self._descriptors.measure(listeners=listeners)
+        except OSError as error:
+            raise ListenError(f"No connection can be taken: {error}.") from None
+        self.site.share = share.management
+        _log.info(
+            "descriptors.shared",
+            limit=share.most,
+            clients=share.clients,
+            management=share.management,
+        )
 
     def _not_opened(self, failure: Failure) -> None:
         """A listener or a stream could not be had: the gateway does not run half."""

@@ -6,6 +6,8 @@ debug only. Refused passwords are the gate's to tell (`login.refused`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from gateway.model.peers import Cause, Ending, PeerState
@@ -21,8 +23,11 @@ def remote_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def tell_opened(acceptor: str, name: str, wire: Wire) -> None:
-    """A protocol's session has begun: say so, and again when its client is let in."""
+def tell_opened(acceptor: str, name: str, wire: Wire, known: Callable[[str], None]) -> None:
+    """A protocol's session has begun: say so, and again when its client is let in.
+
+    `known` is called with `name` then.
+    """
     session = wire.session
     if session is None:
         return
@@ -40,6 +45,7 @@ def tell_opened(acceptor: str, name: str, wire: Wire) -> None:
     )
 
     def let_in() -> None:
+        known(name)
         state = seen.state()
         _log.info(
             "login.accepted",

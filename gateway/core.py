@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 import structlog
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
-from twisted.python.threadpool import ThreadPool
 
 from gateway import __version__
 from gateway.alarm import Alarm
@@ -39,6 +38,7 @@ from gateway.restart import restore_pages, restore_routing, stream_runs
 from gateway.scrub_plan import Stored, make_scrubber
 from gateway.scrubber import Scrubber
 from gateway.streams.registry import StreamRegistry, StreamSettings
+from gateway.threads import started_pool
 from gateway.timed_files import TimedFiles
 from gateway.upkeep import watch_of
 from storage.arrow_log import StreamFiles
@@ -90,8 +90,7 @@ class Threads:
         self, reactor: Reactor, count: int = BLOCKING_THREADS, name: str = "blocking"
     ) -> None:
         self._reactor = reactor
-        # All of them now: a system that gives no thread later must not stop the work of these.
-        self._pool = ThreadPool(count, count, name)
+        self._pool = started_pool(count, name)
         self._pool.start()
 
     def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
@@ -245,26 +244,11 @@ def make_core(
         store.fetches = ThreadPages(
             PageReader(files, config.paging_directory), reactor.callFromThread
         )
-        broker = Gateway(
-            turn=turn,
-            settings=config.address_settings,
-            store=store,
-            limits=Limits(
-                global_max_size=config.global_max_size,
-                global_max_messages=config.global_max_messages,
-            ),
-            now_ms=chance.now_ms,
-            make_name=chance.name,
-        )
-        broker.directory.serialized = serialized_types(config)
+        broker = _make_broker(config, turn, store, chance)
         core = Core(lock, store, broker, ballast)
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.timetable.alarm = core.alarm.set
-        broker.chance = chance.fraction
-        broker.branches.wildcards = config.wildcard_routing
-        broker.duplicates.size = config.id_cache_size
-        broker.duplicates.persists = config.persist_id_cache
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()
@@ -281,6 +265,27 @@ def make_core(
     set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
+
+
+def _make_broker(config: Config, turn: Turn, store: JournalStore, chance: Chance) -> Gateway:
+    """Return the broker as it is configured, without what was stored."""
+    broker = Gateway(
+        turn=turn,
+        settings=config.address_settings,
+        store=store,
+        limits=Limits(
+            global_max_size=config.global_max_size,
+            global_max_messages=config.global_max_messages,
+        ),
+        now_ms=chance.now_ms,
+        make_name=chance.name,
+    )
+    broker.directory.serialized = serialized_types(config)
+    broker.chance = chance.fraction
+    broker.branches.wildcards = config.wildcard_routing
+    broker.duplicates.size = config.id_cache_size
+    broker.duplicates.persists = config.persist_id_cache
+    return broker
 
 
 def set_up_store(reactor: Reactor, core: Core, config: Config) -> None:

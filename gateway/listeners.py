@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
+from twisted.internet import tcp
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -34,12 +36,15 @@ from gateway.config.tree import (
 )
 from gateway.config.tree import Wire as Protocol
 from gateway.connection_log import tell_closed, tell_opened
+from gateway.descriptors import ACCEPTS_AT_ONCE, Descriptors
 from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
+from gateway.model.peers import Cause
 from gateway.model.ports import Broker
 from gateway.model.turn import Turn
 from gateway.security.gate import PasswordGate, PeerGate
+from gateway.summing import Summed
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
@@ -55,8 +60,6 @@ from protocols.stomp.session import StompSession
 from protocols.strangers import decline
 from protocols.tls import Tls
 
-#: Connections of one acceptor; a gateway that has more has a client that leaks them.
-CONNECTIONS_MAX: Final = 10_000
 #: Connections that may wait to be accepted: Twisted's 50 overflow when a fleet comes back at once.
 BACKLOG: Final = 1024
 #: A century: what "never" is to STOMP's clock.
@@ -86,10 +89,45 @@ class ListenError(Exception):
     """A listener could not be opened; the text names it and why."""
 
 
+KEY: Final = "connections-allowed"
+STRANGERS_KEY: Final = "unauthenticated-connections-allowed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections an acceptor has, and how many of clients that are not known yet.
+
+    `origins` are where the keys were written; those that were not have their default.
+    """
+
+    allowed: int = 10_000
+    strangers: int = 100
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def where(self, key: str) -> str:
+        """Return where a limit was set."""
+        return self.origins.get(key, "by default")
+
+
+def connection_limits(config: Config, acceptor: Acceptor) -> ConnectionLimits:
+    """Return an acceptor's limits of connections."""
+    path = f"acceptors.{acceptor.name}."
+    return ConnectionLimits(
+        allowed=acceptor.connections_allowed,
+        strangers=acceptor.unauthenticated_connections_allowed,
+        origins={
+            key: config.origins[path + key]
+            for key in (KEY, STRANGERS_KEY)
+            if path + key in config.origins
+        },
+    )
+
+
 class Connections(Factory):
     """Makes a `Wire` for each connection of an acceptor and knows which are open.
 
-    Figures (read only): `opened`, `refused`. `speakers` are set before the port is opened.
+    Figures (read only): `opened`, `refused`, and `dismissed`, who had to make room for others.
+    `speakers` are set before the port is opened.
     """
 
     noisy = False
@@ -100,26 +138,50 @@ class Connections(Factory):
         turn: Turn,
         timers: Timers,
         reads: Reads,
-        connections_max: int = CONNECTIONS_MAX,
+        limits: ConnectionLimits | None = None,
         *,
         contexts: Contexts | None = None,
+        descriptors: Descriptors | None = None,
     ) -> None:
-        """`contexts` are what TLS is spoken with; without them it is not."""
+        """`contexts` are what TLS is spoken with; without them it is not.
+
+        `descriptors` are shared by all acceptors.
+        """
         self.name = name
         self.speakers: tuple[Speaker, ...] = ()
         self.wires: dict[str, Wire] = {}
-        self.opened = self.refused = 0
+        self.opened = self.refused = self.dismissed = 0
         self.emptied: Callable[[], None] = _nothing
+        self.limits = limits or ConnectionLimits()
+        self._strangers: dict[str, Wire] = {}
         self._turn = turn
         self._timers = timers
         self._reads = reads
-        self._max = connections_max
         self._contexts = contexts
+        self._descriptors = descriptors or Descriptors()
+        self._refusals = Summed(timers.clock, self._tell_refused)
+        self._dismissals = Summed(timers.clock, self._tell_dismissed)
 
     @property
     def count(self) -> int:
-        """How many connections are open."""
+        """How many connections are open, those that are about to close as well."""
         return len(self.wires)
+
+    def oldest_stranger(self) -> tuple[float, str] | None:
+        """See `Crowd`."""
+        for name, wire in self._strangers.items():
+            return wire.since, name
+        return None
+
+    def dismiss(self, name: str, why: str) -> None:
+        """See `Crowd`."""
+        wire = self._strangers.pop(name)
+        self.dismissed += 1
+        if self._dismissals.whole():
+            _log.warning(
+                "connection.dismissed", acceptor=self.name, peer=wire.peer().address, reason=why
+            )
+        wire.cut(Cause.DISMISSED, why)
 
     def figures(self) -> AcceptorFigures:
         """Return how many connections it took, refused, and has open by protocol."""
@@ -129,17 +191,41 @@ class Connections(Factory):
             name=self.name, opened=self.opened, refused=self.refused, protocols=Counter(names)
         )
 
+    def _make_room(self) -> str:
+        """See to it that one more may stay; returns the limit where that cannot be."""
+        limits = self.limits
+        crowded = len(self._strangers) >= limits.strangers
+        full = len(self.wires) >= limits.allowed
+        if (crowded or full) and (oldest := self.oldest_stranger()) is not None:
+            key, most = (STRANGERS_KEY, limits.strangers) if crowded else (KEY, limits.allowed)
+            self.dismiss(oldest[1], f"{key} is {most} ({limits.where(key)}), and more have come")
+        elif full:
+            return f"{KEY} is {limits.allowed} ({limits.where(KEY)})"
+        if self._descriptors.has_room():
+            return ""
+        share = self._descriptors.share
+        most, clients = (0, 0) if share is None else (share.most, share.clients)
+        return f"RLIMIT_NOFILE is {most}: {clients} connections of clients, all in use"
+
+    def _tell_refused(self, count: int, seconds: float) -> None:
+        _log.warning("connection.refused_more", acceptor=self.name, count=count, seconds=seconds)
+
+    def _tell_dismissed(self, count: int, seconds: float) -> None:
+        _log.warning("connection.dismissed_more", acceptor=self.name, count=count, seconds=seconds)
+
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
-        if len(self.wires) >= self._max:
+        limit = self._make_room()
+        if limit:
             self.refused += 1
-            peer = str(getattr(addr, "host", "-"))
-            _log.warning(
-                "connection.refused",
-                acceptor=self.name,
-                peer=peer,
-                reason="too-many",
-                limit=self._max,
-            )
+            if self._refusals.whole():
+                peer = str(getattr(addr, "host", "-"))
+                _log.warning(
+                    "connection.refused",
+                    acceptor=self.name,
+                    peer=peer,
+                    reason="too-many",
+                    limit=limit,
+                )
             return None
         self.opened += 1
         name = f"{self.name}-{self.opened}"
@@ -154,12 +240,16 @@ class Connections(Factory):
             reads=self._reads,
             tls=tls,
         )
-        self.wires[name] = wire
+        self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
-        wire.on_session = lambda one: tell_opened(self.name, name, one)
+        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known)
         wire.on_lost = lambda one: self._lost(name, one)
         return wire
+
+    def _known(self, name: str) -> None:
+        """A client has said who it is, and was let in."""
+        self._strangers.pop(name, None)
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
         tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
@@ -176,6 +266,7 @@ class Connections(Factory):
 
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
+        self._strangers.pop(name, None)
         tell_closed(self.name, name, wire, self._timers.now())
         if not self.wires:
             self.emptied()
@@ -217,6 +308,7 @@ class Listener:
 
         def opened(port: IListeningPort) -> None:
             self._port = port
+            accept_few(port)
             _log.info(
                 "listener.opened",
                 listener=self.path,
@@ -372,6 +464,22 @@ def stomp_limits(
         multicast_prefixes=(multicast,) if multicast else (),
         durability=config.durability.value,
     )
+
+
+def accept_few(port: IListeningPort) -> None:
+    """Have a port take so few connections in a turn as there are descriptors kept for.
+
+    Those that make room for them are closed by then.
+    """
+    if not isinstance(port, tcp.Port):
+        return
+    read: Callable[[], object] = port.doRead
+
+    def read_few() -> None:
+        port.numberAccepts = min(port.numberAccepts, ACCEPTS_AT_ONCE)
+        read()
+
+    setattr(port, "doRead", read_few)  # noqa: B010
 
 
 def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) -> Deferred[None]:

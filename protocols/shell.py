@@ -90,16 +90,16 @@ class Session(Protocol):
 class Timers:
     """One reactor timer for all connections: a heap of deadlines, one entry a connection."""
 
-    __slots__ = ("_call", "_clock", "_heap", "_serial")
+    __slots__ = ("_call", "_heap", "_serial", "clock")
 
     def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+        self.clock = clock
         self._heap: list[tuple[float, int, Wire]] = []
         self._serial = 0
         self._call: IDelayedCall | None = None
 
     def now(self) -> float:
-        return self._clock.seconds()
+        return self.clock.seconds()
 
     def add(self, deadline: float, wire: Wire) -> None:
         """Call `wire.tick()` at `deadline`."""
@@ -115,7 +115,7 @@ class Timers:
             if self._call.getTime() <= deadline:
                 return
             self._call.cancel()
-        self._call = self._clock.callLater(max(0.0, deadline - self.now()), self._fire)
+        self._call = self.clock.callLater(max(0.0, deadline - self.now()), self._fire)
 
     def _fire(self) -> None:
         now = self.now()
@@ -559,6 +559,12 @@ class Wire(TwistedProtocol):
         if following is not None:
             self._schedule(max(following, now + 0.001))
         self._pump(self._session)
+
+    def cut(self, cause: Cause, text: str) -> None:
+        """Close without a word."""
+        self._ends(cause, text)
+        transport: Any = self.transport
+        transport.abortConnection()
 
     def stop(self) -> None:
         """Say good-bye in the protocol's words and close."""

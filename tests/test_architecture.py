@@ -40,7 +40,16 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.selectors": ("gateway.model",),
     "gateway.streams": ("gateway.model",),
     "gateway.config": ("gateway.model", "gateway.addresses", "gateway.selectors"),
-    "gateway.security": ("gateway.model", "gateway.addresses"),
+    "gateway.security": (
+        "gateway.model",
+        "gateway.addresses",
+        "gateway.summing",
+        "gateway.threads",
+    ),
+    "gateway.summing": (),
+    "gateway.threads": (),
+    "gateway.last_resort": (),
+    "gateway.descriptors": ("storage",),
     "gateway.transactions": ("gateway.model", "gateway.queues"),
     "gateway.broker": (
         "gateway.model",

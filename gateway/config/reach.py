@@ -67,7 +67,7 @@ _ACCEPTOR: Final = {
         " max-frame-size max-message-size heart-beat-to-connection-ttl-modifier"
         " connection-ttl connection-ttl-min connection-ttl-max"
         " stomp-disk-full stomp-consumer-window-size anycast-prefix multicast-prefix"
-        " disable-stomp-server-header",
+        " disable-stomp-server-header connections-allowed unauthenticated-connections-allowed",
     ),
 }
 
@@ -126,7 +126,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "wildcard-addresses": _all(Reach.AT_ONCE, "routing-enabled"),
     "management": {
         **_all(Reach.RESTART, "endpoint enabled"),
-        **_all(Reach.AT_ONCE, "allowed-hosts"),
+        **_all(Reach.AT_ONCE, "allowed-hosts connections-allowed"),
     },
     "metrics": _all(Reach.RESTART, "enabled"),
     "logging": _all(Reach.AT_ONCE, "format level"),

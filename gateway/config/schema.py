@@ -238,6 +238,8 @@ ACCEPTOR: Final = Table(
         "anycast-prefix": v.text,
         "multicast-prefix": v.text,
         "disable-stomp-server-header": v.boolean,
+        "connections-allowed": v.at_least(1, v.count),
+        "unauthenticated-connections-allowed": v.at_least(1, v.count),
     },
     nested=frozenset({"tls"}),
     required=frozenset({"endpoint"}),
@@ -245,7 +247,6 @@ ACCEPTOR: Final = Table(
         "amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
         " stomp-max-frame-payload-length stomp-enable-message-id"
         " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
-        " connections-allowed"
     ),
 )
 
@@ -419,7 +420,12 @@ TLS: Final = Table(
 )
 
 MANAGEMENT: Final = Table(
-    keys={"endpoint": read_endpoint, "enabled": v.boolean, "allowed-hosts": v.names},
+    keys={
+        "endpoint": read_endpoint,
+        "enabled": v.boolean,
+        "allowed-hosts": v.names,
+        "connections-allowed": v.at_least(4, v.count),
+    },
     nested=frozenset({"tls"}),
     later=_words("allowed-origins console token"),
 )

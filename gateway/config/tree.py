@@ -71,7 +71,8 @@ class Acceptor:
     Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no heart-beat
     may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound. A prefix that is None was
     not written: STOMP then takes `/queue/` and `/topic/`, AMQP none; an empty one is none for both.
-    `sasl_mechanisms` empty: PLAIN, and SCRAM where every user has a verifier.
+    `sasl_mechanisms` empty: PLAIN, and SCRAM where every user has a verifier. Of the connections
+    that are allowed so many may belong to clients that have not said who they are.
     """
 
     name: str
@@ -97,6 +98,8 @@ class Acceptor:
     anycast_prefix: str | None = None
     multicast_prefix: str | None = None
     disable_stomp_server_header: bool = False
+    connections_allowed: int = 10_000
+    unauthenticated_connections_allowed: int = 100
 
     def prefixes(self, anycast: str = "", multicast: str = "") -> tuple[str, str]:
         """Return both prefixes; the arguments are what those not written are."""
@@ -161,6 +164,7 @@ class ManagementConfig:
     )
     enabled: bool = True
     allowed_hosts: frozenset[str] = frozenset()
+    connections_allowed: int = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,11 +70,11 @@ class Channel(HTTPChannel):
     # ---- the connection
 
     def connectionMade(self) -> None:
-        self.factory.channels.add(self)
+        self.factory.channels[self] = None
         super().connectionMade()  # type: ignore[no-untyped-call]
 
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
-        self.factory.channels.discard(self)
+        self.factory.channels.pop(self, None)
         self._end_stall()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
@@ -91,6 +91,16 @@ class Channel(HTTPChannel):
     def idle(self) -> bool:
         """Whether no request is being received or answered."""
         return not self.requests and not self._receiving
+
+    @property
+    def asking(self) -> bool:
+        """Whether a request is on its way, and none is being answered."""
+        return self._receiving and not self.requests[:-1]
+
+    @property
+    def stalled(self) -> bool:
+        """Whether an answer waits for a peer that does not read it."""
+        return self._stall is not None
 
     # ---- in
 
@@ -163,6 +173,7 @@ class Channel(HTTPChannel):
             return
         self._receiving = False
         self._head_lines = 0
+        self.factory.used(self)
         super().allContentReceived()  # type: ignore[no-untyped-call]
 
     # ---- refusals

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, cast
 
 import structlog
@@ -24,6 +25,7 @@ from twisted.python.failure import Failure
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
+from gateway.config.tree import Config
 from gateway.management import access
 from gateway.management.api_request import ApiRequest
 from gateway.management.channel import Channel
@@ -37,6 +39,7 @@ from gateway.management.http import (
 )
 from gateway.management.router import Router
 from gateway.model.ports import Authenticator
+from gateway.summing import Summed
 
 #: The gate as the peer with this address meets it.
 Authenticators = Callable[[str], Authenticator]
@@ -60,7 +63,8 @@ class WireSettings:
         request_seconds: within which a request must arrive whole; also how long a connection idles.
         answer_seconds: within which a function must have its answer; what changes something goes
             on behind that, and ends when its client leaves before.
-        connections_max: open at once; what is beyond is closed at once.
+        connections_max: open at once; for one more the one that does nothing for longest goes.
+        connections_key: which setting that is.
     """
 
     allowed_hosts: frozenset[str] = frozenset()
@@ -68,6 +72,19 @@ class WireSettings:
     request_seconds: float = 30.0
     answer_seconds: float = 120.0
     connections_max: int = 256
+    connections_key: str = "management.connections-allowed"
+
+
+def wire_settings(config: Config) -> WireSettings:
+    """Return what the configuration says of the listener."""
+    management = config.management
+    return WireSettings(
+        allowed_hosts=management.allowed_hosts,
+        allow_insecure=config.allow_insecure,
+        connections_max=management.connections_allowed,
+        connections_key=f"management.connections-allowed, set "
+        f"{config.origins.get('management.connections-allowed', 'by default')}",
+    )
 
 
 class ApiSite(Site):
@@ -90,18 +107,47 @@ class ApiSite(Site):
             timeout=settings.request_seconds,
             parsePOSTFormSubmission=False,
         )
-        self.channels: set[Channel] = set()
-        self._connections_max = settings.connections_max
+        #: Those that are open, the one that was used last at the end.
+        self.channels: dict[Channel, None] = {}
+        #: What descriptors allow; None while nobody has said.
+        self.share: int | None = None
+        self.dismissed = 0
+        self._refusals = Summed(clock, self._tell_refused)
 
     def use(self, settings: WireSettings) -> None:
         """Judge requests by other settings from the next one on."""
         self._api.settings = settings
 
     def buildProtocol(self, addr: IAddress | None) -> Any:  # noqa: ANN401 - Twisted's proxy type
-        if len(self.channels) >= self._connections_max:
-            _log.warning("http.connection_refused", limit=self._connections_max)
+        settings = self._api.settings
+        most, key = settings.connections_max, settings.connections_key
+        if self.share is not None and self.share < most:
+            most, key = self.share, "RLIMIT_NOFILE"
+        if len(self.channels) >= most and not self._make_room():
+            if self._refusals.whole():
+                _log.warning("http.connection_refused", limit=most, key=key)
             return None
         return super().buildProtocol(addr)  # type: ignore[no-untyped-call]
+
+    def _make_room(self) -> bool:
+        """Cut who does nothing, or is slowest to ask or to read; False: all are being answered."""
+        for useless in (attrgetter("idle"), attrgetter("asking"), attrgetter("stalled")):
+            for channel in self.channels:
+                if useless(channel):
+                    del self.channels[channel]
+                    self.dismissed += 1
+                    channel.abort()
+                    return True
+        return False
+
+    def used(self, channel: Channel) -> None:
+        """A request has come whole: this connection is the last to make room for another one."""
+        if channel in self.channels:
+            del self.channels[channel]
+            self.channels[channel] = None
+
+    def _tell_refused(self, count: int, seconds: float) -> None:
+        _log.warning("http.connection_refused_more", count=count, seconds=seconds)
 
     def startFactory(self) -> None:
         """Twisted would start its access log here, with a timer a second; ours is structlog."""

@@ -28,6 +28,7 @@ class Cause(Enum):
     STOPPING = "gateway-stopping"
     STORE_FAILED = "store-failed"
     TLS_FAILED = "tls-failed"
+    DISMISSED = "made-room"
 
 
 _OF_CODE = {

@@ -17,8 +17,8 @@ from gateway.config.diff import gone_diverts
 from gateway.config.tree import Config
 from gateway.core import Core, Reactor, set_up_store
 from gateway.declared import make_declared
-from gateway.listeners import Connections, budget_of, make_speakers
-from gateway.management.wire import ApiSite, WireSettings
+from gateway.listeners import Connections, budget_of, connection_limits, make_speakers
+from gateway.management.wire import ApiSite, wire_settings
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
@@ -83,9 +83,7 @@ async def apply(
         if stream not in old.streams:
             await core.registry.create(stream.name, stream.address)
     _use_store(reactor, core, old, new)
-    running.site.use(
-        WireSettings(allowed_hosts=new.management.allowed_hosts, allow_insecure=new.allow_insecure)
-    )
+    running.site.use(wire_settings(new))
     broker.turn.need_end()  # what was defined goes to the disk, also where nobody sends
     for key, seconds in periods(new).items():
         if seconds != periods(old)[key]:
@@ -130,6 +128,7 @@ async def _use_users(
     for group, acceptor in zip(running.groups, new.acceptors, strict=True):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
+        group.limits = connection_limits(new, acceptor)
         group.speakers = make_speakers(
             new, acceptor, core.broker, gate, budget, containers=running.containers
         )

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import structlog
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 
 from gateway.security.gate import Why
 from gateway.security.passwords import hash_problem
 from gateway.security.users import User, UsersError, parse_users
+from gateway.threads import started_pool
 
 #: More threads would let logins take more than two cores from the messages.
 THREADS: Final = 2
@@ -27,7 +27,7 @@ class ReactorSurroundings:
 
     def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
         self._reactor = reactor
-        self._pool = ThreadPool(THREADS, THREADS, "passwords")
+        self._pool = started_pool(THREADS, "passwords")
         #: logins that were refused, by reason
         self.refusals: Counter[str] = Counter({why.value: 0 for why in Why})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from gateway.config.check import HostFacts
 from gateway.config.endpoints import read_endpoint
 from gateway.config.load import load
 from gateway.config.tree import Config
+from gateway.descriptors import Descriptors, Share
 from gateway.listeners import (
     BACKLOG,
     FOR_EVER_MS,
+    ConnectionLimits,
     Connections,
     Listener,
     ListenError,
@@ -101,9 +104,20 @@ def config(*sets: str) -> Config:
     return load(None, sets, environment={}, host=HOST)
 
 
-def connections(clock: Clock, *, stubborn: bool = False, most: int = 10) -> Connections:
+def connections(
+    clock: Clock,
+    *,
+    stubborn: bool = False,
+    most: int = 10,
+    descriptors: Descriptors | None = None,
+) -> Connections:
     group = Connections(
-        "all", Turn(lambda action: clock.callLater(0, action)), Timers(clock), Reads(), most
+        "all",
+        Turn(lambda action: clock.callLater(0, action)),
+        Timers(clock),
+        Reads(),
+        ConnectionLimits(allowed=most),
+        descriptors=descriptors,
     )
     group.speakers = (
         Speaker(guess=Guess.STOMP.value, build=lambda peer: PoliteSession(peer, stubborn=stubborn)),
@@ -143,11 +157,42 @@ class TestConnections(SynchronousTestCase):
         second.loseConnection()
         assert (group.count, group.opened) == (0, 2)
 
-    def test_beyond_the_limit_a_connection_is_refused(self) -> None:
-        group = connections(Clock(), most=1)
-        connect(group)
+    def test_beyond_the_limit_the_oldest_that_is_not_known_makes_room(self) -> None:
+        group = connections(Clock(), most=2)
+        first, second, third = (connect(group) for _ in range(3))
+        assert [one.aborting for one in (first, second, third)] == [True, False, False]
+        assert (group.refused, group.dismissed) == (0, 1)
+
+    def test_whoever_has_logged_in_stays_and_one_more_is_refused(self) -> None:
+        group = connections(Clock(), most=2)
+        first, second = connect(group), connect(group)
+        for wire in group.wires.values():
+            assert wire.session is not None
+            wire.session.seen.on_login()
         assert group.buildProtocol(None) is None
-        assert group.refused == 1
+        assert (group.refused, group.dismissed) == (1, 0)
+        assert [first.aborting, second.aborting] == [False, False]
+
+    def test_of_those_that_are_not_known_there_are_few(self) -> None:
+        group = connections(Clock(), most=100)
+        group.limits = replace(group.limits, strangers=3)
+        transports = [connect(group) for _ in range(5)]
+        assert [one.aborting for one in transports] == [True, True, False, False, False]
+
+    def test_without_descriptors_the_oldest_stranger_of_all_listeners_goes(self) -> None:
+        clock, shared = Clock(), Descriptors()
+        groups = [connections(clock, descriptors=shared) for _ in range(2)]
+        shared.crowds, shared.share = groups, Share(clients=2, management=4, most=256)
+        first = connect(groups[1])
+        clock.advance(1.0)
+        second = connect(groups[0])
+        third = connect(groups[0])
+        assert [one.aborting for one in (first, second, third)] == [True, False, False]
+        for group in groups:
+            for wire in group.wires.values():
+                assert wire.session is not None
+                wire.session.seen.on_login()
+        assert groups[1].buildProtocol(None) is None
 
     def test_good_byes_go_out_and_draining_ends_when_all_are_gone(self) -> None:
         clock = Clock()

@@ -271,7 +271,7 @@ def test_nothing_is_left_on_the_clock_when_a_peer_goes():
     site.peer.channel.pauseProducing()
     site.peer.leave()
     assert site.clock.getDelayedCalls() == []
-    assert site.site.channels == set()
+    assert not site.site.channels
 
 
 def test_one_empty_line_before_a_request_is_forgiven():

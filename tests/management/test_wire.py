@@ -467,13 +467,37 @@ def test_chunks_that_come_for_a_client_that_left_are_closed():
 # ---- connections
 
 
-def test_connections_beyond_the_limit_are_refused():
+def test_a_connection_that_does_nothing_makes_room_for_a_new_one():
     site, clock = build_site(settings=WireSettings(connections_max=2))
-    first, second, third = (Peer(site, clock) for _ in range(3))
-    assert third.channel is None
-    first.leave()
-    assert Peer(site, clock).channel is not None
-    assert second.ask("GET", "/nowhere").status == 404
+    first, second = Peer(site, clock), Peer(site, clock)
+    first.ask("GET", "/nowhere")  # so that it is the second one that has done nothing for longest
+    third = Peer(site, clock)
+    assert third.ask("GET", "/nowhere").status == 404
+    assert [second.transport.disconnected, first.transport.disconnected] == [True, False]
+    assert site.dismissed == 1
+
+
+def test_a_request_that_does_not_come_whole_makes_room():
+    site, clock = build_site(settings=WireSettings(connections_max=1))
+    drip = Peer(site, clock)
+    drip.send(b"GET /liv")
+    assert Peer(site, clock).ask("GET", "/nowhere").status == 404
+    assert drip.transport.disconnected
+
+
+def test_whoever_is_being_answered_is_not_cut_for_another():
+    site = Site(settings=WireSettings(connections_max=1))
+    site.answer = Deferred()
+    site.peer.send(request_bytes("GET", "/thing"))
+    assert Peer(site.site, site.clock).channel is None
+    assert not site.peer.transport.disconnected
+
+
+def test_descriptors_leave_management_its_share():
+    site, clock = build_site(settings=WireSettings(connections_max=100))
+    site.share = 2
+    peers = [Peer(site, clock) for _ in range(3)]
+    assert [one.transport.disconnected for one in peers] == [True, False, False]
 
 
 def test_idle_connections_are_closed_first_and_the_others_by_force():
