@@ -132,7 +132,8 @@ class GatewayService(MultiService):
         self.gate = _make_gate(config, self._around)
         self.clock = BrokerClock(wall=time.time_ns, monotonic=_passed_ns)
         self.clock.on_change = _tell_clock
-        self._turn = Turn(lambda action: reactor.callLater(0, self._guarded, action))
+        self._turn = Turn(lambda action: reactor.callLater(0, action))
+        self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after))
         self._lag = ReactorLag(reactor, lag_histogram())

@@ -230,14 +230,12 @@ class Wire(TwistedProtocol):
 
     def connectionMade(self) -> None:
         transport: Any = self.transport
+        if hasattr(transport, "setTcpNoDelay"):
+            # Also what Twisted has put before its socket: a proxy's greeting, a TLS of its own.
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
         if isinstance(transport, tcp.Connection) and not transport.TLS:
-            transport.setTcpNoDelay(True)
-            transport.setTcpKeepAlive(True)
             self._use(transport)
-        elif hasattr(transport, "setTcpNoDelay"):
-            # What Twisted has put before its socket: a proxy's greeting, a TLS of its own.
-            transport.setTcpNoDelay(True)
-            transport.setTcpKeepAlive(True)
         if len(self._speakers) == 1 and self._tls is None:
             self._start(self._speakers[0])
         else:
@@ -296,10 +294,13 @@ class Wire(TwistedProtocol):
         try:
             return self._do_read() is None
         except Exception:  # noqa: BLE001 - as the reactor does: one connection ends, others do not
-            log.err()
-            transport: Any = self.transport
-            transport.connectionLost(Failure())
+            self._broke()
             return True
+
+    def _broke(self) -> None:
+        log.err()
+        transport: Any = self.transport
+        transport.connectionLost(Failure())
 
     @property
     def session(self) -> Session | None:
@@ -409,8 +410,11 @@ class Wire(TwistedProtocol):
 
     def _flush(self) -> None:
         self._flushing = False
-        if self._session is not None and not self._lost:
-            self._pump(self._session)
+        try:
+            if self._session is not None and not self._lost:
+                self._pump(self._session)
+        except Exception:  # noqa: BLE001 - as in `_read`
+            self._broke()
 
     def _pump(self, session: Session) -> None:
         data = session.data_to_send()
@@ -433,13 +437,17 @@ class Wire(TwistedProtocol):
     def _go_on(self) -> None:
         """It is this connection's turn again."""
         self._goes_on = False
-        session = self._session
-        if session is not None and self._patience is not None and not self._leaving:
-            self.last_in = now = self._timers.now()
-            self._patience.begin()
+        session, patience = self._session, self._patience
+        if session is None or patience is None or self._leaving:
+            return
+        self.last_in = now = self._timers.now()
+        patience.begin()
+        try:
             session.go_on(now)
-            self._patience.end()
             self._pump(session)
+        except Exception:  # noqa: BLE001 - as in `_read`
+            self._broke()
+        patience.end()
 
     def _reading(self, *, wanted: bool) -> None:
         transport: Any = self.transport
@@ -463,10 +471,7 @@ class Wire(TwistedProtocol):
     def _departed(self) -> None:
         """The peer left while nobody read; nothing that it sent is read any more."""
         self._watched = -1
-        transport: Any = self.transport
-        if not self._leaving:
-            self._ends(Cause.CUT, "it left while it was not read from")
-        transport.abortConnection()
+        self.cut(Cause.CUT, "it left while it was not read from")
 
     def _write(self, data: bytes) -> None:
         if self._tls is not None:
@@ -550,9 +555,7 @@ class Wire(TwistedProtocol):
             if self._deadline and now >= self._deadline:
                 if self._tls is not None and not self._tls.ready:
                     self._tls_failed("too-slow")
-                self._ends(Cause.TIMED_OUT, "it said nothing that tells a protocol")
-                transport: Any = self.transport
-                transport.abortConnection()
+                self.cut(Cause.TIMED_OUT, "it said nothing that tells a protocol")
             return
         following = self._session.tick(now)
         self._deadline = 0.0
@@ -562,7 +565,8 @@ class Wire(TwistedProtocol):
 
     def cut(self, cause: Cause, text: str) -> None:
         """Close without a word."""
-        self._ends(cause, text)
+        if not self._leaving:
+            self._ends(cause, text)
         transport: Any = self.transport
         transport.abortConnection()
 

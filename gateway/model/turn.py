@@ -18,15 +18,20 @@ def _nothing() -> None:
 
 
 class Turn:
-    """Collects work for the end of the current turn; `begun`: something waits for that end."""
+    """Collects work for the end of the current turn; `begun`: something waits for that end.
 
-    __slots__ = ("_actions", "_defer", "_flushes", "begin", "begun", "dispatch", "store")
+    `end` runs that end: `run`, or what calls it and knows what to do when it fails, since one that
+    breaks off is never run again.
+    """
+
+    __slots__ = ("_actions", "_defer", "_flushes", "begin", "begun", "dispatch", "end", "store")
 
     def __init__(self, defer: Callable[[Callable[[], None]], object]) -> None:
         self._defer = defer
         self._actions: list[Callable[[], None]] = []
         self._flushes: list[Callable[[], None]] = []
         self.begun = False
+        self.end: Callable[[], None] = self.run
         self.begin: Callable[[], None] = _nothing  # when a turn is known to have begun
         self.dispatch: Callable[[], None] = _nothing
         self.store: Callable[[], None] = _nothing
@@ -36,7 +41,7 @@ class Turn:
         if not self.begun:
             self.begun = True
             self.begin()
-            self._defer(self.run)
+            self._defer(self.end)
 
     def at_end(self, action: Callable[[], None]) -> None:
         """Run `action` before this turn's dispatch."""
