@@ -35,7 +35,7 @@ class AmqpLimits:
         sasl: mechanisms that need a user, best first.
         transactions_max: open transactions of a connection.
         transaction_items_max: messages sent and outcomes told in one transaction.
-        transaction_bytes_max: of messages sent in one transaction.
+        transaction_bytes_max: of messages sent in one transaction, and of what outcomes say in it.
         transaction_seconds: a transaction with work in it, idle for longer, is rolled back.
         errors_per_minute: errors that a connection is told before it is closed.
         container_id: how the gateway calls itself.

@@ -16,6 +16,7 @@ does not hold cannot be kept: it fails the transaction.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,7 @@ from protocols.amqp.performatives import (
     Outcome,
     Rejected,
     TransactionalState,
+    encode_performative,
 )
 from protocols.amqp.unsettled import Chunk, neighbours
 
@@ -284,9 +286,7 @@ class Transactions:
         if refusal is not None:
             return self.fail(one, refusal)
         self._count_work(one, 1)
-        size = len(body) + _POST_BYTES
-        one.size += size
-        self._limits.unfinished.held += size
+        self._hold(one, len(body) + _POST_BYTES)
         return None
 
     def retire(
@@ -310,9 +310,13 @@ class Transactions:
         found = session.unsettled.pop_range(first, last)
         if one.error is None:
             self._check_held(session, one, first, last, found)
+        said = 0
+        if one.error is not None:
+            outcome = _bare(outcome)
         for chunk in found:
             owner = chunk.link
             if isinstance(owner, OutgoingLink) and owner.subscription is not None:
+                said = said or _size_of(outcome)
                 default = outcome or owner.default_outcome or RELEASED
                 chunk.link = one.enlist(owner, chunk.messages, default)
                 one.note(session.channel, chunk.first, chunk.first + len(chunk.messages))
@@ -321,9 +325,11 @@ class Transactions:
                 session.unsettled.put(chunk)
                 one.sessions[session.channel] = session
         if one.error is None and found:
-            refusal = self._too_much(one, 0, 0)
+            refusal = self._too_much(one, 0, said)
             if refusal is not None:
                 self.fail(one, refusal)
+            else:
+                self._hold(one, said)
 
     def _check_held(
         self,
@@ -350,7 +356,14 @@ class Transactions:
         """A part was refused: what was sent is forgotten, what is retired waits for the end."""
         one.error = _rolled_back(refusal)
         self._forget_posts(one)
+        for held in one.held:
+            held.outcome = _bare(held.outcome) or held.outcome
         return one.error
+
+    def _hold(self, one: OpenTransaction, size: int) -> None:
+        """Count bytes that wait for its end."""
+        one.size += size
+        self._limits.unfinished.held += size
 
     def _count_work(self, one: OpenTransaction, items: int) -> None:
         if not one.items:
@@ -454,14 +467,34 @@ def _check(
     """Raise SessionFaultError when a delivery has another fate already."""
     owner = chunk.link
     if not isinstance(owner, Enlisted) or (
-        owner.transaction is one and wanted in (None, owner.outcome)
+        owner.transaction is one and (one.error is not None or wanted in (None, owner.outcome))
     ):
-        return
+        return  # in one that has failed no outcome will happen, whatever it says
     text = (
         f"A delivery is in transaction {owner.transaction.name.hex()!r} with the outcome "
         f"{owner.outcome.layout.name}; a second one came before it was discharged."
     )
     raise SessionFaultError(ILLEGAL_STATE, text)
+
+
+def _size_of(outcome: Outcome | None) -> int:
+    """Return how many bytes an outcome holds beside its name: annotations, or an error."""
+    match outcome:
+        case Modified(message_annotations=said) | Rejected(error=said) if said:
+            return len(encode_performative(outcome))
+        case _:
+            return 0
+
+
+def _bare(outcome: Outcome | None) -> Outcome | None:
+    """Return an outcome without what it says beside: it will not happen."""
+    match outcome:
+        case Modified():
+            return replace(outcome, message_annotations=None)
+        case Rejected():
+            return Rejected()
+        case _:
+            return outcome
 
 
 def _settle_back(

@@ -10,7 +10,7 @@ from gateway.model.amqp_types import Symbol
 from gateway.model.message import PAGED
 from gateway.model.sections import header_facts, with_annotations, with_property
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.performatives import ACCEPTED, Modified, Source
+from protocols.amqp.performatives import ACCEPTED, Error, Modified, Rejected, Source
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.conformance.clients import Amqp, Stomp, plain, read, took
 from tests.conformance.test_selecting import selecting
@@ -26,6 +26,7 @@ def back(failed: bool = False, **named) -> Modified:
 
 
 BACK = back(x_b="back", x_c=1)
+LONG = Error(condition="x:long", description="x" * 3000)
 
 
 def with_queue(*entries, address: str = "q", **attributes) -> Core:
@@ -269,3 +270,30 @@ def test_beyond_a_limit_they_are_ignored(where):
     assert annotations(came) == [MERGED]
     peer.settle(took(came)[0][0], ACCEPTED)
     empty(core)
+
+
+@pytest.mark.parametrize("outcome", [back(x_long="x" * 3000), Rejected(error=LONG)])
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_outcomes_say_in_a_transaction_counts_against_its_limits(outcome, settled):
+    core = with_queue()
+    fill(core, *[SENT] * 5)
+    limits = AmqpLimits(transaction_bytes_max=10_000)
+    one = Client.at(core, limits=limits)
+    came = one.peer.receiver(credit=5) + one.peer.more()
+    numbers = [number for number, _ in took(came)]
+    name = one.declare()
+    for number in numbers[:3]:
+        one.retire(name, number, outcome=outcome, settled=settled)
+    held = limits.unfinished.held
+    assert 9000 < held < 10_000
+    one.retire(name, numbers[0], outcome=outcome, settled=settled)
+    assert limits.unfinished.held == held, "told once more, it is held once"
+    for number in [*numbers[3:], numbers[3]]:
+        one.retire(name, number, outcome=outcome, settled=settled)
+    assert limits.unfinished.held == 0, "what has failed holds nothing of what was said"
+    said = str(one.end(name))
+    assert "the limit is 10000" in said
+    assert "amqp:transaction:rollback" in said
+    one.peer.cut()
+    core.check()
+    assert core.queue("q").ready_count == 5
