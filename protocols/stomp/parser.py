@@ -216,6 +216,7 @@ class Parser:
         confirmed = self._confirmed
         stamp = self.stamp
         receipt: bytes | None = None
+        last: Head | None = None
         route: object | None = None
         bodies: list[bytes] = []
         receipts: list[bytes] = []
@@ -261,8 +262,17 @@ class Parser:
                             bodies, receipts = [], []
                             if self.halted:
                                 return pos
-                if head.stamp is not stamp:
-                    head.restamp(stamp)
+                if head is not last:
+                    if head.stamp is not stamp:
+                        head.restamp(stamp)
+                    if head.route is not route:
+                        if bodies:
+                            self._flush(route, bodies, receipts)
+                            bodies, receipts = [], []
+                            if self.halted:
+                                return pos
+                        route = head.route
+                    last = head
                 size = head.length
                 if size >= 0:
                     stop = start + size
@@ -281,15 +291,9 @@ class Parser:
                         break
                     following = stop + 1
                     stored = head.stored_for(stop - start) if head.route is not None else b""
-                if head.route is not route:
-                    if bodies:
-                        self._flush(route, bodies, receipts)
-                        bodies, receipts = [], []
-                        if self.halted:
-                            return pos
-                    route = head.route
                 if route is None:
                     self._sink.frame(head, buf[start:stop])
+                    last = None  # it may lead somewhere from now on
                     pos = following
                     if self.halted:
                         return pos
