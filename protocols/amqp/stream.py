@@ -115,7 +115,8 @@ def _receive_run(
     session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
     kinds = run.kinds
-    if link.producer is None:
+    relayed = link.producer is None
+    if relayed:
         link.routes.tag_of = Tags(data, start, first)
     if (shape.properties or kinds) and _has_ids(run, shape, start, at):
         _hand_over_looked(session, link, bodies, first, settled=shape.settled)
@@ -123,7 +124,8 @@ def _receive_run(
         _hand_over_mixed(session, link, run, shape, first)
     else:
         link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=shape.settled)
-    link.routes.tag_of = None
+    if relayed:
+        link.routes.tag_of = None
     return at
 
 
