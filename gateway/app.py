@@ -72,7 +72,8 @@ from protocols.amqp.containers import Containers
 from protocols.departures import Departures
 from protocols.patience import Patience
 from protocols.reads import Reads
-from protocols.shell import Timers
+from protocols.timers import Timers
+from protocols.unread import Backlogs
 from storage.files import RealFiles
 
 #: How long connections may take to read our good-byes.
@@ -135,7 +136,7 @@ class GatewayService(MultiService):
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
-        self._reads = Reads(Departures(reactor), Patience(self._turn.after))
+        self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
@@ -214,6 +215,7 @@ class GatewayService(MultiService):
         tidy(core.broker, config)
         for acceptor, group in zip(config.acceptors, self.groups, strict=True):
             budget = self.budgets[acceptor.name]
+            group.bound_output(config, acceptor)
             group.speakers = make_speakers(
                 config, acceptor, core.broker, self.gate, budget, containers=self.containers
             )

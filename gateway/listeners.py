@@ -53,15 +53,19 @@ from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.reads import Reads
 from protocols.secure import SecureFactory
-from protocols.shell import PeerFacts, Speaker, Timers, Wire
+from protocols.shell import PeerFacts, Speaker, Wire
 from protocols.sniff import Guess, sniff
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 from protocols.strangers import decline
+from protocols.timers import Timers
 from protocols.tls import Tls
+from protocols.unread import Output
 
 #: Connections that may wait to be accepted: Twisted's 50 overflow when a fleet comes back at once.
 BACKLOG: Final = 1024
+#: How long a STOMP consumer may hold deliveries and acknowledge none, where nothing is written.
+STOMP_STUCK_MS: Final = 1_800_000
 #: A century: what "never" is to STOMP's clock.
 FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
@@ -127,7 +131,8 @@ class Connections(Factory):
     """Makes a `Wire` for each connection of an acceptor and knows which are open.
 
     Figures (read only): `opened`, `refused`, and `dismissed`, who had to make room for others.
-    `speakers` are set before the port is opened.
+    `speakers` are set before the port is opened; `output` is what each new connection may leave
+    unread.
     """
 
     noisy = False
@@ -149,6 +154,7 @@ class Connections(Factory):
         """
         self.name = name
         self.speakers: tuple[Speaker, ...] = ()
+        self.output = Output()
         self.wires: dict[str, Wire] = {}
         self.opened = self.refused = self.dismissed = 0
         self.emptied: Callable[[], None] = _nothing
@@ -213,6 +219,16 @@ class Connections(Factory):
     def _tell_dismissed(self, count: int, seconds: float) -> None:
         _log.warning("connection.dismissed_more", acceptor=self.name, count=count, seconds=seconds)
 
+    def bound_output(self, config: Config, acceptor: Acceptor) -> None:
+        """Bound by these settings what the next connections leave unread."""
+        shared = self.output.shared
+        shared.maximum = config.global_max_size // 4
+        self.output = Output(
+            bytes_max=acceptor.max_unread_size,
+            seconds=acceptor.unread_timeout / 1000,
+            shared=shared,
+        )
+
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
         limit = self._make_room()
         if limit:
@@ -239,6 +255,7 @@ class Connections(Factory):
             decline=decline,
             reads=self._reads,
             tls=tls,
+            output=self.output,
         )
         self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
@@ -426,6 +443,9 @@ def amqp_limits(
         max_frame_size=acceptor.max_frame_size,
         max_message_size=acceptor.max_message_size,
         unfinished=unfinished or budget_of(config, acceptor),
+        unfinished_seconds=acceptor.unfinished_timeout / 1000,
+        unfinished_bytes_per_second=acceptor.unfinished_min_rate,
+        stuck_seconds=_stuck_seconds(acceptor, -1),
         amqp_credits=acceptor.amqp_credits,
         amqp_low_credits=acceptor.amqp_low_credits,
         use_modified=acceptor.amqp_use_modified_for_transient_delivery_errors,
@@ -451,6 +471,10 @@ def stomp_limits(
     return StompLimits(
         body_bytes_max=acceptor.max_message_size,
         unfinished=unfinished or budget_of(config, acceptor),
+        unconfirmed_bytes_max=acceptor.max_unread_size,
+        frame_seconds=acceptor.unfinished_timeout / 1000,
+        frame_bytes_per_second=acceptor.unfinished_min_rate,
+        stuck_seconds=_stuck_seconds(acceptor, STOMP_STUCK_MS),
         ttl_ms=FOR_EVER_MS if acceptor.connection_ttl < 0 else acceptor.connection_ttl,
         ttl_min_ms=acceptor.connection_ttl_min,
         ttl_max_ms=max(0, acceptor.connection_ttl_max),
@@ -480,6 +504,12 @@ def accept_few(port: IListeningPort) -> None:
         read()
 
     setattr(port, "doRead", read_few)  # noqa: B010
+
+
+def _stuck_seconds(acceptor: Acceptor, unwritten_ms: int) -> float:
+    """Return the time of consumers that settle nothing; 0 never."""
+    written = acceptor.consumer_stuck_timeout
+    return max(0, unwritten_ms if written is None else written) / 1000
 
 
 def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) -> Deferred[None]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from protocols.departures import Departures
 from protocols.patience import Patience
+from protocols.unread import Backlogs
 
 #: `socket.recv(n)` makes room for `n` bytes first; above 128 KiB the C library takes that from the
 #: kernel each time. Reading into a buffer that is there, and copying what came, costs a quarter of
@@ -28,13 +29,18 @@ class Reads:
         direct: by descriptor, whom to call when it can be read and nothing else is the matter.
         departures: who tells of a peer that leaves while it is not read from; None for nobody.
         patience: how long each may work in one turn; None: as long as there is something to do.
+        backlogs: who tells of a peer that does not read what is sent to it; None for nobody.
     """
 
-    __slots__ = ("buffer", "departures", "direct", "patience")
+    __slots__ = ("backlogs", "buffer", "departures", "direct", "patience")
 
     def __init__(
-        self, departures: Departures | None = None, patience: Patience | None = None
+        self,
+        departures: Departures | None = None,
+        patience: Patience | None = None,
+        backlogs: Backlogs | None = None,
     ) -> None:
+        self.backlogs = backlogs
         self.departures = departures
         self.patience = patience
         self.buffer = memoryview(bytearray(READ_BYTES))

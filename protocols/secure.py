@@ -16,12 +16,13 @@ from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
     IProtocolFactory,
+    IPushProducer,
     IReactorTime,
     ISSLTransport,
 )
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
-from zope.interface import alsoProvides
+from zope.interface import alsoProvides, implementer
 
 from protocols.shell import FIRST_BYTES_SECONDS, PRESSURE_BYTES
 from protocols.tls import Tls
@@ -62,8 +63,13 @@ class SecureFactory(ServerFactory):
         return SecureTransport(self.clock, protocol, Tls(self.contexts()), self.failed)
 
 
+@implementer(IPushProducer)
 class SecureTransport(Protocol):
-    """One connection; see the module text."""
+    """One connection; see the module text.
+
+    That it can be paused has to be said: `twisted.web` asks for the interface, and without it goes
+    on, both ways, however much waits.
+    """
 
     def __init__(
         self,
@@ -120,6 +126,8 @@ class SecureTransport(Protocol):
         self._lost = True
         self._end_deadline()
         self._above.connectionLost(reason)
+        # What stays of a connection waits for the collector of cycles; this is most of it.
+        del self._tls
 
     def _too_slow(self) -> None:
         self._deadline = None
@@ -180,6 +188,16 @@ class SecureTransport(Protocol):
         self._closed = self.disconnecting = True
         self._deadline = None
         transport.loseConnection()
+
+    def pauseProducing(self) -> None:
+        transport: Any = self.transport
+        if not self._lost:
+            transport.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        transport: Any = self.transport
+        if not self._lost:
+            transport.resumeProducing()
 
     def stopProducing(self) -> None:
         self.loseConnection()

@@ -12,13 +12,12 @@ Over TLS the transport is plain TCP as well, and what passes through here is cip
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from twisted.internet import main, tcp
-from twisted.internet.interfaces import IDelayedCall, IPullProducer, IReactorTime, ITransport
+from twisted.internet.interfaces import IPullProducer, ITransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python import log
@@ -30,10 +29,12 @@ from gateway.model.turn import Turn
 from protocols.departures import descriptor_of
 from protocols.patience import SHARE_SECONDS, SMALL_BYTES, Patience
 from protocols.reads import LEAST_READ_BYTES, READ_BYTES, Reads
+from protocols.timers import Timers
 from protocols.tls import Tls
+from protocols.unread import Output, Unsent
 
-#: Above this much unsent output a connection gets no more deliveries; the cap of what a slow reader
-#: holds.
+#: Above this much unsent output a connection gets no more deliveries. What it has itself answered
+#: beyond that is bounded by `Output`, which stops reading it.
 PRESSURE_BYTES: Final = 1 << 20
 #: How long a peer may take to read our last words before the socket is cut.
 CLOSE_SECONDS: Final = 5.0
@@ -54,15 +55,23 @@ class PeerFacts:
 
 
 class Session(Protocol):
-    """A protocol's sans-IO connection. Times are seconds of the injected clock."""
+    """A protocol's sans-IO connection. Times are seconds of the injected clock.
+
+    `choked` is set by the shell: the peer does not read its answers and is not read from, until
+    `write_resumed` is called and takes it back.
+    """
 
     wake: Callable[[], None]
     spent: Callable[[], bool]
     closing: bool
-    paused_reading: bool
     behind: bool
     write_room: bool
+    choked: bool
     retick: bool
+
+    @property
+    def paused_reading(self) -> bool:
+        """Whether the session does not want to be told more now."""
 
     @property
     def seen(self) -> Peer:
@@ -87,44 +96,6 @@ class Session(Protocol):
         """The gateway is going down: say so in the protocol's words and close."""
 
 
-class Timers:
-    """One reactor timer for all connections: a heap of deadlines, one entry a connection."""
-
-    __slots__ = ("_call", "_heap", "_serial", "clock")
-
-    def __init__(self, clock: IReactorTime) -> None:
-        self.clock = clock
-        self._heap: list[tuple[float, int, Wire]] = []
-        self._serial = 0
-        self._call: IDelayedCall | None = None
-
-    def now(self) -> float:
-        return self.clock.seconds()
-
-    def add(self, deadline: float, wire: Wire) -> None:
-        """Call `wire.tick()` at `deadline`."""
-        self._serial += 1
-        heapq.heappush(self._heap, (deadline, self._serial, wire))
-        self._arm()
-
-    def _arm(self) -> None:
-        if not self._heap:
-            return
-        deadline = self._heap[0][0]
-        if self._call is not None and self._call.active():
-            if self._call.getTime() <= deadline:
-                return
-            self._call.cancel()
-        self._call = self.clock.callLater(max(0.0, deadline - self.now()), self._fire)
-
-    def _fire(self) -> None:
-        now = self.now()
-        while self._heap and self._heap[0][0] <= now:
-            deadline, _, wire = heapq.heappop(self._heap)
-            wire.tick(deadline)
-        self._arm()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
     """What an acceptor needs to speak one protocol; `guess` is what its first bytes are told as."""
@@ -139,7 +110,9 @@ class Wire(TwistedProtocol):
 
     `tell` says what the first bytes are: `more` are needed, or the name of a protocol. `decline`
     has a name and an answer for what no speaker takes, or None while more is needed. `tls` is this
-    connection's TLS; without it the transport's bytes are what is meant.
+    connection's TLS; without it the transport's bytes are what is meant. `output` bounds what is
+    held for a peer that does not read: deliveries end at `PRESSURE_BYTES`, reading at its number of
+    bytes of answers behind them, and who takes nothing for its time is cut.
     """
 
     __slots__ = (
@@ -154,8 +127,6 @@ class Wire(TwistedProtocol):
         "_lost",
         "_most",
         "_name",
-        "_out",
-        "_out_bytes",
         "_patience",
         "_pulling",
         "_reads",
@@ -168,6 +139,7 @@ class Wire(TwistedProtocol):
         "_timers",
         "_tls",
         "_turn",
+        "_unsent",
         "_watched",
         "bytes_in",
         "bytes_out",
@@ -192,6 +164,7 @@ class Wire(TwistedProtocol):
         decline: Callable[[str, bytes], tuple[str, bytes] | None],
         reads: Reads,
         tls: Tls | None = None,
+        output: Output | None = None,
     ) -> None:
         self._turn = turn
         self._timers = timers
@@ -202,12 +175,11 @@ class Wire(TwistedProtocol):
         self._reads = reads
         self._patience = reads.patience
         self._tls = tls
+        self._unsent = Unsent(Output() if output is None else output)
         self._choked = False
         self._session: Session | None = None
         self.was: Session | None = None  # what it had, once it is lost
         self._first = b""
-        self._out: list[bytes] = []
-        self._out_bytes = 0
         self._pulling = False
         self._flushing = False
         self._goes_on = False
@@ -346,9 +318,7 @@ class Wire(TwistedProtocol):
         plain = tls.feed(data)
         owed = tls.take()
         if owed:
-            # A peer that is not told waits; one that asks on and on, and does not read, is not
-            # read from until it does.
-            self._choked = self._out_bytes > PRESSURE_BYTES
+            # A peer that is not told waits.
             self._put(owed)
         if tls.ready and not was_ready and len(self._speakers) == 1:
             self._start(self._speakers[0])
@@ -494,25 +464,35 @@ class Wire(TwistedProtocol):
             if sent == len(data):
                 return
             data = data[sent:]
-        self._out.append(data)
-        self._out_bytes += len(data)
-        if self._out_bytes > PRESSURE_BYTES and self._session is not None:
-            self._session.write_room = False
+        self._keep(data)
         if not self._pulling:
             self._pulling = True
+            if self._reads.backlogs is not None:
+                self._reads.backlogs.begin(self)
             transport: Any = self.transport
             transport.registerProducer(self, False)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what the socket does not take; see the class text for what may be too much."""
+        unsent = self._unsent
+        unsent.keep(data)
+        session = self._session
+        if session is not None and session.write_room:
+            session.write_room = unsent.room(PRESSURE_BYTES)
+        elif unsent.answered(len(data)) and not self._choked:
+            # A peer that asks on and on, and does not read, is not read from until it does.
+            self._choked = True
+            if session is not None:
+                session.choked = True
 
     def resumeProducing(self) -> None:
         """Give the transport what waits: it has sent all that it had."""
         transport: Any = self.transport
-        if self._out:
-            data = b"".join(self._out)
-            self._out.clear()
-            self._out_bytes = 0
+        data = self._unsent.following()
+        if data:
             transport.write(data)
             return
-        self._pulling = False
+        self._drained()
         transport.unregisterProducer()
         session = self._session
         if session is not None and not session.write_room and not self._lost:
@@ -522,10 +502,28 @@ class Wire(TwistedProtocol):
             self._choked = False
             self._reading(wanted=session is None or not (session.paused_reading or session.behind))
 
+    def _drained(self) -> None:
+        """Nothing waits any more."""
+        self._pulling = False
+        if self._reads.backlogs is not None:
+            self._reads.backlogs.end(self)
+
     def stopProducing(self) -> None:
         """Forget what waits: the transport is closing."""
-        self._out.clear()
-        self._out_bytes = 0
+        self._unsent.forget()
+
+    @property
+    def patience(self) -> float:
+        """See `Waiting`."""
+        return self._unsent.output.seconds
+
+    def taken(self) -> Hashable:
+        """See `Waiting`."""
+        return self._unsent.taken(self.transport)
+
+    def stuck(self) -> None:
+        """Cut a peer that does not read; what it held goes back."""
+        self.cut(Cause.TIMED_OUT, self._unsent.text)
 
     def _leave(self) -> None:
         if self._leaving or self._lost:
@@ -583,6 +581,8 @@ class Wire(TwistedProtocol):
         self._lost = True
         self._reads.direct.pop(self._fd, None)
         self._forget()
+        self._unsent.lost()
+        self._drained()
         self._end_session()
         if self.on_lost is not None:
             self.on_lost(self)

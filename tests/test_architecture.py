@@ -128,15 +128,20 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols.departures": (),
     "protocols.mistakes": (),
     "protocols.patience": (),
-    "protocols.reads": ("protocols.departures", "protocols.patience"),
+    "protocols.reads": ("protocols.departures", "protocols.patience", "protocols.unread"),
     "protocols.shell": (
         "gateway.model",
         "protocols.departures",
         "protocols.patience",
         "protocols.reads",
+        "protocols.timers",
         "protocols.tls",
+        "protocols.unread",
     ),
+    "protocols.stuck": ("gateway.model",),
+    "protocols.timers": (),
     "protocols.tls": (),
+    "protocols.unread": ("gateway.model",),
     "protocols.secure": ("protocols.shell", "protocols.tls"),
     "protocols.convert": ("gateway.model",),
     "protocols.amqp": (
@@ -145,6 +150,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "protocols.mistakes",
         "protocols.patience",
         "protocols.shell",
+        "protocols.stuck",
     ),
     "protocols.stomp": (
         "gateway.model",
@@ -152,6 +158,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "protocols.mistakes",
         "protocols.patience",
         "protocols.shell",
+        "protocols.stuck",
     ),
 }
 

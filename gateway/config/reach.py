@@ -67,7 +67,9 @@ _ACCEPTOR: Final = {
         " max-frame-size max-message-size heart-beat-to-connection-ttl-modifier"
         " connection-ttl connection-ttl-min connection-ttl-max"
         " stomp-disk-full stomp-consumer-window-size anycast-prefix multicast-prefix"
-        " disable-stomp-server-header connections-allowed unauthenticated-connections-allowed",
+        " disable-stomp-server-header connections-allowed unauthenticated-connections-allowed"
+        " max-unread-size unread-timeout unfinished-timeout unfinished-min-rate"
+        " consumer-stuck-timeout",
     ),
 }
 

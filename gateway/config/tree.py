@@ -72,7 +72,8 @@ class Acceptor:
     may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound. A prefix that is None was
     not written: STOMP then takes `/queue/` and `/topic/`, AMQP none; an empty one is none for both.
     `sasl_mechanisms` empty: PLAIN, and SCRAM where every user has a verifier. Of the connections
-    that are allowed so many may belong to clients that have not said who they are.
+    that are allowed so many may belong to clients that have not said who they are. Of
+    `consumer_stuck_timeout` None is: never for AMQP, 30 minutes for STOMP; -1 is never for both.
     """
 
     name: str
@@ -95,6 +96,11 @@ class Acceptor:
     connection_ttl_max: int = -1
     stomp_consumer_window_size: int = 10 * 1024
     stomp_disk_full: StompDiskFull = StompDiskFull.ERROR
+    max_unread_size: int = MIB
+    unread_timeout: int = 60_000
+    unfinished_timeout: int = 30_000
+    unfinished_min_rate: int = 8 * 1024
+    consumer_stuck_timeout: int | None = None
     anycast_prefix: str | None = None
     multicast_prefix: str | None = None
     disable_stomp_server_header: bool = False

@@ -15,8 +15,8 @@ from gateway.management.http import JSON, Response, json_response, shorten
 from gateway.model.address import RoutingType, is_internal
 from gateway.model.errors import Code, RefusedError
 
-#: Lists longer than this leave in pieces of as many, each in a turn of its own.
-PIECE: Final = 250
+#: Lists longer than this leave in pieces of as many, made as the client reads.
+PIECE: Final = 50
 
 
 class Fields(msgspec.Struct, rename="camel", kw_only=True):

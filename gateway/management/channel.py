@@ -4,9 +4,13 @@ Twisted parses HTTP/1.1; here is what it lets pass or answers too tersely: folde
 Transfer-Encoding of `identity`, bodies without limit (kept in temporary files), a peer that sends
 one byte a while for ever, and a peer that never reads its answer.
 
-    reading ──whole request──> answering ──answer sent──> reading
+    reading ──whole request──> answering ──all is given──> answered ──it is written──> reading
        │ malformed, too large, too slow
        └──> refused: one answer, then input is read and dropped until the peer closes
+
+A pipelined request begins in a turn of its own, when what was answered before it is written, up to
+the buffer of the transport: who asks and does not read is answered once. Meanwhile no more than
+`WAITING_BYTES_MAX` and one read of what follows are kept.
 
 A refused connection parses nothing more, whatever else arrives: what follows a malformed request
 may be the second half of a smuggled one. It lingers, because closing with unread input would reset
@@ -34,6 +38,8 @@ HEAD_BYTES_MAX: Final = 16384
 #: How long a refused peer is listened to, and how much of it.
 LINGER_SECONDS: Final = 5.0
 LINGER_BYTES_MAX: Final = 16 << 20
+#: Of requests that wait for an answer before them; then nothing is read.
+WAITING_BYTES_MAX: Final = 16384
 #: A reader gets this long, and a second more for each 8 KiB it has to take.
 STALL_SECONDS: Final = 30.0
 STALL_BYTES_A_SECOND: Final = 8192
@@ -66,6 +72,13 @@ class Channel(HTTPChannel):
         self._head_lines = 0
         self._unsent = 0
         self._stall: IDelayedCall | None = None
+        self._parsing = False
+        self._full = False  # the transport has more than it takes
+        self._answering = False
+        self._answered: TwistedRequest | None = None  # whose answer is not written
+        self._behind = 0  # bytes that came while a request was answered
+        self._held = b""  # what came behind one that is over
+        self._next: IDelayedCall | None = None
 
     # ---- the connection
 
@@ -76,6 +89,7 @@ class Channel(HTTPChannel):
     def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
         self.factory.channels.pop(self, None)
         self._end_stall()
+        self._end_next()
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
     def loseConnection(self) -> None:
@@ -90,12 +104,12 @@ class Channel(HTTPChannel):
     @property
     def idle(self) -> bool:
         """Whether no request is being received or answered."""
-        return not self.requests and not self._receiving
+        return not self.requests and not self._receiving and not self._held
 
     @property
     def asking(self) -> bool:
         """Whether a request is on its way, and none is being answered."""
-        return self._receiving and not self.requests[:-1]
+        return self._receiving and not self._answering
 
     @property
     def stalled(self) -> bool:
@@ -110,7 +124,16 @@ class Channel(HTTPChannel):
             if self._dropped > LINGER_BYTES_MAX:
                 self.loseConnection()
             return
-        super().dataReceived(data)  # type: ignore[no-untyped-call]
+        if self._held:
+            self._held += data
+            self._bound_held()
+            return
+        self._parsing = True
+        try:
+            super().dataReceived(data)  # type: ignore[no-untyped-call]
+        finally:
+            self._parsing = False
+        self._go_on()
 
     def resetTimeout(self) -> None:
         """Start the clock at a request's first byte and at no later one: a drip gains nothing."""
@@ -165,8 +188,13 @@ class Channel(HTTPChannel):
         return None
 
     def rawDataReceived(self, data: bytes) -> None:
-        if not self._refused:
-            super().rawDataReceived(data)
+        if self._refused:
+            return
+        if self._answering:
+            self._behind += len(data)
+        super().rawDataReceived(data)
+        if self._behind > WAITING_BYTES_MAX:
+            cast("Any", self.transport).pauseProducing()
 
     def allContentReceived(self) -> None:
         if self._refused:
@@ -174,6 +202,7 @@ class Channel(HTTPChannel):
         self._receiving = False
         self._head_lines = 0
         self.factory.used(self)
+        self._answering = True
         super().allContentReceived()  # type: ignore[no-untyped-call]
 
     # ---- refusals
@@ -211,18 +240,61 @@ class Channel(HTTPChannel):
         self._unsent += sum(map(len, iovec))
         super().writeSequence(iovec)  # type: ignore[no-untyped-call]
 
+    # ---- one after the other
+
     def requestDone(self, request: TwistedRequest) -> None:
         self._unsent = 0 if self._stall is None else self._unsent
+        self._answered = request
+        if not self._parsing:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Be done with a request whose answer is written."""
+        request = self._answered
+        if request is None or (self._full and self.persistent):
+            return
+        self._answered = None
+        self._answering = False
+        self._behind = 0
+        # This has the transport read on, and says what came meanwhile to `setLineMode`.
         super().requestDone(request)  # type: ignore[no-untyped-call]
+        self._bound_held()
+
+    def setLineMode(self, extra: bytes = b"") -> None:
+        """Keep the next requests for another turn: others have theirs before."""
+        super().setLineMode()  # type: ignore[no-untyped-call]
+        if extra:
+            self._held = extra
+            self._next = self.callLater(0, self._take_next)  # type: ignore[no-untyped-call]
+
+    def _bound_held(self) -> None:
+        if len(self._held) > WAITING_BYTES_MAX:
+            cast("Any", self.transport).pauseProducing()
+
+    def _take_next(self) -> None:
+        self._next = None
+        held, self._held = self._held, b""
+        self.dataReceived(held)
+
+    def _end_next(self) -> None:
+        self._held = b""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    # ---- a peer that does not read
 
     def pauseProducing(self) -> None:
+        self._full = True
         self._begin_stall()
         super().pauseProducing()  # type: ignore[no-untyped-call]
 
     def resumeProducing(self) -> None:
+        self._full = False
         self._end_stall()
         self._unsent = 0
         super().resumeProducing()  # type: ignore[no-untyped-call]
+        self._go_on()
 
     def _begin_stall(self) -> None:
         if self._stall is not None:

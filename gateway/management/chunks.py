@@ -17,6 +17,8 @@ from zope.interface import implementer
 #: What is written in one turn of the reactor before others get theirs.
 TURN_BYTES: Final = 1 << 20
 TURN_PIECES: Final = 64
+#: And how long pieces are made in one; the first is made in any case.
+TURN_SECONDS: Final = 0.005
 
 
 @implementer(IPushProducer)
@@ -62,6 +64,7 @@ class ChunkSender:
     def _turn(self) -> None:
         self._call = None
         room = TURN_BYTES
+        ends = float(self._clock.seconds()) + TURN_SECONDS
         for _ in range(TURN_PIECES):
             if self._paused or self._over or room <= 0:
                 break
@@ -77,6 +80,8 @@ class ChunkSender:
                 return
             room -= len(piece)
             self._request.write(piece)
+            if self._clock.seconds() >= ends:
+                break
         self._later()
 
     def _complete(self) -> None:

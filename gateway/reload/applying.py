@@ -129,6 +129,7 @@ async def _use_users(
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
         group.limits = connection_limits(new, acceptor)
+        group.bound_output(new, acceptor)
         group.speakers = make_speakers(
             new, acceptor, core.broker, gate, budget, containers=running.containers
         )

@@ -69,14 +69,13 @@ from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
+from protocols.amqp.watch import Watch
 from protocols.patience import never
 from protocols.shell import PeerFacts
 
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
 OUT_BYTES_MAX: Final = 1 << 20
-#: Answers that a peer may ask for while it reads none; then nothing more is read of it.
-UNREAD_BYTES_MAX: Final = 1 << 20
 #: The descriptors of SASL's frames begin here.
 _SASL_CODES: Final = 0x40
 
@@ -121,11 +120,12 @@ class AmqpConnection:
         self.confirmations = Confirmations(broker, self)
         self.quiescing = Quiescing(limits)
         self.transactions = Transactions(self)
+        self._watch = Watch(self)
         self.channel_max = limits.channel_max
         self.containers = Containers() if containers is None else containers
         self.closing = self.paused_reading = self.behind = False
         self.write_room = True
-        self.retick = False
+        self.choked = self.retick = False
         self.wake: Callable[[], None] = _nobody
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
@@ -133,18 +133,14 @@ class AmqpConnection:
         self._exchanges = exchanges
         self._sasl: SaslServer | None = None
         self._parts: list[bytes] = []
-        self._have = 0
-        self._need = HEAD_BYTES
+        self._have = self._need = 0
         self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._stalled = False
-        self._unfinished = 0
-        self._unread = 0  # bytes of answers since the transport had no more room
+        self._out_bytes = self._unfinished = 0
+        self._stalled = self._was_unread = False  # not read from since the last tick
         self._came = 0
         self._started: float | None = None
-        self._last_in = self._last_out = 0.0
+        self._last_in = self._last_out = self._remote_idle = 0.0
         self.now = 0.0  # when the shell called last
-        self._remote_idle = 0.0
 
     # ---- bytes in
 
@@ -156,12 +152,14 @@ class AmqpConnection:
         if self._parts:
             self._parts.append(data)
             self._have += len(data)
-            if self._have < self._need:
-                return
-            data = b"".join(self._parts)
-            self._parts = []
+            data = b""
+            if self._have >= self._need:
+                data = b"".join(self._parts)
+                self._parts = []
         try:
-            self._consume(data)
+            if data:
+                self._consume(data)
+            self._watch.count(self._have, len(self._parts))
         except ConnectionFaultError as fault:
             self.fail(fault.error)
 
@@ -199,6 +197,10 @@ class AmqpConnection:
         if at < end and self.state is not State.CLOSED:
             self._parts = [data[at:] if at else data]
             self._have = end - at
+            if at or self._watch.since is None:
+                self._watch.begin(self.now)
+        else:
+            self._watch.since = None
 
     def _before_open(self, data: bytes, at: int, end: int) -> int:
         """Take a header or frame before open; returns its bytes, 0 when more must come."""
@@ -385,10 +387,6 @@ class AmqpConnection:
             return  # close was the last word [AMQP 2.4.3]
         self._out.append(data)
         self._out_bytes += len(data)
-        if not self.write_room:
-            self._unread += len(data)
-            if self._unread > UNREAD_BYTES_MAX:
-                self.paused_reading = True  # a peer that only asks gets no more answers
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
         data = frame(performative, channel, AMQP_FRAME, payload)
@@ -420,6 +418,7 @@ class AmqpConnection:
 
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
+        self._watch.arm()
         self._unfinished += size
         self.limits.unfinished.held += size
         check_unfinished(self.limits, self._unfinished, size)
@@ -473,10 +472,8 @@ class AmqpConnection:
     def write_resumed(self) -> None:
         """The transport has room again."""
         self._stalled = False
-        self._unread = 0
-        if self.paused_reading:
-            self.paused_reading = False
-            self.wake()
+        self._was_unread |= self.choked
+        self.choked = False
         self._resume()
 
     def _resume(self) -> None:
@@ -501,7 +498,14 @@ class AmqpConnection:
                 self._cut(f"not open after {self.limits.login_seconds} s", Cause.TIMED_OUT)
                 return None
             return deadline
-        deadlines = self.quiescing.tick(now)
+        if self.choked or self._was_unread:
+            # Silence that we caused is not held against the peer.
+            self._was_unread = False
+            self._last_in = now
+            self._watch.begin_anew(now)
+        elif not self._watch.look(now, self._have):
+            return None
+        deadlines = self.quiescing.tick(now) + self._watch.deadlines(now)
         if self.limits.idle_ms:
             dead = self._last_in + self.limits.idle_ms / 1000
             if now >= dead:
@@ -556,6 +560,7 @@ class AmqpConnection:
         self.state = State.CLOSED
         self.closing = True
         self._parts = []
+        self._watch.count(0, 0)
         self.retick = False
 
     def _release(self, *, lost: bool) -> None:

@@ -55,6 +55,7 @@ class IncomingLink:
         "_session",
         "_size",
         "answers",
+        "began",
         "blocked",
         "credit",
         "delivery_count",
@@ -93,6 +94,7 @@ class IncomingLink:
         self._partial: Transfer | None = None
         self._parts: list[bytes] = []
         self._parts_bytes = 0
+        self.began: float | None = None  # see protocols.amqp.watch
         self.routes = Routes(session, self)
 
     # ---- credit
@@ -358,6 +360,7 @@ class IncomingLink:
                 )
             check_first(transfer)
             partial = transfer
+            self.began = None
         else:
             partial = self._partial = continued(partial, transfer)
         if transfer.aborted:
@@ -449,8 +452,8 @@ class IncomingLink:
         self._parts_bytes += len(payload)
         if payload:
             self._parts.append(payload)
-            # Many small parts cost more than their bytes.
-            self._session.hold(len(payload) + _PART_BYTES)
+        # Many small parts cost more than their bytes.
+        self._session.hold(len(payload) + _PART_BYTES if payload else 0)
 
     def count_one(self) -> None:
         """A delivery has used its credit."""
@@ -462,6 +465,11 @@ class IncomingLink:
     def in_delivery(self) -> Transfer | None:
         """The first frame of a delivery that is not complete."""
         return self._partial
+
+    @property
+    def parts_bytes(self) -> int:
+        """How many bytes of it have come."""
+        return self._parts_bytes
 
     @property
     def posting_in(self) -> bytes | None:

@@ -17,8 +17,14 @@ class AmqpLimits:
         max_frame_size: what the peer may send in one frame; bytes (Artemis' default).
         max_message_size: of one message, over all its frames; bytes.
         unfinished_max: bytes of incomplete messages of a connection, beyond one message.
-        unfinished: bytes of incomplete messages, and of sends that wait for a commit, of all
-            connections.
+        unfinished: bytes of incomplete frames and messages, and of sends that wait for a commit, of
+            all connections.
+        unfinished_free_bytes: what a connection may hold of a frame though that is used up.
+        unfinished_seconds: a frame or a delivery must be complete after this, plus its bytes so far
+            at the pace below.
+        unfinished_bytes_per_second: the slowest pace of what is under way.
+        stuck_seconds: a consumer that holds deliveries and settles none for so long is detached; 0
+            never.
         channel_max: the largest channel number, so sessions less one.
         links_max: links over all sessions.
         amqp_credits: credit that a sender gets.
@@ -46,6 +52,10 @@ class AmqpLimits:
     max_message_size: int = 16 << 20
     unfinished_max: int = 8 << 20
     unfinished: Budget = field(default_factory=lambda: Budget(128 << 20))
+    unfinished_free_bytes: int = 16 << 10
+    unfinished_seconds: float = 30.0
+    unfinished_bytes_per_second: int = 8192
+    stuck_seconds: float = 0.0
     channel_max: int = 255
     links_max: int = 1024
     amqp_credits: int = 1000

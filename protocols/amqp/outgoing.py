@@ -42,6 +42,8 @@ _FRAME_BYTES: Final = _FRAME.size
 _NO_MAX: Final = 1 << 64
 #: Bytes of a delivery, guessed before the first one; later the largest of the last run counts.
 _EACH_BYTES: Final = 1 << 16
+#: Bytes of deliveries that are written at once, should they be larger than was guessed.
+_BURST_BYTES_MAX: Final = 4 << 20
 #: What the first frame of a long delivery has around its part of the body, at most.
 _SPLIT_HEAD_BYTES: Final = 8 + len(
     encode_performative(
@@ -147,6 +149,9 @@ class OutgoingLink:
         if largest > self.message_max:
             self._refuse_large(messages, largest)
             return
+        if largest * count > _BURST_BYTES_MAX and count > 1:
+            count = self._bounded(messages, sizes)
+            messages, bodies, sizes = messages[:count], bodies[:count], sizes[:count]
         if each > session.frame_max or count > session.remote_incoming_window:
             frames = 0
             count = self._split(bodies, first)
@@ -233,6 +238,20 @@ class OutgoingLink:
         assert self.subscription is not None, "delivered before attached"
         self.subscription.release(messages)
         self._session.message_too_large(self, size)
+
+    def _bounded(self, messages: list[Message], sizes: list[int]) -> int:
+        """Return how many may be written at once, one at least; the others go back.
+
+        Fewer would have been asked for, had their size been known.
+        """
+        size = 0
+        for index, one in enumerate(sizes):
+            size += one
+            if size > _BURST_BYTES_MAX and index:
+                assert self.subscription is not None, "delivered before attached"
+                self.subscription.release(messages[index:])
+                return index
+        return len(sizes)
 
     def _split(self, bodies: list[bytes], first: int) -> int:
         """Write deliveries that take several frames; returns how many were begun.

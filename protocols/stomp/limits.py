@@ -20,8 +20,9 @@ class StompLimits:
         headers_max: header lines of one frame (RabbitMQ's number).
         header_bytes_max: all header lines of one frame.
         body_bytes_max: body of one frame (RabbitMQ's message size).
-        unfinished: bytes of incomplete frames, and of SENDs that wait for a COMMIT, of all
-            connections, shared with other protocols.
+        unfinished: bytes of incomplete frames, of what waits for room at an address or for the
+            journal, and of SENDs that wait for a COMMIT, of all connections, shared with other
+            protocols.
         unfinished_free_bytes: what a connection may hold of that though it is used up.
         login_headers_max: header lines of CONNECT.
         login_frame_bytes_max: CONNECT as a whole.
@@ -34,10 +35,14 @@ class StompLimits:
         transaction_bytes_max: bodies in one transaction.
         transaction_seconds: a transaction idle for longer is rolled back.
         destinations_max: destinations that a connection keeps open for sending.
-        spool_bytes_max: SENDs held in memory while their address is full and ACKs must be heard.
+        spool_bytes_max: what is held in memory, headers and receipts with it, while an address is
+            full and ACKs must be heard.
+        unconfirmed_bytes_max: RECEIPTs that wait for the journal; above it nothing is read.
         frame_seconds: a frame must be complete after this, plus its bytes at the pace below.
         frame_bytes_per_second: the slowest pace of a frame that is under way.
         errors_per_minute: ERRORs that a connection is sent before it is closed.
+        stuck_seconds: a connection ends when a subscription of its holds deliveries and nothing of
+            them is acknowledged for so long; 0 never.
         output_bytes_max: unsent output above which no more messages are taken from queues.
         beat_min_ms: the gateway never beats faster.
         ttl_ms: silence after which a peer that promised no heart-beats is gone; -1 never.
@@ -72,9 +77,11 @@ class StompLimits:
     transaction_seconds: float = 300.0
     destinations_max: int = 256
     spool_bytes_max: int = 16 * _MIB
+    unconfirmed_bytes_max: int = 1 * _MIB
     frame_seconds: float = 30.0
     frame_bytes_per_second: int = 8 * _KIB
     errors_per_minute: int = 1000
+    stuck_seconds: float = 1800.0
     output_bytes_max: int = 512 * _KIB
     beat_min_ms: int = 500
     ttl_ms: int = 60_000

@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
+
+#: What a confirmation that waits costs beside its bytes.
+_WAITING_BYTES: Final = 128
 
 
 class Outbox:
@@ -16,10 +20,11 @@ class Outbox:
 
     Attributes:
         size: bytes that `take` would return.
+        waiting_bytes: what is held back for the journal, and what keeping it costs.
         needed: highest ticket of anything done here; what DISCONNECT's RECEIPT waits for.
     """
 
-    __slots__ = ("_consumed", "_durable", "_frames", "_waiting", "needed", "size")
+    __slots__ = ("_consumed", "_durable", "_frames", "_waiting", "needed", "size", "waiting_bytes")
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
@@ -28,6 +33,7 @@ class Outbox:
         self._durable = 0
         self.needed = 0
         self.size = 0
+        self.waiting_bytes = 0
 
     @property
     def waiting(self) -> bool:
@@ -59,6 +65,7 @@ class Outbox:
         self.needed = max(self.needed, ticket)
         if self._waiting or ticket > self._durable:
             self._waiting.append((ticket, frames, then, sent))
+            self.waiting_bytes += len(frames) + _WAITING_BYTES
             return
         self.write(frames)
         if then is not None:
@@ -87,6 +94,7 @@ class Outbox:
             if ticket > self._durable and not (sent and ticket in self._consumed):
                 return
             waiting.popleft()
+            self.waiting_bytes -= len(frames) + _WAITING_BYTES
             self.write(frames)
             if then is not None:
                 then()
@@ -94,6 +102,7 @@ class Outbox:
     def forget_waiting(self) -> None:
         """Confirm nothing more: the journal has failed or the peer is gone."""
         self._waiting.clear()
+        self.waiting_bytes = 0
 
     def take(self) -> bytes:
         """Return all that may be written now."""

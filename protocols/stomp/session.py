@@ -44,6 +44,7 @@ from protocols.stomp.peer import StompPeer
 from protocols.stomp.subscription import StompConsumer
 from protocols.stomp.traffic import Traffic
 from protocols.stomp.versions import Version
+from protocols.stuck import Stuck
 
 #: How often a connection is looked at when nothing is due sooner, in seconds.
 _LOOK_SECONDS: Final = 30.0
@@ -72,9 +73,10 @@ class StompSession:
     Attributes:
         wake: called when there is something to send outside of `receive_data`; set by the shell.
         closing: the transport is to be closed once `data_to_send()` is written.
-        paused_reading: the socket is not to be read now.
+        held_up: the socket is not to be read now, for what the peer has sent.
         behind: what has come waits for another turn, since `spent()` said so.
         write_room: set by the shell; False while much output waits.
+        choked: set by the shell; the peer is not read from because it does not read.
         retick: ask for a new deadline: `tick` is to be called.
         state: see the table.
         version: as agreed; None before.
@@ -96,14 +98,16 @@ class StompSession:
         "_pulse",
         "_removed",
         "_starved",
+        "_stuck",
         "_traffic",
         "_was_unread",
         "behind",
+        "choked",
         "closing",
+        "held_up",
         "limits",
         "name",
         "outbox",
-        "paused_reading",
         "remote",
         "retick",
         "seen",
@@ -131,10 +135,10 @@ class StompSession:
         """
         self.wake: Callable[[], None] = _nothing
         self.closing = False
-        self.paused_reading = self.behind = False
+        self.held_up = self.behind = False
         self.spent: Callable[[], bool] = never
         self.write_room = True
-        self.retick = False
+        self.choked = self.retick = False
         self.state = State.OPENING
         self.version: Version | None = None
         self.user: str | None = None
@@ -149,6 +153,7 @@ class StompSession:
         self._commands = Commands(broker, self, convert, name)
         self._traffic = Traffic(broker, self, self._parser, self._commands)
         self.seen = StompPeer(self, self._commands, self._traffic)
+        self._stuck = Stuck(limits.stuck_seconds)
         self._pulse: Pulse | None = None
         self._opened_at: float | None = None
         self._partial_since: float | None = None
@@ -161,6 +166,11 @@ class StompSession:
         self._mistakes = Mistakes(limits.errors_per_minute)
 
     # ---- the shell's side
+
+    @property
+    def paused_reading(self) -> bool:
+        """Whether the socket is not to be read now."""
+        return self.held_up or self.outbox.waiting_bytes > self.limits.unconfirmed_bytes_max
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes from the peer and act on every whole frame in them."""
@@ -185,7 +195,7 @@ class StompSession:
         """Go on with what had to wait for another turn."""
         self._commands.now = now
         self.behind = False
-        if self.state is not State.OPEN or self.paused_reading:
+        if self.state is not State.OPEN or self.held_up:
             return  # what stopped it since goes on with it
         self._parser.resume()
         left = self._parser.partial
@@ -195,8 +205,11 @@ class StompSession:
     def _taken(self, left: int) -> None:
         """Count what is left, in bytes, and see to what what came asks for. Hot."""
         traffic = self._traffic
-        if left + traffic.spool_bytes != self._held:
-            self._hold(left + traffic.spool_bytes)
+        held = left + traffic.spool_bytes
+        if self.outbox.waiting_bytes > self.limits.unfinished_free_bytes:
+            held += self.outbox.waiting_bytes  # what is less comes and goes with each turn
+        if held != self._held:
+            self._hold(held)
         if self.version is None and self._parser.received_total > self.limits.login_bytes_max:
             self._too_much_before_login(self._parser.received_total)
         if traffic.stalled:
@@ -217,8 +230,8 @@ class StompSession:
         return data
 
     def _count_held(self) -> None:
-        """Count what is kept of the peer's: an unfinished frame, and what waits for room."""
-        held = self._parser.partial + self._traffic.spool_bytes
+        """Count what is kept of the peer's: an unfinished frame, what waits for room or disk."""
+        held = self._parser.partial + self._traffic.spool_bytes + self.outbox.waiting_bytes
         if held != self._held:
             self._hold(held)
 
@@ -230,9 +243,9 @@ class StompSession:
         self._held = size
         if grew and budget.held > budget.maximum and size > self.limits.unfinished_free_bytes:
             text = (
-                f"Unfinished frames of all connections, and those that wait for room, hold more "
-                f"than {budget.maximum} bytes, a quarter of global-max-size, {size} of them this "
-                "one's; try again later."
+                f"Unfinished frames of all connections, and those that wait for room, with their "
+                f"headers and receipts, hold more than {budget.maximum} bytes, a quarter of "
+                f"global-max-size, {size} of them this one's; try again later."
             )
             refusal = Refusal(code=Code.MEMORY_FULL, text=text, transient=True)
             self.finish(self._error(refusal, None))
@@ -253,6 +266,8 @@ class StompSession:
 
     def write_resumed(self) -> None:
         """The transport has taken what waited."""
+        self._was_unread |= self.choked
+        self.choked = False
         starved, self._starved = self._starved, []
         for consumer in starved:
             consumer.again()
@@ -299,23 +314,26 @@ class StompSession:
     # ---- time
 
     def _tick_open(self, now: float, pulse: Pulse) -> float | None:
-        if self.paused_reading or self.behind or self._was_unread:
+        if self.paused_reading or self.behind or self.choked or self._was_unread:
             # Silence that we caused is not held against the peer; once it is read from again, its
             # time begins anew.
             self._was_unread = False
             pulse.heard(now)
+            if self._partial_since is not None:
+                self._partial_since = now
         elif pulse.silent(now):
             self.seen.end(Cause.TIMED_OUT)
             text = f"Nothing was received for {pulse.ttl_ms} ms, which is this connection's limit."
             self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
             self._settle()
             return None
-        elif self._frame_too_slow(now):
+        elif self._frame_too_slow(now) or self._consumer_stuck(now):
             return None
         if pulse.beat_due(now) and self.write_room:
             self.outbox.write(_BEAT)
         self._commands.transactions.expire(now)
-        return min(pulse.deadline(), now + _LOOK_SECONDS)
+        look = min(_LOOK_SECONDS, self.limits.frame_seconds, self._stuck.step or _LOOK_SECONDS)
+        return min(pulse.deadline(), now + look)
 
     def _frame_too_slow(self, now: float) -> bool:
         """End a connection whose frame is under way for too long [T16]."""
@@ -328,24 +346,39 @@ class StompSession:
             return False
         text = (
             f"A frame of {size} bytes so far is not complete after {allowed:.0f} s; the limit is "
-            f"{limits.frame_seconds:g} s and 1 s for every {limits.frame_bytes_per_second} bytes."
+            f"{limits.frame_seconds:g} s (unfinished-timeout) and 1 s for every "
+            f"{limits.frame_bytes_per_second} bytes (unfinished-min-rate)."
         )
         self.seen.end(Cause.TIMED_OUT, text)
         self.finish(self._error(Refusal(code=Code.BAD_FRAME, text=text), None))
         self._settle()
         return True
 
+    def _consumer_stuck(self, now: float) -> bool:
+        """End a connection with a subscription that holds deliveries and acknowledges none."""
+        stuck = self._stuck
+        found = [] if stuck.step is None else stuck.look(self.seen.consumers(), now)
+        for one in found[:1]:
+            self.expel(stuck.refusal(one))
+        return bool(found)
+
     # ---- confirmations
 
     def durable_up_to(self, ticket: int) -> None:
         """Let go what waited for the journal [gateway.model.ports.DurableListener]."""
         self._awaiting = False
+        paused = self.paused_reading
         self.outbox.durable_up_to(ticket)
+        self._was_unread |= paused
+        if self._held:
+            self._count_held()
         self._settle()
 
     def consumed(self, tickets: Sequence[int]) -> None:
         """Let go what need not wait any more [gateway.model.ports.DurableListener]."""
+        paused = self.paused_reading
         if self.outbox.consumed(tickets):
+            self._was_unread |= paused
             self.wake()
 
     def store_failed(self, refusal: Refusal) -> None:
@@ -421,7 +454,7 @@ class StompSession:
             self._wrong_login(None)
         else:
             self.state = State.CHECKING
-            self._parser.halted = self.paused_reading = True
+            self._parser.halted = self.held_up = True
             self._authenticator.check(
                 greeting.user, greeting.password, lambda good: self._checked(greeting, good=good)
             )
@@ -433,7 +466,7 @@ class StompSession:
             self._wrong_login(greeting.user)
             self._settle()
             return
-        self.paused_reading = False
+        self.held_up = False
         self._open(greeting)
         self._parser.resume()
         self._traffic.pause_if_idle()
@@ -555,7 +588,7 @@ class StompSession:
         if self.state is State.ENDED:
             return
         self.state = State.ENDED
-        self.paused_reading = False
+        self.held_up = False
         self._parser.drop()
         if self._held:
             self._hold(0)

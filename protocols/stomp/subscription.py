@@ -27,6 +27,8 @@ from protocols.stomp.outbox import Outbox
 _ROOM_MAX: Final = 1000
 #: Size of a frame that is assumed before any was seen.
 _FIRST_GUESS: Final = 1024
+#: Bytes of messages that are written at once, should they be larger than was guessed.
+_BURST_BYTES_MAX: Final = 4 << 20
 NO_WINDOW: Final = -1
 
 
@@ -201,6 +203,9 @@ class StompConsumer:
         """
         host = self._host
         hold = self._hold
+        # By the first and the last of them: to look at each would cost more than it is worth.
+        if (len(messages[0].body) + len(messages[-1].body)) * len(messages) > _BURST_BYTES_MAX:
+            messages = self._bounded(messages)
         if hold is None:
             data = self._frames.render(messages, any_flags)
             host.outbox.write(data)
@@ -215,6 +220,16 @@ class StompConsumer:
                 messages = messages[:fitting]
         if messages:
             self._send(hold, messages, any_flags)
+
+    def _bounded(self, messages: list[Message]) -> list[Message]:
+        """Return those that may be written at once, one at least; the others go back."""
+        size = 0
+        for index, message in enumerate(messages):
+            size += len(message.body)
+            if size > _BURST_BYTES_MAX and index:
+                self.subscription.release(messages[index:])
+                return messages[:index]
+        return messages
 
     def _fitting(self, messages: list[Message]) -> int:
         """Return how many may go; they are counted as unacknowledged from here on."""

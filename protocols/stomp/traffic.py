@@ -19,7 +19,9 @@ not.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -31,8 +33,10 @@ from protocols.stomp.outbox import Outbox
 from protocols.stomp.parser import ACKS, Parser
 from protocols.stomp.sending import DELAY_HEADER, DiskWait, Route, Sender, Sending
 
-#: What a waiting frame costs beside its body and header values.
-_FRAME_BYTES: Final = 256
+#: What a waiting frame costs beside its body, receipt and headers.
+_FRAME_BYTES: Final = 512
+#: What a header costs in its frame, beside its name and value.
+_HEADER_BYTES: Final = 64
 _LATE_RECEIPT: Final = "RECEIPT"
 _SETTLING: Final = ("ACK", "NACK")
 _BEGIN: Final = "BEGIN"
@@ -43,7 +47,7 @@ _BORDERS: Final = (_BEGIN, "COMMIT", "ABORT")
 class Connection(Protocol):
     """What traffic does to its connection."""
 
-    paused_reading: bool
+    held_up: bool
     behind: bool
     outbox: Outbox
 
@@ -69,6 +73,10 @@ class _Run:
         self.route = route
         self.bodies = bodies
         self.receipts = receipts
+
+    def cost(self) -> int:
+        """Return what keeping it costs, in bytes."""
+        return _FRAME_BYTES + _cost_of(self.bodies) + _cost_of(self.receipts)
 
     def cut(self, count: int) -> _Run:
         """Take the first `count` off and return them."""
@@ -120,7 +128,8 @@ class Traffic:
             origin=commands.subscriptions.origin,
         )
         self._stalled: Sender | DiskWait | None = None
-        self._spool: deque[_Run | tuple[Head, bytes]] = deque()
+        # With what each costs, as it was counted.
+        self._spool: deque[tuple[int, _Run | tuple[Head, bytes]]] = deque()
         self.spool_bytes = 0
         self._waiting_acks = 0  # ACK and NACK in the spool
         self._waiting_names: Counter[str | None] = Counter()  # of what begins and ends there
@@ -251,8 +260,9 @@ class Traffic:
     def _keep(self, wait: Sender | DiskWait, head: Head, body: bytes) -> None:
         """Wait for room; this frame is what comes first then."""
         self._stalled = wait
-        self._spool.appendleft((head, body))
-        self.spool_bytes += _cost(head, body)
+        cost = _cost(head, body)
+        self._spool.appendleft((cost, (head, body)))
+        self.spool_bytes += cost
         self.pause_if_idle()
 
     def _confirm(self, run: _Run, ticket: int) -> None:
@@ -317,14 +327,15 @@ class Traffic:
         """Wait for room; `run` is what comes first then."""
         self._stalled = wait
         if run.bodies:
-            self._spool.appendleft(run)
-            self.spool_bytes += sum(map(len, run.bodies))
+            cost = run.cost()
+            self._spool.appendleft((cost, run))
+            self.spool_bytes += cost
         self.pause_if_idle()
 
     def pause_if_idle(self) -> None:
         """Stop reading while stalled, unless an ACK could make room."""
         if self._stalled is not None and not self._commands.subscriptions.unacked:
-            self._parser.halted = self._connection.paused_reading = True
+            self._parser.halted = self._connection.held_up = True
 
     def must_hear_acks(self) -> None:
         """A delivery went out whose ACK must be read, stalled or not."""
@@ -343,7 +354,7 @@ class Traffic:
         if self._connection.ended:
             return
         if self._parser.halted and (self._stalled is None or self._commands.subscriptions.unacked):
-            self._connection.paused_reading = False
+            self._connection.held_up = False
             if not self._connection.behind:
                 self._parser.resume()
         self.pause_if_idle()
@@ -351,13 +362,12 @@ class Traffic:
     def _replay(self) -> None:
         spool = self._spool
         while spool and self._stalled is None and not self._connection.ended:
-            waiting = spool.popleft()
+            cost, waiting = spool.popleft()
+            self.spool_bytes -= cost
             if isinstance(waiting, _Run):
-                self.spool_bytes -= sum(map(len, waiting.bodies))
                 self.run(waiting.route, waiting.bodies, waiting.receipts)
             else:
                 head, body = waiting
-                self.spool_bytes -= _cost(head, body)
                 self._note(head, -1)
                 self._act(head, body)
 
@@ -373,7 +383,10 @@ class Traffic:
         if head.command in _SETTLING:
             self._waiting_acks += count
         elif head.command in _BORDERS:
-            self._waiting_names[head.headers.get("transaction")] += count
+            name = head.headers.get("transaction")
+            self._waiting_names[name] += count
+            if not self._waiting_names[name]:
+                del self._waiting_names[name]
 
     def _settle_while_stalled(self, head: Head) -> None:
         """Settle at once, confirm in frame order: behind the SENDs that wait."""
@@ -391,13 +404,13 @@ class Traffic:
     def _wait(self, head: Head, body: bytes) -> None:
         cost = _cost(head, body)
         if self._fits(cost, head.receipt):
-            self._spool.append((head, body))
+            self._spool.append((cost, (head, body)))
             self._note(head, 1)
 
     def _wait_run(self, run: _Run) -> None:
-        cost = sum(map(len, run.bodies))
+        cost = run.cost()
         if self._fits(cost, run.receipts[-1] if run.receipts else None):
-            self._spool.append(run)
+            self._spool.append((cost, run))
 
     def _fits(self, cost: int, receipt: bytes | None) -> bool:
         limit = self._limits.spool_bytes_max
@@ -443,4 +456,13 @@ def _is_held(sender: Sender) -> bool:
 
 
 def _cost(head: Head, body: bytes) -> int:
-    return _FRAME_BYTES + len(body) + sum(map(len, head.headers.values()))
+    """Return what keeping a frame costs: text may take four times its bytes, empty text fifty."""
+    size = _FRAME_BYTES + len(body) + len(head.receipt or b"") + len(head.stored)
+    for name, value in head.headers.items():
+        size += _HEADER_BYTES + sys.getsizeof(name) + sys.getsizeof(value)
+    return size
+
+
+def _cost_of(parts: Sequence[bytes]) -> int:
+    # An object costs as much as many a receipt.
+    return sum(map(sys.getsizeof, parts)) + 8 * len(parts)

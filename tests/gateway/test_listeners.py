@@ -33,8 +33,9 @@ from gateway.model.address import RoutingType
 from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
 from protocols.reads import Reads
-from protocols.shell import PeerFacts, Speaker, Timers
+from protocols.shell import PeerFacts, Speaker
 from protocols.sniff import Guess
+from protocols.timers import Timers
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
 
@@ -309,3 +310,34 @@ class TestLimits(SynchronousTestCase):
         assert limits.transaction_seconds == 0.5
         flagged = config("acceptors.all.amqp-use-modified-for-transient-delivery-errors=true")
         assert amqp_limits(flagged, flagged.acceptors[0], anonymous=True).use_modified
+
+    def test_who_means_harm_is_bounded_by_the_keys_of_its_acceptor(self) -> None:
+        plain = config()
+        amqp = amqp_limits(plain, plain.acceptors[0], anonymous=True)
+        stomp = stomp_limits(plain, plain.acceptors[0])
+        assert (amqp.unfinished_seconds, amqp.unfinished_bytes_per_second) == (30.0, 8192)
+        assert (stomp.frame_seconds, stomp.frame_bytes_per_second) == (30.0, 8192)
+        assert (amqp.stuck_seconds, stomp.stuck_seconds) == (0.0, 1800.0)
+        written = config(
+            "acceptors.all.unfinished-timeout=5s",
+            "acceptors.all.unfinished-min-rate=1KiB",
+            "acceptors.all.consumer-stuck-timeout=1h",
+            "acceptors.all.max-unread-size=2MiB",
+            "acceptors.all.unread-timeout=10s",
+            "global-max-size=40MiB",
+        )
+        (acceptor,) = [a for a in written.acceptors if a.name == "all"]
+        amqp = amqp_limits(written, acceptor, anonymous=True)
+        stomp = stomp_limits(written, acceptor)
+        assert (amqp.unfinished_seconds, amqp.unfinished_bytes_per_second) == (5.0, 1024)
+        assert (stomp.frame_seconds, stomp.frame_bytes_per_second) == (5.0, 1024)
+        assert (amqp.stuck_seconds, stomp.stuck_seconds) == (3600.0, 3600.0)
+        assert stomp.unconfirmed_bytes_max == 2 << 20
+        never = config("acceptors.all.consumer-stuck-timeout=-1")
+        assert stomp_limits(never, never.acceptors[0]).stuck_seconds == 0.0
+        group = connections(Clock())
+        before = group.output
+        group.bound_output(written, acceptor)
+        assert (group.output.bytes_max, group.output.seconds) == (2 << 20, 10.0)
+        assert group.output.shared is before.shared
+        assert group.output.shared.maximum == 10 << 20

@@ -282,3 +282,84 @@ def test_one_empty_line_before_a_request_is_forgiven():
 def test_cookies_are_not_even_read():
     site = Site()
     assert site.peer.ask("GET", "/thing", Cookie="=;;=a;" * 100).status == 200
+
+
+# ---- one after the other
+
+
+class Paced:
+    """A site whose answers are of this size, and a transport that may take no more."""
+
+    def __init__(self, size: int) -> None:
+        self.site = Site()
+        self.body = b"x" * size
+        self.site.function = self.function
+        router = Router()
+        router.add("GET", "/thing", self.function)
+        self.site.site, self.site.clock = build_site(router)
+        self.peer = Peer(self.site.site, self.site.clock)
+        self.seen = 0
+
+    def function(self, request):
+        self.seen += 1
+        return Response(status=200, body=self.body)
+
+
+def gets(count: int) -> bytes:
+    return head(method="GET") * count
+
+
+def test_each_pipelined_request_has_a_turn_of_its_own():
+    paced = Paced(10)
+    channel = paced.peer.channel
+    turns = []
+    later, channel.callLater = channel.callLater, lambda _, call: turns.append(call)
+    channel.setTimeout(None)
+    channel.dataReceived(gets(5))
+    for expected in (1, 2, 3, 4):
+        assert paced.seen == expected
+        (turn,) = turns
+        turns.clear()
+        turn()
+    assert paced.seen == 5
+    channel.callLater = later
+    assert len(paced.peer.replies()) == 5
+
+
+def test_a_pipelined_request_begins_when_the_answer_before_it_is_written():
+    paced = Paced(10)
+    channel = paced.peer.channel
+    channel.pauseProducing()  # the transport: it has more than it takes
+    channel.dataReceived(gets(3))
+    assert len(paced.peer.replies()) == 1
+    assert paced.seen == 1
+    channel.resumeProducing()
+    assert len(paced.peer.replies()) == 2
+    assert paced.seen == 3
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_what_is_pipelined_is_read_no_more_when_it_is_much(*, paused):
+    paced = Paced(10)
+    channel, transport = paced.peer.channel, paced.peer.transport
+    if paused:
+        channel.pauseProducing()
+    many = channel_module.WAITING_BYTES_MAX // len(gets(1)) + 10
+    channel.dataReceived(gets(many))
+    assert transport.producerState == "paused"
+    if paused:
+        channel.resumeProducing()
+    replies = []
+    for _ in range(100):
+        replies += paced.peer.replies()
+    assert len(replies) == many
+    assert transport.producerState == "producing"
+
+
+def test_a_client_that_leaves_with_requests_waiting_is_forgotten():
+    paced = Paced(10)
+    paced.peer.channel.dataReceived(gets(5))
+    paced.peer.leave()
+    paced.site.clock.advance(0)
+    assert paced.seen == 1
+    assert not paced.site.clock.getDelayedCalls()

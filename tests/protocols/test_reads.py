@@ -23,8 +23,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from gateway.model.turn import Turn
 from protocols import shell
 from protocols.reads import READ_BYTES, Reads
-from protocols.shell import FIRST_BYTES_SECONDS, Speaker, Timers, Wire
+from protocols.shell import FIRST_BYTES_SECONDS, Speaker, Wire
+from protocols.timers import Timers
 from protocols.tls import Tls
+from protocols.unread import Output
 from tests.certificates import Authority
 from tests.protocols.key_updates import KeyUpdates
 
@@ -36,6 +38,7 @@ class Echo:
         self.wake: Callable[[], None] = lambda: None
         self.spent: Callable[[], bool] = lambda: False
         self.closing = self.paused_reading = self.behind = self.retick = self.broken = False
+        self.choked = False
         self.write_room = True
         self.lost = 0
         self.heard: list[bytes] = []
@@ -74,6 +77,7 @@ class Line:
     contexts: Contexts | None = None
     session: Echo = field(default_factory=Echo)
     speakers: int = 1
+    output: Output = field(default_factory=Output)
 
     def __post_init__(self) -> None:
         with socket.socket() as listening:
@@ -101,6 +105,7 @@ class Line:
             decline=lambda _guess, _first: None,
             reads=self.reads,
             tls=ours,
+            output=self.output,
         )
         self.wire.on_tls_failed = lambda _, why: self.failures.append(why)
         self.fd = self.server.fileno()
@@ -354,8 +359,8 @@ def test_who_asks_for_new_keys_is_answered(contexts: Contexts) -> None:
 def test_who_asks_on_and_on_and_reads_nothing_is_not_read_from(
     contexts: Contexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "PRESSURE_BYTES", 50_000)
-    line = Line(Reads(), contexts).shake()
+    monkeypatch.setattr(shell, "PRESSURE_BYTES", 25_000)
+    line = Line(Reads(), contexts, output=Output(bytes_max=25_000)).shake()
     assert line.tls is not None
     line.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     line.client.setblocking(False)
@@ -367,7 +372,7 @@ def test_who_asks_on_and_on_and_reads_nothing_is_not_read_from(
         with contextlib.suppress(BlockingIOError):
             flood = flood[line.client.send(flood) :]
         line.read()
-        most = max(most, line.wire._out_bytes)
+        most = max(most, line.wire._unsent.size)
         if line.wire._stopped_reading:
             break
     else:

@@ -240,12 +240,12 @@ def test_a_delivery_to_a_peer_that_is_not_read_makes_it_read() -> None:
 
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
 def test_only_a_full_spool_is_an_error(version: str) -> None:
-    peer, producer = holding(version, spool_bytes_max=1000)
+    peer, producer = holding(version, spool_bytes_max=10_000)
     peer.say(send("1"))
-    assert peer.say(send("x" * 400, "a")) == b""
-    ((command, headers, body),) = frames(peer.say(send("y" * 600, "b")))
+    assert peer.say(send("x" * 4000, "a")) == b""
+    ((command, headers, body),) = frames(peer.say(send("y" * 6000, "b")))
     assert (command, headers["error-code"], headers["receipt-id"]) == ("ERROR", "address-full", "b")
-    assert b"1000 is the limit" in body
+    assert b"10000 is the limit" in body
     assert b"Address is full" in body
     assert peer.session.closing is (version == "1.2")
     if version == "1.2":
@@ -258,7 +258,7 @@ def test_only_a_full_spool_is_an_error(version: str) -> None:
     assert receipts(peer.sync()) == ["a", "c"]
     for _ in range(3):
         producer.block()
-        peer.say(send("1") + send("w" * 500))
+        peer.say(send("1") + send("w" * 5000))
         producer.unblock()
         peer.hear()
     assert not peer.session.closing, "the spool is empty each time"
@@ -439,3 +439,58 @@ def test_the_time_to_live_begins_anew_when_reading_goes_on() -> None:
     assert due is not None
     assert peer.session.tick(due) is None
     assert peer.session.closing
+
+
+# ---- what waits costs what it takes
+
+
+def spooled(frames_: bytes) -> int:
+    """Return what these cost while they wait."""
+    peer, _ = holding("1.2")
+    peer.say(send("first"))
+    before = peer.limits.unfinished.held
+    peer.say(frames_)
+    return peer.limits.unfinished.held - before
+
+
+def test_receipts_of_what_waits_are_counted() -> None:
+    assert spooled(send("x", "r" * 8000) * 10) > 80_000
+
+
+def test_every_message_that_waits_costs_more_than_its_bytes() -> None:
+    assert spooled(send("x") * 1000) > 60_000
+
+
+def test_headers_of_what_waits_are_counted() -> None:
+    many = "".join(f"h{number}:\n" for number in range(90))
+    begun = "".join(f"BEGIN\ntransaction:t{number}\n{many}\n\0" for number in range(10))
+    late = f"SEND\ndestination:q\ntransaction:t1\n{many}\nx\0" * 10
+    assert spooled((begun + late).encode()) > 10 * 90 * 100
+
+
+def test_what_waits_is_given_back_to_the_budget() -> None:
+    peer, producer = holding("1.2")
+    peer.say(send("1", "a") + send("2", "b") * 5 + b"BEGIN\ntransaction:t\n\n\0")
+    assert peer.limits.unfinished.held > 0
+    producer.unblock()
+    peer.hear()
+    peer.sync()
+    assert peer.limits.unfinished.held == 0
+
+
+def test_receipts_that_wait_for_the_disk_are_counted_and_stop_reading() -> None:
+    limits = StompLimits(unconfirmed_bytes_max=10_000, unfinished_free_bytes=0)
+    peer = Peer(limits=limits)
+    for number in range(100):
+        if peer.session.paused_reading:
+            break
+        assert peer.say(send("x", f"{number}-" + "r" * 1000)) == b""
+        assert limits.unfinished.held > 1000 * number
+    assert 5 < number < 15
+    peer.now += 3600
+    assert peer.session.tick(peer.now) is not None, "silence that we caused"
+    assert len(receipts(peer.sync())) == number
+    assert not peer.session.paused_reading
+    assert limits.unfinished.held == 0
+    peer.session.tick(peer.now)
+    assert not peer.session.closing

@@ -26,10 +26,11 @@ from protocols.amqp import connection as connection_module
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
-from protocols.shell import PeerFacts, Speaker, Timers
+from protocols.shell import PeerFacts, Speaker
 from protocols.sniff import Guess
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
+from protocols.timers import Timers
 from tests.simulation.core.life import CALM_MAX, Life, small
 from tests.simulation.disk import Crash
 from tests.simulation.model import ViolationError
