@@ -245,7 +245,7 @@ class GatewayService(MultiService):
         self._watching = self._loop(watch.look, WATCH_SECONDS)
         self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
         sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
-        for work, key, seconds in [sync, *chores(core.broker, core.disk, self.config)]:
+        for work, key, seconds in [sync, *chores(core.broker, core.disk, lambda: self.config)]:
             self._paced[key] = self._loop(work, seconds)
         self._lag.start()
         self.ready = True

@@ -40,6 +40,7 @@ class DiskWatch:
         monitor: the judgement and its figures.
         ballast: None where nothing is kept back.
         gate: the broker's side.
+        origin_of: says where a key of the configuration was written.
         failed: called with the error when the disk cannot be measured or written.
     """
 
@@ -56,6 +57,7 @@ class DiskWatch:
         self.monitor = DiskMonitor(limit)
         self.gate = gate
         self.ballast = ballast
+        self.origin_of: Callable[[str], str] = _nowhere
         self.failed: Callable[[OSError], None] = _nothing
         self._measure = measure
         self._seconds = seconds
@@ -116,7 +118,9 @@ class DiskWatch:
         if worst is None:
             return {}
         limit = self.monitor.limit.in_words(worst.total)
-        return {"path": worst.path, "free": worst.free, "total": worst.total, "limit": limit}
+        origin = self.origin_of(limit.partition(" ")[0])
+        told = {"path": worst.path, "free": worst.free, "total": worst.total, "limit": limit}
+        return told | ({"origin": origin} if origin else {})
 
     def _make_ballast(self) -> None:
         assert self.ballast is not None, "there is no ballast to make"
@@ -186,6 +190,10 @@ def watch_disk(
         ballast=ballast,
         threads=threads,
     )
+
+
+def _nowhere(key: str) -> str:
+    return ""
 
 
 def _nothing(error: OSError) -> None:

@@ -31,7 +31,7 @@ from zope.interface import implementer
 EVENTS: Final[Mapping[str, str]] = {
     "address.blocked": "an operator holds its senders back",
     "address.configured": "an address or queue of the configuration was made or changed",
-    "address.full": "a limit is reached; `policy` says what follows for its senders",
+    "address.full": "`limit` is reached; `policy` says what follows; `suppressed`: left out",
     "address.paging_ended": "nothing is on pages any more: messages stay in memory again",
     "address.paging_started": "a limit is reached: what is sent goes to page files",
     "address.reaped": "a queue or address that was made on demand and is not used was taken away",

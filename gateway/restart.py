@@ -22,7 +22,6 @@ def restore_pages(broker: Gateway, restored: Restored) -> None:
             if page.damage:
                 _log.error("page.damaged", address=pages.definition.address, reason=page.damage)
     broker.pager.on_unreadable = _tell_unreadable
-    broker.pager.on_mode = _tell_mode
     broker.pager.restore(restored.pages)
 
 
@@ -55,10 +54,3 @@ def stream_runs(messages: Sequence[Message], accepted: Sequence[int]) -> list[Ru
         flags = [message.flags & ~MAYBE_SEEN for message in run]
         runs.append(Run(run[0].seq, bodies, flags, now_ms, sum(map(len, bodies))))
     return runs
-
-
-def _tell_mode(address: str, paging: bool) -> None:  # noqa: FBT001 - a callback's one fact
-    if paging:
-        _log.info("address.paging_started", address=address)
-    else:
-        _log.info("address.paging_ended", address=address)

@@ -13,18 +13,18 @@ from typing import Final
 import structlog
 
 from gateway.broker import Gateway
-from gateway.broker.fullness import GATEWAY, Full, facts
 from gateway.broker.slow import SlowConsumer
 from gateway.config.tree import Config
 from gateway.disk import DiskLimit
 from gateway.disk_watch import DiskWatch, RunBlocking, watch_disk
+from gateway.told_full import FullTeller
 from storage.ballast import Ballast
 
 _log = structlog.get_logger()
 
 #: The least slow-consumer-check-period.
 _SLOW_PERIOD_MS: Final = 1000
-#: Between two looks at what is full: an address is told of at most once in it.
+#: Between two looks at what is full.
 _FULL_SECONDS: Final = 1.0
 
 #: What to do, the key of the configuration that says how often ("": none does), and the seconds
@@ -32,8 +32,10 @@ _FULL_SECONDS: Final = 1.0
 Chore = tuple[Callable[[], object], str, float]
 
 
-def chores(broker: Gateway, disk: DiskWatch, config: Config) -> list[Chore]:
-    """Return what is to be done regularly."""
+def chores(broker: Gateway, disk: DiskWatch, in_force: Callable[[], Config]) -> list[Chore]:
+    """Return what is to be done regularly; `in_force` is asked again when something is told."""
+    config = in_force()
+    disk.origin_of = lambda key: in_force().origins.get(key, "default")
     broker.slow.tell = lambda found: _tell_of(broker, found)
     work: Mapping[str, Callable[[], object]] = {
         "disk-scan-period": disk.scan,
@@ -44,7 +46,7 @@ def chores(broker: Gateway, disk: DiskWatch, config: Config) -> list[Chore]:
     return [
         *((do, key, every[key]) for key, do in work.items()),
         (broker.slow.look, "", _SLOW_PERIOD_MS / 1000),
-        (lambda: _tell_full(broker, config), "", _FULL_SECONDS),
+        (FullTeller(broker, in_force).look, "", _FULL_SECONDS),
     ]
 
 
@@ -108,34 +110,6 @@ def _tell_of(broker: Gateway, found: SlowConsumer) -> None:
         threshold=round(found.threshold, 6),
         policy=found.policy.value,
     )
-
-
-def _tell_full(broker: Gateway, config: Config) -> None:
-    """Log which addresses and limits are full since the last look, and which have room again."""
-    for full, began in broker.fullness.look():
-        told = facts(full, _origins(broker, config, full))
-        if full.address == GATEWAY:
-            if began:
-                _log.warning("gateway.full", reason=full.text, **told)
-            else:
-                _log.info("gateway.room_again", **told)
-        elif full.kind == "blocked":
-            if began:
-                _log.info("address.blocked", **told)
-            else:
-                _log.info("address.unblocked", **told)
-        elif began:
-            _log.warning("address.full", reason=full.text, **told)
-        else:
-            _log.info("address.room_again", **told)
-
-
-def _origins(broker: Gateway, config: Config, full: Full) -> Mapping[str, str]:
-    """Return where the settings that `full` may name were written; defaults are not in it."""
-    if full.address == GATEWAY:
-        return config.origins
-    explained = broker.settings.explain(full.address)
-    return {e.key: e.origin for e in explained if e.origin is not None}
 
 
 def _tell(gone: Sequence[str]) -> None:

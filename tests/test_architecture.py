@@ -66,8 +66,10 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.config",
         "gateway.disk",
         "gateway.disk_watch",
+        "gateway.told_full",
         "storage",
     ),
+    "gateway.told_full": ("gateway.broker", "gateway.config"),
     "gateway.lingering": ("storage",),
     "gateway.lagging": (
         "gateway.broker",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
 from gateway.broker.ports import Tap
 from gateway.model.address import RoutingType
-from gateway.model.errors import Refusal
+from gateway.model.errors import Code, Refusal
 from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue
 
@@ -46,6 +46,7 @@ class Address:
         "diverts",
         "dropped",
         "duplicates",
+        "fillings",
         "gone",
         "guarded",
         "messages",
@@ -87,6 +88,9 @@ class Address:
         self.routed = self.unrouted = self.dropped = self.duplicates = 0
         self.blocked: Refusal | None = None
         self.operator_block = False
+        self.fillings = (
+            0  # times a limit of its own was reached, or it began to page: for who looks
+        )
         self.guarded = False
         self.unasked_bytes = 0  # below this size no limit in bytes need be asked
         self.branched = False  # what is sent here goes elsewhere as well
@@ -104,6 +108,12 @@ class Address:
         blocks = self.settings.address_full_policy is FullPolicy.BLOCK and self.paging is None
         return blocks or self.operator_block
 
+    def hold(self, refusal: Refusal) -> None:
+        """Begin to hold senders back."""
+        self.blocked = refusal
+        own = refusal.code is Code.ADDRESS_FULL and not self.operator_block
+        self.fillings += own and self.paging is None
+
     def apply_settings(self, settings: AddressSettings) -> None:
         """Use other settings from the next message on."""
         self.settings = settings
@@ -112,6 +122,7 @@ class Address:
 
     def set_paging(self, paging: Paging | None) -> None:
         """Enter or leave page mode."""
+        self.fillings += paging is not None
         self.paging = paging
         self._guard()
 

@@ -1,36 +1,45 @@
-"""Which addresses take nothing now, and which limits of the gateway are reached: edges and a list.
+"""Which addresses are full, blocked or paging now, and which limits of the gateway are reached.
 
-    room ──a limit is reached, or an operator blocks──> full / blocked ──room again──> room
+    room ──a limit is reached, or an operator blocks──> full / blocked / paging ──> room again
 
-`look` is called about once a second and returns what is different from the last time. That bounds
-what is told: an address that flaps at its limit is told of at most once a look. An address that is
-paging takes what is sent, so it is full only at its page limits; a limit of the gateway is told
-once, and not for each address.
+`look` is called about once a second and returns what is different from the last time, and how often
+it changed in between without being seen. An address that is paging takes what is sent, so it is
+full only at its page limits; a limit of the gateway is told once, and not for each address that has
+to wait for it. Addresses that drop what is beyond their limit hold nobody back: of these only a
+look tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.pager import uses_pages
+from gateway.paging.paging import Paging
 
 if TYPE_CHECKING:
     from gateway.broker.address import Address
     from gateway.broker.gateway import Gateway
 
 GATEWAY: Final = ""
+FULL: Final = "full"
+BLOCKED: Final = "blocked"
+PAGING: Final = "paging"
+
+#: Address name and kind, or GATEWAY and the key of the limit.
+Which = tuple[str, str]
+_Limit = tuple[str, int, int]  # key, limit, value
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """Why nothing is taken. `limit` and `value`: None where there is no number.
+    """Why nothing is taken, or why it goes to pages. `limit` and `value`: None without a number.
 
     Attributes:
         address: its name; GATEWAY for a limit of the gateway.
-        kind: "full", or "blocked" by an operator.
-        key: the setting that is reached; "" for an operator, or for limits on pages.
+        kind: FULL, BLOCKED by an operator, or PAGING.
+        key: the setting that is reached; "" for an operator.
         value: what was held when it was found.
     """
 
@@ -42,81 +51,166 @@ class Full:
     policy: str
     text: str
 
+    @property
+    def which(self) -> Which:
+        """What it is known by."""
+        return self.address, self.kind if self.address != GATEWAY else self.key
+
 
 class Fullness:
-    """See the module text. `full`: by address name and kind, or GATEWAY and key, as last looked."""
+    """See the module text.
 
-    __slots__ = ("_gateway", "full")
+    Attributes:
+        full: what was found by the last look.
+        missed: how often each became full, or began to page, and was not seen by the last look.
+    """
+
+    __slots__ = ("_gateway", "full", "missed")
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self.full: dict[tuple[str, str], Full] = {}
+        self.full: dict[Which, Full] = {}
+        self.missed: Counter[Which] = Counter()
 
     def look(self) -> list[tuple[Full, bool]]:
         """Return (what, whether it began) for each edge since the last look."""
-        before, now = self.full, self._now()
+        before = self.full
+        self.missed.clear()
+        now, unseen = self._now()
         self.full = now
-        ended = [(was, False) for which, was in before.items() if which not in now]
-        return ended + [(found, True) for which, found in now.items() if which not in before]
+        edges = [(self.current(was), False) for which, was in before.items() if which not in now]
+        edges += [(found, True) for which, found in now.items() if which not in before]
+        for full in unseen:
+            self.missed[full.which] -= 1
+            edges += [(full, True), (self.current(full), False)]
+        self.missed = +self.missed
+        return edges
 
-    def _now(self) -> dict[tuple[str, str], Full]:
-        found = {(GATEWAY, full.key): full for full in _limits_reached(self._gateway)}
+    def _now(self) -> tuple[dict[Which, Full], list[Full]]:
+        """Return what is full, and what was in between and is no more."""
+        found = {full.which: full for full in self._limits_reached()}
+        unseen = []
         for address in self._gateway.addresses.values():
-            if address.operator_block:
-                text = f"Address {address.name!r} was blocked by an operator."
-                policy = address.settings.address_full_policy.value
-                blocked = Full(address.name, "blocked", "", None, None, policy, text)
-                found[address.name, "blocked"] = blocked
-            elif address.guarded and (address.size_bytes or address.messages or address.paging):
-                full = self._full(address)
-                if full is not None:
-                    found[address.name, "full"] = full
+            fillings, address.fillings = address.fillings, 0
+            here = self._states_of(address)
+            found.update((full.which, full) for full in here)
+            if not fillings:
+                continue
+            which = address.name, PAGING if uses_pages(address) else FULL
+            if which in found and which not in self.full:
+                fillings -= 1
+            self.missed[which] = fillings
+            if fillings and which not in found and which not in self.full:
+                unseen.append(self._passed(address, which[1]))
+        return found, unseen
+
+    def _states_of(self, address: Address) -> list[Full]:
+        found = []
+        if address.paging is not None:
+            before = self.full.get((address.name, PAGING))
+            limit = self._reached(address)
+            if limit is not None or before is None:
+                before = self._state(address, PAGING, limit or self._nearest(address))
+            found.append(before)
+        if address.operator_block:
+            text = f"Address {address.name!r} was blocked by an operator."
+            policy = address.settings.address_full_policy.value
+            found.append(Full(address.name, BLOCKED, "", None, None, policy, text))
+        elif address.guarded and (address.size_bytes or address.messages or address.paging):
+            full = self._full(address)
+            found += [] if full is None else [full]
         return found
 
     def _full(self, address: Address) -> Full | None:
-        settings = address.settings
-        policy = settings.address_full_policy.value
         if uses_pages(address):
             refusal = self._gateway.pager.held_back(address)
-            if refusal is None:
+            if refusal is None or address.paging is None:
                 return None
-            return Full(address.name, "full", "", None, None, policy, refusal.text)
-        for key, limit, value in (
-            ("max-size-bytes", settings.max_size_bytes, address.size_bytes),
-            ("max-size-messages", settings.max_size_messages, address.messages),
-        ):
-            if 0 <= limit <= value:
-                text = f"Address {address.name!r} is full: it holds {value} and {key} is {limit}."
-                return Full(address.name, "full", key, limit, value, policy, text)
+            limits = _page_limits(address, address.paging)
+            at = next((at for at in limits if 0 <= at[1] <= at[2]), limits[0])
+            return replace(self._state(address, FULL, at), text=refusal.text)
+        for at in _own_limits(address):
+            if 0 <= at[1] <= at[2]:
+                return self._state(address, FULL, at)
         # Its senders are let go a little below the limit: until then it is full.
-        return self.full.get((address.name, "full")) if address.blocked is not None else None
+        return self.full.get((address.name, FULL)) if address.blocked is not None else None
 
-
-def _limits_reached(gateway: Gateway) -> list[Full]:
-    """Return the limits of the gateway's own that are reached."""
-    found = []
-    for key, limit, value in (
-        ("global-max-size", gateway.memory_max, gateway.memory),
-        ("global-max-messages", gateway.messages_max, gateway.messages),
-    ):
-        if 0 <= limit <= value:
+    def _state(self, address: Address, kind: str, at: _Limit) -> Full:
+        key, limit, value = at
+        text = f"Address {address.name!r} is full: it holds {value} and {key} is {limit}."
+        if key.startswith("global-"):
             text = f"The gateway holds {value} and {key} is {limit}."
-            found.append(Full(GATEWAY, "full", key, limit, value, "", text))
-    busy = gateway.busy
-    if busy.refusal is not None:
-        text = busy.refusal.text
-        found.append(Full(GATEWAY, "full", "store-task-limit", busy.limit, None, "", text))
-    return found
+        policy = address.settings.address_full_policy.value
+        return Full(address.name, kind, key, limit, value, policy, text)
+
+    def _passed(self, address: Address, kind: str) -> Full:
+        """Return what was and is no more when it was looked for."""
+        found = self._state(address, kind, self._nearest(address))
+        text = f"Address {address.name!r} was full for a moment: {found.key} is {found.limit}."
+        return replace(found, value=None, text=text)
+
+    # ---- limits
+
+    def _reached(self, address: Address) -> _Limit | None:
+        """Return the limit that has an address page, None where there is room."""
+        limits = (*_own_limits(address), *self._gateway_limits())
+        return next((at for at in limits if 0 <= at[1] <= at[2]), None)
+
+    def _nearest(self, address: Address) -> _Limit:
+        """Return the limit that was reached, as far as can be told when there is room again."""
+        own = [at for at in _own_limits(address) if at[1] >= 0]
+        limits = own or self._gateway_limits()
+        return max(limits, key=lambda at: at[2] / max(1, at[1]))
+
+    def _gateway_limits(self) -> tuple[_Limit, _Limit]:
+        gateway = self._gateway
+        return (
+            ("global-max-size", gateway.memory_max, gateway.memory),
+            ("global-max-messages", gateway.messages_max, gateway.messages),
+        )
+
+    def _limits_reached(self) -> list[Full]:
+        """Return the limits of the gateway's own that are reached."""
+        found = []
+        for key, limit, value in self._gateway_limits():
+            if 0 <= limit <= value:
+                text = f"The gateway holds {value} and {key} is {limit}."
+                found.append(Full(GATEWAY, FULL, key, limit, value, "", text))
+        busy = self._gateway.busy
+        if busy.refusal is not None:
+            text = busy.refusal.text
+            found.append(Full(GATEWAY, FULL, "store-task-limit", busy.limit, None, "", text))
+        return found
+
+    def current(self, full: Full) -> Full:
+        """Return it with the limit and the value of now: a reload may have changed both."""
+        if full.key == "store-task-limit":
+            return replace(full, limit=self._gateway.busy.limit)
+        limits = list(self._gateway_limits())
+        address = self._gateway.addresses.get(full.address)
+        if address is not None:
+            limits += _own_limits(address)
+            full = replace(full, policy=address.settings.address_full_policy.value)
+            if address.paging is not None:
+                limits += _page_limits(address, address.paging)
+        for key, limit, value in limits:
+            if key == full.key:
+                return replace(full, limit=limit, value=value)
+        return full
 
 
-def facts(full: Full, origins: Mapping[str, str]) -> dict[str, object]:
-    """Return what is told of it, without what does not apply."""
-    told = {
-        "address": full.address,
-        "key": full.key,
-        "limit": full.limit,
-        "value": full.value,
-        "origin": origins.get(full.key, "default") if full.key else "",
-        "policy": full.policy,
-    }
-    return {key: value for key, value in told.items() if value not in ("", None)}
+def _own_limits(address: Address) -> tuple[_Limit, _Limit]:
+    settings = address.settings
+    return (
+        ("max-size-bytes", settings.max_size_bytes, address.size_bytes),
+        ("max-size-messages", settings.max_size_messages, address.messages),
+    )
+
+
+def _page_limits(address: Address, paging: Paging) -> tuple[_Limit, _Limit]:
+    settings = address.settings
+    size = len(paging.pages) * settings.page_size_bytes
+    return (
+        ("page-limit-bytes", settings.page_limit_bytes, size),
+        ("page-limit-messages", settings.page_limit_messages, paging.most_messages),
+    )

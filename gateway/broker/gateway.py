@@ -402,7 +402,7 @@ class Gateway:
         policy = address.settings.address_full_policy
         if policy is FullPolicy.DROP and not address.operator_block:
             return  # who is never refused need not wait either
-        address.blocked = refusal
+        address.hold(refusal)
         self._blocked[address.name] = address
         for producer in list(address.producers.values()):
             producer.block(refusal)

@@ -3,7 +3,8 @@
     GET /livez           200 as long as the process turns
     GET /readyz          200 when messages can be sent and received, else 503 with the reason; a
                          full disk is named with it, and does not stop those that consume; so are
-                         files that are damaged, and addresses that are full or blocked
+                         files that are damaged, and addresses that are full, blocked
+                         or paging
     GET /metrics         Prometheus text (`metrics`)
     GET /api/v1/store    journal, disk, memory
     GET /api/v1/clock    broker time, and whether the wall clock is followed
@@ -18,7 +19,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final
 
-from gateway.broker.fullness import Fullness
+from gateway.broker.fullness import PAGING, Fullness
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
 from gateway.management.diverts_api import DivertsApi
@@ -30,7 +31,7 @@ from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
 
-#: Full addresses that the probe names.
+#: Full addresses that the probe names, and paging ones.
 FULL_SHOWN_MAX: Final = 20
 
 
@@ -50,9 +51,13 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
 
 def _full(fullness: Fullness) -> dict[str, object]:
     """Return what takes nothing now, the first of them by name, and how many there are."""
-    full = fullness.full
+    full = {which: one for which, one in fullness.full.items() if one.kind != PAGING}
+    paging = [one.address for one in fullness.full.values() if one.kind == PAGING]
+    told: dict[str, object] = {}
+    if paging:
+        told = {"paging": nsmallest(FULL_SHOWN_MAX, paging), "pagingCount": len(paging)}
     if not full:
-        return {}
+        return told
     shown = [
         {
             "address": one.address or None,
@@ -65,7 +70,7 @@ def _full(fullness: Fullness) -> dict[str, object]:
         }
         for _, one in nsmallest(FULL_SHOWN_MAX, full.items(), key=lambda item: item[0])
     ]
-    return {"full": shown, "fullCount": len(full)}
+    return {"full": shown, "fullCount": len(full), **told}
 
 
 class StatusApi:
