@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from gateway.cli.scratch import ScratchGateway, importing_environment
+from gateway.cli.self_signed import self_signed
 
 _HEADER = b"AMQP\x03\x01\x00\x00"  # SASL
 
@@ -77,3 +78,39 @@ def test_the_time_of_a_send_is_long_enough_for_what_is_taken(tmp_path):
         done = send(f"amqp://127.0.0.1:{gateway.port}", "--timeout", "50", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"address": "q", "confirmed": 1}
+
+
+def limited(policy: str) -> tuple[str, ...]:
+    setting = 'address-settings."q".'
+    return (f"{setting}max-size-messages=3", f'{setting}address-full-policy="{policy}"')
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_send_that_waits_says_for_what_and_gives_up_over_tls_too(tmp_path, secure):
+    tls = self_signed(tmp_path) if secure else None
+    with ScratchGateway(tmp_path / "gateway", settings=limited("BLOCK"), tls=tls) as gateway:
+        url = f"amqp{'s' if secure else ''}://127.0.0.1:{gateway.port}"
+        trust = ["--cafile", str(tls[0])] if tls else []
+        done = send(url, "--count", "5000", "--timeout", "4", "--json", *trust)
+    assert done.returncode == 124, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["address"], told["error"]) == ("q", "timed-out")
+    assert told["confirmed"] >= 3
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("waiting: ")]
+    assert "s the gateway gives no credit for q: " in line
+    assert "/readyz" in line
+
+
+@pytest.mark.parametrize(("policy", "confirmed"), [("DROP", 50), ("PAGE", 50), ("FAIL", 3)])
+def test_under_other_policies_nobody_waits(tmp_path, policy, confirmed):
+    with ScratchGateway(tmp_path, settings=limited(policy)) as gateway:
+        url = f"amqp://127.0.0.1:{gateway.port}"
+        done = send(url, "--count", "50", "--rate", "200", "--timeout", "50", "--json")
+    told = json.loads(done.stdout)
+    if policy == "FAIL":  # its refusal may pass what waits for the disk
+        assert told["confirmed"] <= confirmed, done.stderr
+    else:
+        assert told["confirmed"] == confirmed, done.stderr
+    assert "waiting: " not in done.stderr
+    assert (done.returncode == 0) == (policy != "FAIL")
+    assert ("error" in told) == (policy == "FAIL")

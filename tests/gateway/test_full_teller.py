@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from gateway.broker.resettle import resettle
 from gateway.config.tree import Config
 from gateway.management.api import FULL_SHOWN_MAX, _full
 from gateway.told_full import WINDOW_MS, FullTeller
+from gateway.upkeep import chores
 from tests.broker.core import Core
+from tests.conformance.test_disk import GIB, Site
 from tests.gateway.reloading import Live, Start
 
 LIMIT = 5
@@ -216,3 +219,18 @@ def test_after_a_reload_the_origin_is_where_it_is_written_now(
         (line,) = live.wait_log(event)
         assert (line["key"], line["limit"]) == ("max-size-messages", 3)
         assert line["origin"].endswith("gate.toml:6")
+
+
+def test_a_full_disk_and_its_end_are_told_with_where_the_limit_is_written():
+    site = Site(max_usage=90.0)
+    origins = {"max-disk-usage": "gate.toml:3"}
+    read = [replace(config(""), origins=origins), replace(config(""), origins={})]
+    chores(site.core.gateway, site.watch, lambda: read[0])
+    with capture_logs() as told:
+        site.scan(GIB)
+        read.pop(0)
+        site.scan(50 * GIB)
+    assert [(line["event"], line["limit"], line["origin"]) for line in told] == [
+        ("disk.filled", "max-disk-usage is 90 %", "gate.toml:3"),
+        ("disk.freed", "max-disk-usage is 90 %", "default"),
+    ]
