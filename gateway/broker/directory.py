@@ -434,8 +434,8 @@ class Directory:
         self._behave(queue, attributes or {})
         if paused is not None:
             queue.paused = paused
-            if not paused:
-                self._owner.touch(queue)
+        if attributes or paused is False:
+            self._owner.touch(queue)  # others may have what waits now
         return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
 
     def delete_subscription(self, name: str) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
+from gateway.model.attributes import QueueAttributes
 from gateway.queues.selecting import Held
 from gateway.queues.storing import Serialized
 
@@ -33,6 +34,14 @@ class Seated(Serialized):
     @property
     def consumers(self) -> Sequence[Held]:
         return self._consumers
+
+    def behave(self, attributes: QueueAttributes) -> None:
+        """See Conduct; who kept an exclusive queue goes to his place when it is that no more."""
+        was_exclusive = self.exclusive
+        super().behave(attributes)
+        if was_exclusive and not self.exclusive:
+            self._consumers.sort(key=lambda held: -held.priority)
+            self._ranks.clear()
 
     def _seat(self, held: Held) -> None:
         """Give a consumer its place, behind those of its priority."""

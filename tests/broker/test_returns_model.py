@@ -335,3 +335,23 @@ def test_the_walks_reach_every_way_back():
     rare = {what: count for what, count in REACHED.items() if count < 5}
     assert not rare
     assert set(REACHED) == REACHES
+
+
+def test_a_queue_that_is_exclusive_no_more_serves_all_by_their_priority():
+    core = Core()
+    core.directory.create_queue("q", "q", ANYCAST, attributes={"exclusive": True})
+    low = core.consume("q", room=1, priority=0)
+    high = core.consume("q", room=2, priority=1)
+    core.send("q", b"a", b"b", b"c", b"d")
+    assert (low.bodies(), high.bodies()) == ([b"a"], [])
+    core.directory.update_queue("q", attributes={"exclusive": False})
+    core.turn()
+    assert high.bodies() == [b"b", b"c"]
+    low.release(undeliverable_here=True)
+    low.take(5)
+    core.turn()
+    assert low.bodies() == [b"d"]
+    high.take(1)
+    core.turn()
+    assert high.bodies() == [b"b", b"c", b"a"], "what one is barred from goes to the other"
+    core.check()
