@@ -97,7 +97,7 @@ class Flood:
         self.peak = max(self.peak, grown)
         return grown
 
-    def pour(self, data: bytes | Callable[[], bytes], *, seconds: float = 8.0) -> bool:
+    def pour(self, data: bytes | Callable[[], bytes], *, seconds: float = PATIENCE) -> bool:
         """Send until nothing is taken for `STILL_SECONDS`; False when all was taken, up to the end.
 
         Ends early when the process has grown by much more than it may, or the peer is cut.
