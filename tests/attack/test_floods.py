@@ -29,6 +29,9 @@ BOUNDED = (
     "amqp_begin",
     "amqp_attach",
     "amqp_unread_flows",
+    "stomp_unread_receipts",
+    "stomp_unread_errors",
+    "http_unread",
     "tiny_pieces",
     "come_and_go",
 )

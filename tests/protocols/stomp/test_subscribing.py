@@ -386,6 +386,16 @@ def test_nack_refuses_other_words_and_1_0() -> None:
     assert oldest.session.closing
 
 
+@pytest.mark.parametrize("mode", ["auto", "client", "client-individual"])
+def test_messages_larger_than_was_guessed_are_written_a_part_at_a_time(mode: str) -> None:
+    peer = subscribed(mode, "consumer-window-size:-1")
+    out = peer.offer("q", *run(*range(1, 17), size=1 << 20))
+    sent = len(frames(out))
+    assert 1 <= sent <= 4
+    (back,) = [call[-1] for call in peer.broker.of("release")]
+    assert back == list(range(sent + 1, 17)), "the others are the queue's again"
+
+
 # ---- windows
 
 
