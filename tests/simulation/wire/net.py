@@ -95,9 +95,9 @@ class FakeSocket:
 
     getsockname = getpeername
 
-    def recv_into(self, buffer: memoryview) -> int:
+    def recv_into(self, buffer: memoryview, size: int = 0) -> int:
         line = self._line
-        if part := line.arriving(min(len(buffer), line.next_read)):
+        if part := line.arriving(min(size or len(buffer), line.next_read)):
             buffer[: len(part)] = part
             return len(part)
         if line.was_cut:
