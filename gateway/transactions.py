@@ -23,6 +23,8 @@ BYTES_MAX = 64 << 20
 
 #: producer, body, flags, expires, due
 Send = tuple[Producer, bytes, int, int, int]
+#: messages that leave their queue, and by whom
+Settled = tuple[Subscription, list[Message]]
 #: messages that go back: by whom, whether that counts as an attempt, whether never to them again
 Return = tuple[Subscription, list[Message], bool, bool]
 #: messages that go back with annotations, and how many bytes one may have then
@@ -39,8 +41,8 @@ class Core(Protocol):
     def full_disk(self, producer: Producer, flags: int) -> Refusal | None:
         """Return why a full disk takes no further message, or None."""
 
-    def refusal(self, sends: Sequence[Send]) -> Refusal | None:
-        """Return why not all of these would be taken now, or None."""
+    def refusal(self, sends: Sequence[Send], leaving: Sequence[Settled]) -> Refusal | None:
+        """Return why not all of these would be taken now, or None; `leaving` makes room."""
 
     def send_all(self, sends: Sequence[Send]) -> int:
         """Send what `refusal` had nothing against; returns the ticket."""
@@ -64,8 +66,8 @@ class Work:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._sends: list[Send] = []
-        self._acknowledged: list[tuple[Subscription, list[Message]]] = []
-        self._rejected: list[tuple[Subscription, list[Message]]] = []
+        self._acknowledged: list[Settled] = []
+        self._rejected: list[Settled] = []
         self._returned: list[Return] = []
         self._annotated: list[Annotated] = []
         self._bytes = 0
@@ -131,7 +133,7 @@ class Work:
 
     def prepare(self) -> None:
         """See the Transaction port."""
-        refusal = self._core.refusal(self._sends)
+        refusal = self._core.refusal(self._sends, self._acknowledged + self._rejected)
         if refusal is not None:
             raise RefusedError(refusal)
         self._prepared = True

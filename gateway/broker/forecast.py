@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, Usage, full_because, judge
 from gateway.broker.fan import Part
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
 from gateway.model.message import IDENTIFIED, SHARED, Message
-from gateway.model.ports import Producer
+from gateway.model.ports import Producer, Subscription
 from gateway.paging.forecast import PageForecast
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Queue
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
 
 Send = tuple[Producer, bytes, int, int, int]
+Settled = tuple[Subscription, list[Message]]
 
 
 class Forecast:
@@ -57,13 +59,17 @@ class Forecast:
             self._gateway.refused(refusal, 1)
         return refusal
 
-    def refusal(self, sends: Sequence[Send]) -> Refusal | None:
-        """Return why not all of these would be taken now, or None."""
+    def refusal(self, sends: Sequence[Send], leaving: Sequence[Settled] = ()) -> Refusal | None:
+        """Return why not all of these would be taken now, or None.
+
+        `leaving` is what the same commit takes from queues: that makes room for these.
+        """
         again = self._gateway.duplicates.refusal(sends, _target)
         if again is not None:
             self._gateway.refused(again, len(sends))
             return again
         walk = _Walk(self._gateway)
+        walk.leave(leaving)
         now_ms = self._gateway.now_ms()
         for send in sends:
             producer = send[0]
@@ -169,6 +175,22 @@ class _Walk:
         self._rings: dict[str, _Ring] = {}
         self._values: dict[str, _Values] = {}
         self._pages: dict[str, PageForecast] = {}
+
+    def leave(self, settled: Sequence[Settled]) -> None:
+        """Count what leaves its queue, where that decides whether senders wait or are refused.
+
+        Not where they page: whether a message goes to pages is decided before others leave. Nor
+        for the gateway's own limits, which addresses that page share.
+        """
+        for subscription, messages in settled:
+            address = self._gateway.addresses.get(subscription.address)
+            if address is None or address.settings.address_full_policy is FullPolicy.PAGE:
+                continue
+            held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
+            for message in messages:
+                freed = _freed_by(message)
+                held[0] -= freed
+                held[1] -= freed > OVERHEAD_BYTES or not message.flags & SHARED
 
     def send(self, route: Route, send: Send, *, later: bool) -> Refusal | None:
         """Go on by one message to all addresses that get it."""

@@ -229,7 +229,13 @@ class Traffic:
             return
         route = self._sending.prepare(head)
         transaction = head.headers.get("transaction")
-        if transaction is not None and route.sender.full and _is_held(route.sender):
+        if (
+            transaction is not None
+            and route.sender.full
+            and _is_held(route.sender)
+            # The room that it waits for could be what this transaction has acknowledged.
+            and not self._commands.transactions.settles(transaction)
+        ):
             head.route = None
             self._keep(route.sender, head, body)
             return

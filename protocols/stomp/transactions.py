@@ -108,6 +108,11 @@ class Transactions:
         one = self._enter(name, consumer, now)
         one.work.reject(consumer.subscription, messages, dead_letter=dead)
 
+    def settles(self, name: str) -> bool:
+        """Whether a transaction holds ACKs or NACKs, which its COMMIT carries out."""
+        one = self._open.get(name)
+        return one is not None and bool(one.consumers)
+
     def check(self, name: str, now: float) -> None:
         """Raise RefusedError when an ACK or NACK in this transaction would not be taken."""
         one = self._get(name)

@@ -202,3 +202,28 @@ def test_stomp_sends_to_a_diverted_address_wait_while_where_it_goes_is_full(vers
         core.turn()
     told = [headers["receipt-id"] for _, headers, _ in came]
     assert told == [str(n) for n in range(LIMIT - 1, 2 * LIMIT)]
+
+
+@pytest.mark.parametrize("sends", [1, LIMIT, LIMIT + 1])
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_a_stomp_transaction_that_makes_the_room_does_not_wait_for_it(version, sends):
+    """ACKs and SENDs of one full queue in one transaction: the room comes with its COMMIT."""
+    core = blocking()
+    core.send("q", *[b"x"] * LIMIT)
+    one = Stomp(core, version)
+    came = one.do("SUBSCRIBE", destination="q", ack="client-individual", id="s")
+    one.do("BEGIN", transaction="t")
+    for _, headers, _ in [*came, *one.more()]:
+        told = {"id": headers["ack"]} if version == "1.2" else {"message-id": headers["message-id"]}
+        one.do(
+            "ACK", transaction="t", **told, **({} if version == "1.2" else {"subscription": "s"})
+        )
+    for _ in range(sends):
+        one.do("SEND", "y", destination="q", transaction="t")
+    answer = [name for name, _, _ in one.ask("COMMIT", transaction="t") if name != "MESSAGE"]
+    if sends <= LIMIT:
+        assert answer == ["RECEIPT"]
+        assert held(core) == sends
+    else:
+        assert answer == ["ERROR"], "whole or nothing"
+        assert held(core) == LIMIT
