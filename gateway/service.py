@@ -29,6 +29,7 @@ from gateway.config.load import Source
 from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core import EX_IOERR, Reactor
 from gateway.first_steps import first_steps
+from gateway.heap import keep_heap
 from gateway.last_resort import FATAL_SECONDS, LastResort, cause_of
 from gateway.listeners import ListenError
 from gateway.logs import LineWriter, bridge_twisted, configure
@@ -164,7 +165,8 @@ def _ready(service: GatewayService, say: Say) -> None:
 
 
 def tune() -> None:
-    """Tell the garbage collector what this process is like; called when everything is set up."""
+    """Tell who looks after memory what this process is like; called when everything is set up."""
+    keep_heap()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -103,6 +103,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.timed_files": ("gateway.model", "storage"),
     "gateway.certificates": ("gateway.config",),
     "gateway.first_steps": ("gateway.config",),
+    "gateway.heap": (),
     "gateway.steady": (),
     "gateway.disk_watch": ("gateway.broker", "gateway.disk", "storage"),
     "gateway.persistence": (
