@@ -22,8 +22,9 @@ from gateway.alarm import Alarm
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports import Tap
 from gateway.compacting import compaction_rule, serialized_types, set_up_journal
+from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config
-from gateway.disk_watch import DiskWatch, ballast_for, make_room
+from gateway.disk_watch import DiskWatch, ballast_for, make_room, size_problem
 from gateway.lagging import watch_lag
 from gateway.last_resort import cause_of
 from gateway.lingering import Linger
@@ -54,6 +55,9 @@ from storage.writing import Writer
 
 #: Reading streams takes turns on these; more would take cores from the messages.
 BLOCKING_THREADS: Final = 2
+
+#: What a turn takes of a connection or two, before anybody can be told that the disk is full.
+TURN_BYTES: Final = 512 << 10
 
 Result = TypeVar("Result")
 #: One object that implements several of Twisted's interfaces; no type says so.
@@ -234,16 +238,16 @@ def make_core(
             compaction_rule(config),
             paging=config.paging_directory,
         )
-        ballast = ballast_for(files, config.journal_directory, config.ballast_size)
+        size = config.journal_file_size
+        ballast = _ballast(files, config)
         timed = TimedFiles(sync_histogram(), reactor.seconds)
         segments = Segments(timed, config.journal_directory, chance.salt, ballast)
         # A full disk is found here, before anybody has been promised anything.
-        make_room(segments, ballast, config.journal_file_size)
+        make_room(segments, ballast, size, lambda: files.free_bytes(config.journal_directory))
         set_up_journal(journal, config)
         store = JournalStore(journal, PageReader(files, config.paging_directory))
-        store.fetches = ThreadPages(
-            PageReader(files, config.paging_directory), reactor.callFromThread
-        )
+        reader = PageReader(files, config.paging_directory)
+        store.fetches = ThreadPages(reader, reactor.callFromThread)
         broker = _make_broker(config, turn, store, chance)
         core = Core(lock, store, broker, ballast)
         core.syncs = timed.took
@@ -258,13 +262,24 @@ def make_core(
     core.disk.failed = lambda error: fatal(EX_IOERR, f"The disk cannot be measured: {error}.")
     ballast.on_asked = lambda: reactor.callFromThread(core.disk.ran_out)
     pages = PageWriter(files, config.paging_directory, chance.salt, ballast)
-    size = config.journal_file_size
     post = partial(reactor.callFromThread, guard)
     writer = ThreadWriter(journal, segments, post, size, pages=pages, alarm=alarm)
+    _join_disk(core, writer, segments, size)
     _start_journal(core, writer, fatal, alarm)
     set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
+
+
+def _ballast(files: RealFiles, config: Config) -> Ballast:
+    """Return the ballast; raises ConfigError when a full disk could not be drained with any."""
+    directory, size = config.journal_directory, config.journal_file_size
+    _, total, _ = files.space(directory)
+    problem = size_problem(total, size, directory)
+    if problem is not None and config.ballast_size:
+        where = config.origins.get("journal-file-size", "")
+        raise ConfigError([Problem(where=where, path="journal-file-size", text=problem)])
+    return ballast_for(files, directory, config.ballast_size, size)
 
 
 def _make_broker(config: Config, turn: Turn, store: JournalStore, chance: Chance) -> Gateway:
@@ -320,6 +335,34 @@ def _make_scrubber(reactor: Reactor, core: Core, config: Config, files: RealFile
     threads = Threads(reactor, 1, "scrub")
     period = config.scrub_period / 1000
     return make_scrubber(stored, threads, reactor, rate=config.scrub_rate, period=period)
+
+
+def _join_disk(core: Core, writer: ThreadWriter, segments: Segments, size: int) -> None:
+    """Have the disk monitor know what will be written, and be asked before a file is made ahead."""
+    journal = core.store.journal
+
+    def busy() -> tuple[int, int]:
+        """Return the segment that the writer is at, and the bytes that it writes there."""
+        if not journal.writing:
+            return segments.current, 0
+        batch = next(iter(journal.waiting()))
+        return batch.segment, batch.bytes_bound + batch.page_bytes
+
+    def promised() -> int:
+        segment, going = busy()
+        waiting = journal.waiting_bytes + (going if segment != segments.current else 0)
+        # Where something waits another turn may take as much as this one before it is looked again.
+        return (waiting and waiting + TURN_BYTES) + (0 if segments.spares_ready else size)
+
+    core.disk.promised = promised
+    writer.ask(core.disk.may_take, core.disk.scan)
+    flush = core.broker.busy.flush
+
+    def store() -> None:
+        flush()
+        core.disk.wrote(journal.bytes_written + journal.waiting_bytes + busy()[1])
+
+    core.broker.turn.store = store
 
 
 def _start_journal(core: Core, writer: Writer, fatal: Fatal, alarm: Failing | None) -> None:

@@ -132,6 +132,7 @@ class DiskMonitor:
         raised: how often the disk became full.
         seconds_left: until the first file system reaches its floor at its rate; None: none does.
         worst: the file system that is full, or else is nearest to its floor; None before a look.
+        promised: bytes of the last look that were still to be written.
     """
 
     __slots__ = (
@@ -139,6 +140,7 @@ class DiskMonitor:
         "_rates",
         "_soon",
         "limit",
+        "promised",
         "raised",
         "refusal",
         "scans",
@@ -152,6 +154,7 @@ class DiskMonitor:
         self.scans = self.raised = 0
         self.seconds_left: float | None = None
         self.worst: Space | None = None
+        self.promised = 0
         self._changed_at: float | None = None
         self._rates: dict[str, _Rate] = {}
         self._soon = False
@@ -171,17 +174,25 @@ class DiskMonitor:
         return -1 if self.worst is None else self.limit.floor(self.worst.total)
 
     def look(
-        self, spaces: Sequence[Space], now: float, *, reserve_missing: int = 0
+        self,
+        spaces: Sequence[Space],
+        now: float,
+        *,
+        reserve_missing: int = 0,
+        promised: int = 0,
     ) -> list[Change]:
         """Judge the file systems at `now` (seconds); returns what has changed.
 
         While bytes of the reserve are missing a full disk stays full, whatever the figures say.
+        `promised` bytes are free still, and will be written: what waits, and the next file.
         """
         self.scans += 1
+        self.promised = promised
         self.worst = min(spaces, key=self._headroom)
         changes = self._foresee(spaces, now)
         wait = self._changed_at is not None and now - self._changed_at < FLIP_SECONDS
-        if self._headroom(self.worst) <= 0:
+        limited = self.limit.floor(self.worst.total) >= 0
+        if limited and self._headroom(self.worst) <= promised:
             if self.full or not wait:
                 changes += self._raise(self._text(self.worst), now)
         elif self.full and not wait and all(map(self._clear, spaces)):
@@ -231,14 +242,20 @@ class DiskMonitor:
 
     def _clear(self, space: Space) -> bool:
         floor = self.limit.floor(space.total)
-        return floor < 0 or space.free > floor + self.limit.margin(space.total)
+        free = space.free - self.promised
+        return floor < 0 or free > floor + self.limit.margin(space.total)
 
     def _text(self, space: Space) -> str:
         used = 100 * (1 - space.free / space.total) if space.total > 0 else 0.0
+        promised = f", {self.promised} of them promised" if self.promised else ""
         return (
             f"The disk is full: {space.free} of {space.total} bytes are free at {space.path} "
-            f"({used:.1f} % used), and {self.limit.in_words(space.total)}."
+            f"({used:.1f} % used{promised}), and {self.limit.in_words(space.total)}."
         )
+
+    def room(self, spaces: Sequence[Space]) -> int:
+        """Return how many bytes may be written before one of them is full."""
+        return min(self._headroom(space) for space in spaces)
 
     def _foresee(self, spaces: Sequence[Space], now: float) -> list[Change]:
         """Work out `seconds_left`; tells once when it becomes short."""

@@ -1,6 +1,7 @@
 """The disk monitor at work: measures, judges by `gateway.disk`, tells the broker and the log.
 
-    scan     every disk-scan-period, and once before any listener opens
+    scan     every disk-scan-period, once before any listener opens, behind each part of the room
+             that is left has been written, and when there is none for the next file
     ran_out  the journal met the end of the disk and lives on its ballast: full at once
     ballast  made whole again, on a thread, as soon as the disk could spare it
 
@@ -21,8 +22,18 @@ from storage.ballast import NO_ROOM, Ballast
 from storage.files import RealFiles
 from storage.segments import Segments
 
-#: The ballast takes at most this part of its file system.
+#: The ballast takes at most this part of its file system, or one journal file if that is more.
 BALLAST_PART: Final = 16
+#: A file system has room for so many: one is written, one is ready, one is the ballast, and what
+#: lives in an old one is copied to another.
+FILES_MIN: Final = 4
+#: After this part of the room that was left has been written, it is looked again,
+LOOK_PART: Final = 4
+#: and not more often than for so many bytes, nor less.
+LOOK_BYTES_MIN: Final = 64 << 10
+LOOK_BYTES_MAX: Final = 8 << 20
+#: What a start needs where there is neither room for a file nor ballast: removals are small.
+DRAIN_BYTES: Final = 256 << 10
 
 _log = structlog.get_logger()
 
@@ -42,6 +53,7 @@ class DiskWatch:
         gate: the broker's side.
         origin_of: says where a key of the configuration was written.
         failed: called with the error when the disk cannot be measured or written.
+        promised: how many bytes will be written without anybody being asked once more.
     """
 
     def __init__(
@@ -59,6 +71,8 @@ class DiskWatch:
         self.ballast = ballast
         self.origin_of: Callable[[str], str] = _nowhere
         self.failed: Callable[[OSError], None] = _nothing
+        self.promised: Callable[[], int] = _no_bytes
+        self._written = self._look_at = 0
         self._measure = measure
         self._seconds = seconds
         self._threads = threads
@@ -85,6 +99,19 @@ class DiskWatch:
         except OSError as error:
             self.failed(error)
 
+    def wrote(self, total: int) -> None:
+        """So many bytes were taken so far: look again, where that is a part of what was left."""
+        self._written = total
+        if total >= self._look_at:
+            self.scan()
+
+    def may_take(self, count: int) -> bool:
+        """Whether the limit holds with `count` bytes more on the disk; on any thread, may block."""
+        spaces = self._measure()
+        limit = self.monitor.limit
+        floors = [(space.free, limit.floor(space.total)) for space in spaces]
+        return all(floor < 0 or free - count >= floor for free, floor in floors)
+
     def ran_out(self) -> None:
         """A write has found the disk full."""
         _log.warning("disk.ballast_given", left=0 if self.ballast is None else self.ballast.size)
@@ -93,7 +120,11 @@ class DiskWatch:
     def _look(self) -> None:
         spaces = self._measure()
         missing = 0 if self.ballast is None else self.ballast.missing
-        changes = self.monitor.look(spaces, self._seconds(), reserve_missing=missing)
+        changes = self.monitor.look(
+            spaces, self._seconds(), reserve_missing=missing, promised=self.promised()
+        )
+        part = self.monitor.room(spaces) // LOOK_PART
+        self._look_at = self._written + max(LOOK_BYTES_MIN, min(part, LOOK_BYTES_MAX))
         self._apply(changes)
         if missing and not self._making and self.monitor.could_spare(spaces, missing):
             self._make_ballast()
@@ -152,21 +183,37 @@ def measuring(files: RealFiles, paths: Sequence[str]) -> Callable[[], Sequence[S
     return measure
 
 
-def ballast_for(files: RealFiles, directory: str, wanted: int) -> Ballast:
+def ballast_for(files: RealFiles, directory: str, wanted: int, segment_bytes: int = 0) -> Ballast:
     """Return the ballast of a journal directory, as it was left; not made. Raises OSError."""
     _, total, _ = files.space(directory)
-    return Ballast(files, directory, min(wanted, total // BALLAST_PART))
+    most = max(total // BALLAST_PART, segment_bytes) if total > 0 else 0
+    return Ballast(files, directory, min(wanted, most))
 
 
-def make_room(segments: Segments, ballast: Ballast, segment_bytes: int) -> None:
+def size_problem(total: int, segment_bytes: int, directory: str) -> str | None:
+    """Say why a journal on a file system of `total` bytes could not be drained once it is full."""
+    if total <= 0 or total >= FILES_MIN * segment_bytes:
+        return None
+    return (
+        f"the file system of {directory} has {total} bytes, and a journal needs {FILES_MIN} files "
+        f"of journal-file-size, which is {segment_bytes} bytes, to be drained when the disk is "
+        f"full; {total // FILES_MIN} is the most it can be there"
+    )
+
+
+def make_room(
+    segments: Segments, ballast: Ballast, segment_bytes: int, free: Callable[[], int] | None = None
+) -> None:
     """Have a journal file ready, and the ballast. Raises OSError when there is room for neither.
 
-    With ballast of a run before the gateway starts all the same: what it holds can be consumed.
+    With ballast of a run before, or a little room of its own, the gateway starts all the same: what
+    it holds can be consumed.
     """
     try:
         segments.make_spare(segment_bytes)
     except OSError as error:
-        if error.errno not in NO_ROOM or not ballast.size:
+        little = 0 if free is None else free()
+        if error.errno not in NO_ROOM or ballast.size + little < DRAIN_BYTES:
             raise
     else:
         ballast.make()
@@ -194,6 +241,10 @@ def watch_disk(
 
 def _nowhere(key: str) -> str:
     return ""
+
+
+def _no_bytes() -> int:
+    return 0
 
 
 def _nothing(error: OSError) -> None:

@@ -196,15 +196,16 @@ class Journal:
     @property
     def congested(self) -> bool:
         """Whether more waits for the disk than should: messages, or BACKLOG_BYTES_MAX."""
-        return self.tasks >= self.task_limit or self._waiting() > BACKLOG_BYTES_MAX
+        return self.tasks >= self.task_limit or self.waiting_bytes > BACKLOG_BYTES_MAX
 
     @property
     def relieved(self) -> bool:
         """Whether at most nine tenths of that wait."""
         few = self.tasks <= self.task_limit * 9 // 10
-        return few and self._waiting() <= BACKLOG_BYTES_MAX * 9 // 10
+        return few and self.waiting_bytes <= BACKLOG_BYTES_MAX * 9 // 10
 
-    def _waiting(self) -> int:
+    @property
+    def waiting_bytes(self) -> int:
         """Return the bytes that wait for the disk, at most."""
         return self._backlog + self._aside.bytes + self._open.bytes_bound + self._open.page_bytes
 

@@ -35,6 +35,8 @@ from storage.spares import Spares
 _SUFFIX: Final = ".journal"
 #: What a file grows by, at least, while the disk is full.
 _TIGHT_STEP: Final = 1 << 20
+#: ... and when not even that much is left.
+_BLOCK: Final = 4096
 
 
 def segment_name(number: int) -> str:
@@ -96,6 +98,11 @@ class Segments:
     def spares_ready(self) -> int:
         """How many segments are made ahead."""
         return len(self._spares)
+
+    @property
+    def current(self) -> int:
+        """The segment whose file is open, with room for all that was placed in it; -1: none."""
+        return self._number
 
     def write(
         self,
@@ -162,13 +169,20 @@ class Segments:
     def _reserve(self, fd: int, end: int) -> None:
         """See to it that the file has blocks up to `end`, with the ballast's help. OSError: not."""
         whole = -(-end // _TIGHT_STEP) * _TIGHT_STEP
+        least = -(-end // _BLOCK) * _BLOCK
         given = True
         while True:
             try:
                 self._fs.allocate(fd, whole)
             except OSError as error:
-                if error.errno not in NO_ROOM or self._ballast is None or not given:
+                if error.errno not in NO_ROOM or self._ballast is None:
                     raise
+                if not given:
+                    if whole == least:
+                        raise
+                    # What is left is less than a step, and may be enough for this batch.
+                    whole = least
+                    continue
                 # Once more when nothing was left to give: somebody else may have made room.
                 given = self._ballast.give(whole - self._allocated)
             else:

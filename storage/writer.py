@@ -36,7 +36,10 @@ class DiskWork:
     since what replaces it may not have been written.
     """
 
-    __slots__ = ("_alarm", "_journal", "_pages", "_post", "_segment_bytes", "_segments", "failed")
+    __slots__ = (
+        "_alarm", "_journal", "_pages", "_post", "_segment_bytes", "_segments",
+        "failed", "may_take", "refused",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -58,6 +61,10 @@ class DiskWork:
         self._pages = pages
         self._post = post
         self._segment_bytes = segment_bytes
+        #: Whether so many bytes more would leave free what has to be; asked on the maker's thread.
+        self.may_take: Callable[[int], bool] | None = None
+        #: Called on the journal's thread when they would not.
+        self.refused: Callable[[], None] = _nothing
         self.failed = False
 
     def write(self, batch: Batch, size: int, payload: bytes | None = None) -> None:
@@ -127,9 +134,12 @@ class DiskWork:
         Given up when the store fails meanwhile: the disk is asked once more at most, by a call that
         was about to be made.
         """
-        if self.failed:
+        if self.failed or not self.wants_spare:
             return
         try:
+            if self.may_take is not None and not self.may_take(self._segment_bytes):
+                self._post(self.refused)
+                return
             self._segments.make_spare(self._segment_bytes, lambda: go_on() and not self.failed)
         except OSError as error:
             if error.errno not in _NO_ROOM:
@@ -184,6 +194,13 @@ class ThreadWriter:
         self._thread = threading.Thread(target=self._run, name=_WRITER, daemon=True)
         self._thread.start()
 
+    def ask(self, may_take: Callable[[int], bool], refused: Callable[[], None]) -> None:
+        """Make no file ahead that `may_take` says no to; `refused` is told on the journal's thread.
+
+        A file that a batch needs now is made whatever it says: what drains the disk must go on.
+        """
+        self._work.may_take, self._work.refused = may_take, refused
+
     def write(self, batch: Batch) -> None:
         size = self._journal.segment_size(batch)
         payload: bytes | None = None
@@ -230,3 +247,7 @@ class ThreadWriter:
         self._orders.put(False)
         self._maker.join()
         self._work.close(done)
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

@@ -22,6 +22,8 @@ from gateway.config.sources import Layers
 from gateway.config.tls import TlsSource, TlsVersion, table_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
+    BALLAST_BYTES,
+    JOURNAL_FILE_BYTES,
     MULTICAST_PREFIX,
     Acceptor,
     AddressConfig,
@@ -134,6 +136,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ),
     }
     users = _users_file(walk, tree.get("authentication", []))
+    _check_ballast(walk, top)
     if walk.problems:
         raise ConfigError(walk.problems)
     top.setdefault("global_max_size", default_memory(host.memory_bytes))
@@ -151,6 +154,18 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         **top,
         **sections,
     )
+
+
+def _check_ballast(walk: _Walk, top: dict[str, Any]) -> None:
+    """Refuse a reserve that a journal without room could not live on; one not written is enough."""
+    file = top.get("journal_file_size", JOURNAL_FILE_BYTES)
+    ballast = top.setdefault("ballast_size", max(BALLAST_BYTES, file))
+    if 0 < ballast < file:
+        walk.wrong(
+            ("ballast-size",),
+            f"is {ballast} bytes, and a full disk is drained with one journal file of it: at least "
+            f"journal-file-size, which is {file}, or 0 for none",
+        )
 
 
 def default_memory(memory_bytes: int) -> int:

@@ -15,6 +15,9 @@ from gateway.model.attributes import NAMES
 from gateway.model.definitions import DivertDefinition
 
 MIB: Final = 1 << 20
+#: The size of a journal file, and of what is kept back for a full disk, where none is written.
+JOURNAL_FILE_BYTES: Final = 32 * MIB
+BALLAST_BYTES: Final = 64 * MIB
 #: What STOMP clients of other brokers write.
 ANYCAST_PREFIX: Final = "/queue/"
 MULTICAST_PREFIX: Final = "/topic/"
@@ -248,7 +251,7 @@ class Config:
     name: str = "sluicegate"
     global_max_size: int = 512 * MIB
     global_max_messages: int = -1
-    journal_file_size: int = 32 * MIB
+    journal_file_size: int = JOURNAL_FILE_BYTES
     journal_compact_min_files: int = 3
     journal_compact_percentage: int = 50
     store_task_limit: int = 10_000
@@ -261,7 +264,7 @@ class Config:
     max_disk_usage: int | None = None
     min_disk_free: int | None = None
     disk_scan_period: int = 5_000
-    ballast_size: int = 64 * MIB
+    ballast_size: int = BALLAST_BYTES
     scrub_period: int = 24 * 3_600_000
     scrub_rate: int = 4 * MIB
     address_queue_scan_period: int = 30_000

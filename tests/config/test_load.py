@@ -223,6 +223,13 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("max-disk-usage = 101", "max-disk-usage: 101 is out of range; it lies between -1 and 100"),
         ("min-disk-free = 0", "min-disk-free: 0 is too small; the least is 1, and -1 means no"),
         ("disk-scan-period = 0", "disk-scan-period: 0 is too small; the least is 1"),
+        (
+            'ballast-size = "1MiB"',
+            (
+                "ballast-size: is 1048576 bytes, and a full disk is drained with one journal file"
+                " of it: at least journal-file-size, which is 33554432, or 0 for none"
+            ),
+        ),
         ("ballast-size = -1", "ballast-size: -1 is too small; the least is 0"),
         ("scrub-period = -2", "scrub-period: -2 is too small; the least is -1"),
         ('scrub-rate = "1KiB"', "scrub-rate: 1024 is too small; the least is 65536"),

@@ -6,6 +6,9 @@ and acknowledgements go on, nothing that was confirmed is lost.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ import stomp
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
+from gateway.cli.scratch import GatewayFailedError
 from tests.conformance.small_disk import GIB, FiguresGateway, MountedGateway, mounted
 from tests.logs import wait_log
 
@@ -302,3 +306,80 @@ def test_d13_a_journal_without_room_lives_on_its_ballast(tmp_path: Path, holder:
         writer.create_sender("q").send(Message(body="after", durable=True))
         assert count(gateway, "q") == 1
         writer.close()
+
+
+# ---- limits that hold, and disks that can be drained
+
+
+def free_on(gateway: MountedGateway) -> int:
+    facts = os.statvfs(gateway.seen)
+    return facts.f_bavail * facts.f_frsize
+
+
+@pytest.mark.parametrize("size", [1000, 200_000])
+def test_writing_at_full_speed_does_not_pass_min_disk_free(
+    tmp_path: Path, holder: int, size: int
+) -> None:
+    # No scan by the clock would come in time.
+    limit = 16 << 20
+    settings = ["journal-file-size=2MiB", "disk-scan-period=600000", f"min-disk-free={limit}"]
+    with MountedGateway(tmp_path, holder, settings=settings) as gateway:
+        sender = socket.create_connection(("127.0.0.1", gateway.stomp_port), timeout=SECONDS)
+        sender.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+        frame = b"SEND\ndestination:/queue/q\n\n" + b"x" * size + b"\0"
+        least = free_on(gateway)
+        assert least > limit
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 200 << 20:
+                sender.sendall(frame * max(1, 200_000 // size))
+                sent += max(size, 200_000)
+                least = min(least, free_on(gateway))
+        assert full(gateway)
+        least = min(least, free_on(gateway))
+        assert least >= limit
+        sender.close()
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[int]:
+    with mounted(tmp_path, "14m") as pid:
+        if pid is None:
+            pytest.skip("this machine does not let us mount a file system")
+        yield pid
+
+
+def test_a_tiny_disk_is_drained_after_it_was_filled_also_by_a_new_start(
+    tmp_path: Path, tiny: int
+) -> None:
+    settings = ["journal-file-size=1MiB", "max-disk-usage=-1", "disk-scan-period=100"]
+    gateway = MountedGateway(tmp_path, tiny, settings=settings)
+    with gateway:
+        connection = BlockingConnection(f"127.0.0.1:{gateway.port}", timeout=SECONDS)
+        sender = connection.create_sender("q")
+        confirmed = 0
+        with contextlib.suppress(Exception):
+            while not full(gateway) and confirmed < 2000:
+                sender.send(Message(body="x" * 20_000, durable=True), timeout=2)
+                confirmed += 1
+        assert confirmed > 100
+        assert gateway.running()
+        gateway.kill()
+        gateway.start()
+        until(lambda: count(gateway, "q") >= confirmed, "all that was confirmed")
+        reader = BlockingConnection(f"127.0.0.1:{gateway.port}", timeout=SECONDS)
+        receiver = reader.create_receiver("q", credit=100)
+        for _ in range(count(gateway, "q")):
+            receiver.receive()
+            receiver.accept()
+        reader.close()
+        until(lambda: count(gateway, "q") == 0, "everything is consumed and acknowledged")
+        assert gateway.running()
+
+
+def test_a_file_system_too_small_to_be_drained_is_refused_by_name(
+    tmp_path: Path, tiny: int
+) -> None:
+    gateway = MountedGateway(tmp_path, tiny, settings=["journal-file-size=4MiB"])
+    with pytest.raises(GatewayFailedError, match=r"status 64[\s\S]*journal-file-size"):
+        gateway.start()
