@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from gateway.model.peers import Cause, Ending, PeerState
+from gateway.summing import Summed
 from protocols.shell import Wire
 
 _log = structlog.get_logger()
@@ -23,10 +24,17 @@ def remote_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def tell_opened(acceptor: str, name: str, wire: Wire, known: Callable[[str], None]) -> None:
+def tell_opened(
+    acceptor: str,
+    name: str,
+    wire: Wire,
+    known: Callable[[str], None],
+    failures: Summed | None = None,
+) -> None:
     """A protocol's session has begun: say so, and again when its client is let in.
 
-    `known` is called with `name` then.
+    `known` is called with `name` then. While failed logins are only counted, that a connection has
+    opened is told at debug.
     """
     session = wire.session
     if session is None:
@@ -35,14 +43,17 @@ def tell_opened(acceptor: str, name: str, wire: Wire, known: Callable[[str], Non
     remote = remote_of(facts.address, facts.port)
     tls = {} if wire.tls is None else {"tls": " ".join(wire.tls)}
     protocol = seen.state().protocol
-    _log.info(
-        "connection.opened",
-        connection=name,
-        acceptor=acceptor,
-        peer=remote,
-        protocol=protocol,
+    facts_said = {
+        "connection": name,
+        "acceptor": acceptor,
+        "peer": remote,
+        "protocol": protocol,
         **tls,
-    )
+    }
+    if failures is not None and failures.summing:
+        _log.debug("connection.opened", **facts_said)
+    else:
+        _log.info("connection.opened", **facts_said)
 
     def let_in() -> None:
         known(name)
@@ -60,8 +71,10 @@ def tell_opened(acceptor: str, name: str, wire: Wire, known: Callable[[str], Non
     seen.on_login = let_in
 
 
-def tell_closed(acceptor: str, name: str, wire: Wire, now: float) -> None:
-    """A connection is gone."""
+def tell_closed(
+    acceptor: str, name: str, wire: Wire, now: float, failures: Summed | None = None
+) -> None:
+    """A connection is gone; those of refused logins are told while `failures` has it so."""
     facts = wire.peer()
     remote = remote_of(facts.address, facts.port)
     went = {
@@ -84,7 +97,9 @@ def tell_closed(acceptor: str, name: str, wire: Wire, now: float) -> None:
     seen = wire.was.seen
     state = seen.state()
     ending = wire.ending or seen.ending or Ending(cause=Cause.CUT)
-    tell = _log.warning if ending.cause is Cause.LOGIN_REFUSED else _log.info
+    tell = _log.info
+    if ending.cause is Cause.LOGIN_REFUSED:
+        tell = _log.warning if failures is None or failures.whole() else _log.debug
     tell(
         "connection.closed",
         connection=name,

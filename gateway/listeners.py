@@ -166,6 +166,8 @@ class Connections(Factory):
         self._contexts = contexts
         self._descriptors = descriptors or Descriptors()
         self._refusals = Summed(timers.clock, self._tell_refused)
+        # Their sum is the gate's to tell.
+        self._failures = Summed(timers.clock, lambda count, seconds: None)
         self._dismissals = Summed(timers.clock, self._tell_dismissed)
 
     @property
@@ -260,7 +262,7 @@ class Connections(Factory):
         self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
-        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known)
+        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known, self._failures)
         wire.on_lost = lambda one: self._lost(name, one)
         return wire
 
@@ -284,7 +286,7 @@ class Connections(Factory):
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
         self._strangers.pop(name, None)
-        tell_closed(self.name, name, wire, self._timers.now())
+        tell_closed(self.name, name, wire, self._timers.now(), self._failures)
         if not self.wires:
             self.emptied()
 

@@ -82,6 +82,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "listener.opened": "a listener takes connections",
     "log.lines_dropped": "lines were lost because nobody read them; `count` of them",
     "login.accepted": "a client was let in and has said who it is",
+    "login.refused_more": "`count` more were refused within `seconds`, from so many `peers`",
     "login.refused": "a user and password were not let in; `reason` says why",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",

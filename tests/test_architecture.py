@@ -124,7 +124,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "gateway.reload": ("*",),
     "gateway.service": ("*",),
     "gateway.listeners": ("*",),
-    "gateway.connection_log": ("gateway.model", "protocols.shell"),
+    "gateway.connection_log": ("gateway.summing", "gateway.model", "protocols.shell"),
     "gateway.__main__": ("*",),
     "protocols": (),
     "protocols.sniff": (),

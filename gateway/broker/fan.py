@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.address import Address
-from gateway.model.address import RoutingType, parse_destination
+from gateway.model.address import RoutingType, check_not_ours, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import Refusal, RefusedError
 from gateway.queues.queue import Queue
@@ -118,7 +118,9 @@ class Fan:
             if len(self._legs) >= _LEGS_MAX:
                 return None
             try:
-                address, only = self._core.find_again(parse_destination(name), routing)
+                where = parse_destination(name)
+                check_not_ours(where.address)
+                address, only = self._core.find_again(where, routing)
             except RefusedError:
                 return None
             leg = self._root.branch_to(address, routing, self, only=only)

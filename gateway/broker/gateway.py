@@ -39,7 +39,7 @@ from gateway.broker.store_gate import StoreGate
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.broker.visible import Visible
-from gateway.model.address import Destination, RoutingType
+from gateway.model.address import Destination, RoutingType, check_not_ours
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, PAGED, SHARED, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
@@ -455,6 +455,7 @@ class Gateway:
         origin: str = "",
     ) -> Route:
         """See the Broker port."""
+        check_not_ours(destination.address)
         address, only = self.directory.for_sending(destination, routing)
         route = route_kind(address)(self, address, routing, owner, only=only, origin=origin)
         if address.branched:

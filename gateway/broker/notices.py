@@ -12,6 +12,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.slow import SlowConsumer
+from gateway.model.address import NOTIFICATIONS
 from gateway.model.amqp_types import Symbol, encode
 from gateway.model.errors import RefusedError
 from gateway.model.message import DEFAULT_PRIORITY
@@ -19,7 +20,6 @@ from gateway.model.message import DEFAULT_PRIORITY
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
 
-NOTIFICATIONS: Final = "activemq.notifications"
 #: properties, application-properties and data [AMQP 3.2.4-6] before their values.
 _PROPERTIES: Final = b"\x00\x53\x73"
 _APPLICATION: Final = b"\x00\x53\x74"

@@ -34,7 +34,7 @@ from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
-from gateway.model.address import check_name, is_internal
+from gateway.model.address import check_name, check_not_ours, is_internal
 from gateway.model.definitions import AddressDefinition
 from gateway.model.errors import Code, RefusedError
 
@@ -100,6 +100,7 @@ class AddressesApi:
         fields = read_fields(request, NewAddress)
         check_store(self._gateway)
         check_name(fields.name, "address")
+        check_not_ours(fields.name)
         settings = self._gateway.settings.for_address(fields.name)
         types = frozenset(
             filter(None, map(read_routing_type, fields.routing_types or ()))

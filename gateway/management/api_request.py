@@ -32,6 +32,8 @@ SECURITY_HEADERS: Final = {
 _SINGLE: Final = ("host", "authorization", "content-type", "content-encoding", "origin")
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _PATH_SHOWN: Final = 200
+#: Phrases that Twisted does not know [RFC 9110 15.5].
+_REASONS: Final = {421: b"Misdirected Request", 422: b"Unprocessable Content"}
 
 
 class ApiRequest(TwistedRequest):
@@ -109,7 +111,7 @@ class ApiRequest(TwistedRequest):
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Set status and headers; they leave with the first byte of the body, or at the end."""
-        self.setResponseCode(status)
+        self.setResponseCode(status, _REASONS.get(status))
         for name, value in {**SECURITY_HEADERS, **headers}.items():
             self.setHeader(name, value)  # type: ignore[no-untyped-call]
 

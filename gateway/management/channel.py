@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 
 from twisted.internet.interfaces import IDelayedCall, ITransport
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
+from twisted.web.http import HTTPChannel, _ChunkedTransferDecoder
 from twisted.web.server import Request as TwistedRequest
 
 from gateway.management.api_request import SECURITY_HEADERS, ApiRequest, too_large
@@ -193,6 +193,13 @@ class Channel(HTTPChannel):
         if self._answering:
             self._behind += len(data)
         super().rawDataReceived(data)
+        # A chunk says first how large it is: more than a body may have is not waited for.
+        decoder = self._transferDecoder
+        if (
+            isinstance(decoder, _ChunkedTransferDecoder)
+            and getattr(decoder, "length", 0) > BODY_BYTES_MAX
+        ):
+            self.refuse(too_large())
         if self._behind > WAITING_BYTES_MAX:
             cast("Any", self.transport).pauseProducing()
 

@@ -43,7 +43,7 @@ from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
-from gateway.model.address import RoutingType, check_name, is_internal
+from gateway.model.address import RoutingType, check_name, check_not_ours, is_internal
 from gateway.model.attributes import NAMES, to_note
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
@@ -147,6 +147,7 @@ class QueuesApi:
         address = fields.name if fields.address is None else fields.address
         check_name(fields.name, "queue")
         check_name(address, "address")
+        check_not_ours(address)
         settings = self._gateway.settings.for_address(address)
         routing = read_routing_type(fields.routing_type) or settings.default_queue_routing_type
         ring_size, max_consumers = _given(fields.ring_size), _given(fields.max_consumers)

@@ -26,9 +26,12 @@ class Verifier:
 class Verifiers(Protocol):
     """Where a peer's login finds verifiers, and tells how it went."""
 
-    @property
-    def decoy_iterations(self) -> int:
-        """The iteration count that users get who do not exist: that of new verifiers."""
+    def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
+        """Return bytes of salt and iterations for a user who does not exist.
+
+        They are those of some user who does, always the same for a name: what others have in common
+        must not tell who is made up. Salts have 64 bytes at most.
+        """
 
     def find(self, mechanism: str, user: str) -> Verifier | None:
         """Return the verifier of a user who has one."""

@@ -13,10 +13,13 @@ from twisted.python.failure import Failure
 from gateway.security.gate import Why
 from gateway.security.passwords import hash_problem
 from gateway.security.users import User, UsersError, parse_users
+from gateway.summing import Summed
 from gateway.threads import started_pool
 
 #: More threads would let logins take more than two cores from the messages.
 THREADS: Final = 2
+#: Peers of refused logins that are counted one by one.
+PEERS_MAX: Final = 10_000
 _READABLE_BY_OTHERS: Final = 0o044
 
 _log = structlog.get_logger()
@@ -28,6 +31,9 @@ class ReactorSurroundings:
     def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
         self._reactor = reactor
         self._pool = started_pool(THREADS, "passwords")
+        self._told = Summed(reactor, self._tell_more)
+        self._more: Counter[str] = Counter()
+        self._peers: set[str] = set()
         #: logins that were refused, by reason
         self.refusals: Counter[str] = Counter({why.value: 0 for why in Why})
 
@@ -59,7 +65,20 @@ class ReactorSurroundings:
     def refused(self, user: str, peer: str, why: Why) -> None:
         """See the port."""
         self.refusals[why.value] += 1
-        _log.warning("login.refused", user=user, peer=peer, reason=why.value)
+        if self._told.whole():
+            _log.warning("login.refused", user=user, peer=peer, reason=why.value)
+            return
+        self._more[why.value] += 1
+        if len(self._peers) < PEERS_MAX:
+            self._peers.add(peer)
+
+    def _tell_more(self, count: int, seconds: float) -> None:
+        """Say how many were refused that were not told one by one."""
+        reasons = {reason.replace("-", "_"): n for reason, n in sorted(self._more.items())}
+        peers = len(self._peers)
+        self._more.clear()
+        self._peers.clear()
+        _log.warning("login.refused_more", count=count, seconds=seconds, peers=peers, **reasons)
 
 
 def load_users(path: str, *, required: bool) -> dict[str, User]:

@@ -27,7 +27,7 @@ from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
-from gateway.security.verifiers import ITERATIONS
+from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
@@ -118,6 +118,15 @@ class PasswordGate:
         """Return what the proof of a login is checked with."""
         known = self._users.get(user)
         return None if known is None else known.verifiers.get(mechanism)
+
+    def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
+        """Return bytes of salt and iterations for a name without verifier; see `Verifiers`."""
+        found = [u.verifiers[mechanism] for u in self._users.values() if mechanism in u.verifiers]
+        if not found:
+            return SALT_BYTES, ITERATIONS
+        drawn = hmac.digest(self.decoy_key, b"shape" + user.encode("utf-8"), hashlib.sha256)
+        like = found[int.from_bytes(drawn[:8], "big") % len(found)]
+        return min(len(like.salt), SALT_BYTES_MAX), like.iterations
 
     def proved(self, peer: str, user: str, *, right: bool) -> bool:
         """Count a SCRAM login; returns whether it is let in."""
@@ -249,9 +258,9 @@ class PeerGate:
         else:
             self._gate.check_from(self._address, user, password, done)
 
-    @property
-    def decoy_iterations(self) -> int:
-        return ITERATIONS
+    def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
+        """See `Verifiers`."""
+        return self._gate.decoy_shape(mechanism, user)
 
     def find(self, mechanism: str, user: str) -> Verifier | None:
         """Return the verifier of a user who has one."""

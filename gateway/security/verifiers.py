@@ -25,7 +25,10 @@ ITERATIONS_MAX: Final = 10_000_000
 #: The name in the users file -> the mechanism.
 KEYS: Final = {name.lower(): name for name in SCRAM_MECHANISMS}
 _SHAPE: Final = re.compile(r"(SCRAM-SHA-\d+)\$(\d{1,9}):([^$:]+)\$([^$:]+):([^$:]+)")
+#: What `make_verifier` takes, and the least and the most that a users file may hold.
+SALT_BYTES: Final = 32
 _SALT_BYTES_MIN: Final = 8
+SALT_BYTES_MAX: Final = 64
 
 
 def make_verifier(mechanism: str, password: str) -> Verifier:
@@ -63,8 +66,12 @@ def parse_verifier(mechanism: str, text: object) -> Verifier:
     except binascii.Error:
         raise ValueError("is not base64 where it must be") from None
     size = hashlib.new(mechanism.removeprefix("SCRAM-").replace("-", "")).digest_size
-    if len(salt) < _SALT_BYTES_MIN or not len(stored) == len(server) == size:
-        raise ValueError(f"needs a salt and two keys of {size} bytes")
+    if not _SALT_BYTES_MIN <= len(salt) <= SALT_BYTES_MAX:
+        raise ValueError(
+            f"has a salt of {len(salt)} bytes; it has {_SALT_BYTES_MIN} to {SALT_BYTES_MAX}"
+        )
+    if not len(stored) == len(server) == size:
+        raise ValueError(f"needs two keys of {size} bytes")
     iterations = int(found[2])
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ValueError(

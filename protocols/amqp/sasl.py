@@ -118,7 +118,7 @@ class Anonymous:
 
 
 class Plain:
-    """PLAIN: authzid NUL authcid NUL password [RFC 4616]. The authzid is taken and not used."""
+    """PLAIN: authzid NUL authcid NUL password [RFC 4616]. Nobody acts for another one."""
 
     __slots__ = ()
 
@@ -132,6 +132,8 @@ class Plain:
             user, password = parts[1].decode("utf-8"), parts[2].decode("utf-8")
         except UnicodeDecodeError:
             return Refused("PLAIN response is not UTF-8")
+        if parts[0] and parts[0] != parts[1]:
+            return Refused("PLAIN response whose user asks to act as another one")
         return Check(user, password) if user else Refused("PLAIN response without a user name")
 
 

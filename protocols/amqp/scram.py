@@ -10,14 +10,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Final
 
 from scramp import ScramException, ScramMechanism
 
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifiers
 from protocols.amqp.sasl import Challenge, Exchange, Passed, Refused, Step
-
-_SALT_BYTES: Final = 16
 
 
 class Scram:
@@ -72,8 +69,11 @@ class Scram:
         if found is not None:
             return found.salt, found.stored_key, found.server_key, found.iterations
         digest = hashlib.sha256 if self._name == "SCRAM-SHA-256" else hashlib.sha512
-        made = hmac.digest(self._decoy_key, self._name.encode() + user.encode("utf-8"), digest)
-        return made[:_SALT_BYTES], made, made, self._verifiers.decoy_iterations
+        named = self._name.encode() + user.encode("utf-8")
+        made = hmac.digest(self._decoy_key, named, digest)
+        salt = hmac.digest(self._decoy_key, b"salt" + named, hashlib.sha512)
+        size, iterations = self._verifiers.decoy_shape(self._name, user)
+        return salt[:size], made, made, iterations
 
 
 def scram_exchanges(

@@ -165,8 +165,7 @@ def test_a_chunked_body_is_refused_when_it_passes_the_limit():
 
 def test_a_chunk_size_beyond_64_bits_holds_no_more_than_the_limit():
     site = Site()
-    site.peer.send(head("Transfer-Encoding: chunked", JSON) + b"f" * 20 + b"\r\n")
-    replies = site.peer.send(b"x" * (BODY_BYTES_MAX + 1))
+    replies = site.peer.send(head("Transfer-Encoding: chunked", JSON) + b"f" * 20 + b"\r\n")
     assert [r.status for r in replies] == [413]
 
 

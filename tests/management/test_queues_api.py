@@ -234,7 +234,7 @@ def test_when_a_queue_goes_by_itself_is_said_with_it_or_by_its_address():
     "name",
     [
         "a/b", "..", ".", "../../etc/passwd", "a b", "a?b", "a#b", "%2F", "q\u00fc\U0001f407",
-        "\u202eevil", "<script>", "a::b", "CON", "C:\\x", "x" * 255, "'; DROP", "a+b", "a&b=c",
+        "<script>", "a::b", "CON", "C:\\x", "x" * 255, "'; DROP", "a+b", "a&b=c",
     ],
 )  # fmt: skip
 def test_odd_names_live_a_whole_life(name):

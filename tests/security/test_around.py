@@ -126,4 +126,4 @@ def test_refusals_are_logged_and_answers_come_later() -> None:
         }
     ]
     around.later(print)
-    assert reactor.calls == [(0, print)]
+    assert reactor.calls[1:] == [(0, print)]

@@ -207,7 +207,8 @@ def test_proofs_are_counted_and_held_back_as_passwords_are(
     peer = gate.for_peer("p")
     assert peer.find(SHA_256, "ann") is verifier
     assert peer.find("SCRAM-SHA-512", "ann") is peer.find(SHA_256, "nobody") is None
-    assert peer.decoy_iterations == verifier.iterations
+    like = len(verifier.salt), verifier.iterations
+    assert peer.decoy_shape(SHA_256, "nobody") == peer.decoy_shape(SHA_256, "no") == like
     assert peer.told("ann", right=True)
     for _ in range(5):
         assert not peer.told("ann", right=False)
