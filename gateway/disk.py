@@ -33,6 +33,8 @@ FLIP_SECONDS: Final = 1.0
 RATE_SECONDS: Final = 60.0
 #: A forecast below this is worth a warning, in seconds; it is over when twice as much is left.
 SOON_SECONDS: Final = 3600.0
+#: Files that can still be made, below which the disk is full: the journal's, and pages.
+FILES_FREE_MIN: Final = 16
 #: Slower than this nothing fills within a lifetime; it is noise of other files.
 RATE_MIN: Final = 1.0
 
@@ -180,11 +182,13 @@ class DiskMonitor:
         *,
         reserve_missing: int = 0,
         promised: int = 0,
+        files: int = -1,
     ) -> list[Change]:
         """Judge the file systems at `now` (seconds); returns what has changed.
 
         While bytes of the reserve are missing a full disk stays full, whatever the figures say.
-        `promised` bytes are free still, and will be written: what waits, and the next file.
+        `promised` bytes are free still, and will be written: what waits, and the next file. So many
+        `files` can still be made; -1: as many as there is room for.
         """
         self.scans += 1
         self.promised = promised
@@ -195,6 +199,10 @@ class DiskMonitor:
         if limited and self._headroom(self.worst) <= promised:
             if self.full or not wait:
                 changes += self._raise(self._text(self.worst), now)
+        elif 0 <= files < (2 * FILES_FREE_MIN if self.full else FILES_FREE_MIN):
+            if self.full or not wait:
+                text = f"The disk has room for {files} more files (inodes) at {self.worst.path}"
+                changes += self._raise(f"{text}; {FILES_FREE_MIN} are kept for the store.", now)
         elif self.full and not wait and all(map(self._clear, spaces)):
             if reserve_missing:
                 self._raise(

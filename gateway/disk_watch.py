@@ -53,6 +53,7 @@ class DiskWatch:
         gate: the broker's side.
         origin_of: says where a key of the configuration was written.
         failed: called with the error when the disk cannot be measured or written.
+        free_files: how many more files the disk takes; -1: no such limit.
         promised: how many bytes will be written without anybody being asked once more.
     """
 
@@ -72,6 +73,7 @@ class DiskWatch:
         self.origin_of: Callable[[str], str] = _nowhere
         self.failed: Callable[[OSError], None] = _nothing
         self.promised: Callable[[], int] = _no_bytes
+        self.free_files: Callable[[], int] = _no_limit
         self._written = self._look_at = 0
         self._measure = measure
         self._seconds = seconds
@@ -121,7 +123,11 @@ class DiskWatch:
         spaces = self._measure()
         missing = 0 if self.ballast is None else self.ballast.missing
         changes = self.monitor.look(
-            spaces, self._seconds(), reserve_missing=missing, promised=self.promised()
+            spaces,
+            self._seconds(),
+            reserve_missing=missing,
+            promised=self.promised(),
+            files=self.free_files(),
         )
         part = self.monitor.room(spaces) // LOOK_PART
         self._look_at = self._written + max(LOOK_BYTES_MIN, min(part, LOOK_BYTES_MAX))
@@ -229,14 +235,23 @@ def watch_disk(
     threads: RunBlocking,
 ) -> DiskWatch:
     """Return a watch over the file systems of `directories`, not started."""
-    return DiskWatch(
+    files = RealFiles()
+    watch = DiskWatch(
         limit,
         gate,
-        measure=measuring(RealFiles(), directories),
+        measure=measuring(files, directories),
         seconds=seconds,
         ballast=ballast,
         threads=threads,
     )
+    watch.free_files = lambda: _fewest(files, directories)
+    return watch
+
+
+def _fewest(files: RealFiles, directories: Sequence[str]) -> int:
+    """Return how many files can still be made where the fewest can; -1: there is no limit."""
+    found = [count for path in directories if (count := files.free_files(path)) >= 0]
+    return min(found, default=-1)
 
 
 def _nowhere(key: str) -> str:
@@ -245,6 +260,10 @@ def _nowhere(key: str) -> str:
 
 def _no_bytes() -> int:
     return 0
+
+
+def _no_limit() -> int:
+    return -1
 
 
 def _nothing(error: OSError) -> None:

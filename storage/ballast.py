@@ -86,6 +86,20 @@ class Ballast:
             self.given += 1
             return True
 
+    def become(self, path: str) -> bool:
+        """Be another file from now on, where the disk takes no new one; returns whether it could.
+
+        The caller syncs the directory.
+        """
+        self.on_asked()
+        with self._lock:
+            if not self._fs.exists(self._path):
+                return False
+            self._fs.rename(self._path, path)
+            self.size = 0
+            self.given += 1
+            return True
+
     def _shrink(self, size: int) -> None:
         def cut(fd: int) -> int:
             self._fs.truncate(fd, size)

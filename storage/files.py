@@ -153,6 +153,11 @@ class RealFiles:
             facts.f_bavail * facts.f_frsize,
         )
 
+    def free_files(self, path: str) -> int:
+        """Return how many more files its file system takes; -1 where there is no such limit."""
+        facts = os.statvfs(path)
+        return facts.f_favail if facts.f_files else -1
+
     def drop_cache(self, fd: int) -> None:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 

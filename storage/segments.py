@@ -156,7 +156,7 @@ class Segments:
             if error.errno not in NO_ROOM or self._ballast is None:
                 raise
             self._allocated = 0
-            self._fd = self._fs.open(path, create=True)
+            self._fd = self._open_scarce(path, self._ballast)
             self._reserve(self._fd, needed)
         self._uuid = self._make_uuid()
         self._fs.pwrite(self._fd, encode_segment_header(segment, self._uuid, first), 0)
@@ -165,6 +165,15 @@ class Segments:
         self._number = segment
         self._offset = SEGMENT_HEADER_BYTES
         self._size = size
+
+    def _open_scarce(self, path: str, ballast: Ballast) -> int:
+        """Return a descriptor of a new file on a full disk, which may have no inode left either."""
+        try:
+            return self._fs.open(path, create=True)
+        except OSError as error:
+            if error.errno not in NO_ROOM or not ballast.become(path):
+                raise
+        return self._fs.open(path)
 
     def _reserve(self, fd: int, end: int) -> None:
         """See to it that the file has blocks up to `end`, with the ballast's help. OSError: not."""

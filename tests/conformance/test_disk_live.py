@@ -383,3 +383,36 @@ def test_a_file_system_too_small_to_be_drained_is_refused_by_name(
     gateway = MountedGateway(tmp_path, tiny, settings=["journal-file-size=4MiB"])
     with pytest.raises(GatewayFailedError, match=r"status 64[\s\S]*journal-file-size"):
         gateway.start()
+
+
+@pytest.fixture
+def few_files(tmp_path: Path) -> Iterator[int]:
+    with mounted(tmp_path, "48m,nr_inodes=80") as pid:
+        if pid is None:
+            pytest.skip("this machine does not let us mount a file system")
+        yield pid
+
+
+def test_a_disk_without_inodes_is_full_and_is_drained(tmp_path: Path, few_files: int) -> None:
+    settings = ["journal-file-size=1MiB", "min-disk-free=1000000", "disk-scan-period=50"]
+    with MountedGateway(tmp_path, few_files, settings=settings) as gateway:
+        connection = BlockingConnection(f"127.0.0.1:{gateway.port}", timeout=SECONDS)
+        sender = connection.create_sender("q")
+        for _ in range(100):
+            sender.send(Message(body="x" * 10_000, durable=True))
+        taken = []
+        with contextlib.suppress(OSError):
+            for number in range(100):
+                taken.append(gateway.seen / f"taken-{number}")
+                taken[-1].touch()
+        until(lambda: full(gateway), "the disk takes no files")
+        assert "inodes" in refused(gateway)[1]
+        receiver = connection.create_receiver("q", credit=100)
+        for _ in range(100):
+            receiver.receive()
+            receiver.accept()
+        connection.close()
+        until(lambda: count(gateway, "q") == 0, "everything is consumed and acknowledged")
+        for one in taken:
+            one.unlink(missing_ok=True)
+        until(lambda: not full(gateway), "there is room again")

@@ -245,3 +245,22 @@ def test_a_start_on_a_full_disk_needs_ballast_of_before(small):
     small.room = MIB
     again = ballast_for(small, str(small.folder), 1 * MIB)
     make_room(Segments(small, str(small.folder), lambda: bytes(16), again), again, 4 * MIB)
+
+
+def test_without_an_inode_the_ballast_becomes_the_segment(small, monkeypatch):
+    journal = Journal(small)
+    opened = small.open
+
+    def no_inode(path, **how):
+        if how.get("create"):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return opened(path, **how)
+
+    monkeypatch.setattr(small, "open", no_inode)
+    journal.write(1, 100)
+    journal.write(1, 100)
+    assert (small.folder / segment_name(1)).exists()
+    assert (journal.ballast.size, journal.ballast.given) == (0, 1)
+    with pytest.raises(OSError, match="No space left"):
+        journal.write(2, 100)
+    journal.segments.close()
