@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.logs import EVENTS
-from gateway.service import EX_IOERR, EX_RUNNING
+from gateway.service import EX_CONFIG, EX_IOERR, EX_RUNNING
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text("utf-8")
@@ -43,7 +43,7 @@ def test_events_are_what_the_gateway_logs() -> None:
 
 def test_exit_statuses_are_ours() -> None:
     named = {int(found) for found in re.findall(r"exit status (\d\d)", PAGE)}
-    assert named == {EX_IOERR, EX_RUNNING}
+    assert named == {EX_CONFIG, EX_IOERR, EX_RUNNING}
 
 
 def test_the_readme_links_it() -> None:
