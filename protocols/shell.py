@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from twisted.internet import main, tcp
 from twisted.internet.interfaces import IPullProducer, ITransport
@@ -24,11 +24,12 @@ from twisted.python import log
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.model.peers import Cause, Ending, Peer
+from gateway.model.peers import Cause, Ending
 from gateway.model.turn import Turn
 from protocols.departures import descriptor_of
 from protocols.patience import SHARE_SECONDS, SMALL_BYTES, Patience
 from protocols.reads import LEAST_READ_BYTES, READ_BYTES, Reads
+from protocols.speaking import Session
 from protocols.timers import Timers
 from protocols.tls import Tls
 from protocols.unread import Output, Unsent
@@ -52,48 +53,6 @@ class PeerFacts:
     tls: bool
     name: str
     port: int = 0
-
-
-class Session(Protocol):
-    """A protocol's sans-IO connection. Times are seconds of the injected clock.
-
-    `choked` is set by the shell: the peer does not read its answers and is not read from, until
-    `write_resumed` is called and takes it back.
-    """
-
-    wake: Callable[[], None]
-    spent: Callable[[], bool]
-    closing: bool
-    behind: bool
-    write_room: bool
-    choked: bool
-    retick: bool
-
-    @property
-    def paused_reading(self) -> bool:
-        """Whether the session does not want to be told more now."""
-
-    @property
-    def seen(self) -> Peer:
-        """The connection as an operator sees it."""
-
-    def receive_data(self, data: bytes, now: float) -> None:
-        """Act on what came; `behind` is set when `spent()` says that the rest has to wait."""
-
-    def go_on(self, now: float) -> None:
-        """Act on what waits, as far as `spent()` allows."""
-
-    def data_to_send(self) -> bytes: ...
-
-    def tick(self, now: float) -> float | None:
-        """Do what is due; return when to be called again."""
-
-    def connection_lost(self, now: float) -> None: ...
-
-    def write_resumed(self) -> None: ...
-
-    def stop(self, now: float) -> None:
-        """The gateway is going down: say so in the protocol's words and close."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +86,7 @@ class Wire(TwistedProtocol):
         "_lost",
         "_most",
         "_name",
+        "_now",
         "_patience",
         "_pulling",
         "_reads",
@@ -168,6 +128,7 @@ class Wire(TwistedProtocol):
     ) -> None:
         self._turn = turn
         self._timers = timers
+        self._now: Callable[[], float] = timers.clock.seconds
         self._speakers = speakers
         self._name = name
         self._tell = tell
@@ -211,7 +172,7 @@ class Wire(TwistedProtocol):
         if len(self._speakers) == 1 and self._tls is None:
             self._start(self._speakers[0])
         else:
-            self._schedule(self._timers.now() + FIRST_BYTES_SECONDS)
+            self._schedule(self._now() + FIRST_BYTES_SECONDS)
 
     def _use(self, transport: tcp.Connection) -> None:
         """Read and write on the socket itself."""
@@ -235,12 +196,17 @@ class Wire(TwistedProtocol):
         if not count:
             return main.CONNECTION_DONE
         self.bytes_in += count
+        session = self._session
         if count >= SMALL_BYTES and self._patience is not None:
             self._hear_timed(self._patience, buffer[:count])
-        elif self._tls is None:
+        elif self._tls is not None:
+            self._decrypt(self._tls, buffer[:count])
+        elif session is None:
             self._hear(bytes(buffer[:count]))
         else:
-            self._decrypt(self._tls, buffer[:count])
+            self.last_in = now = self._now()
+            session.receive_data(bytes(buffer[:count]), now)
+            self._pump(session)
         return None
 
     def _hear_timed(self, patience: Patience, data: memoryview) -> None:
@@ -347,7 +313,7 @@ class Wire(TwistedProtocol):
                 return
             data = self._first
             self._first = b""
-        self.last_in = now = self._timers.now()
+        self.last_in = now = self._now()
         session.receive_data(data, now)
         self._pump(session)
 
@@ -410,7 +376,7 @@ class Wire(TwistedProtocol):
         session, patience = self._session, self._patience
         if session is None or patience is None or self._leaving:
             return
-        self.last_in = now = self._timers.now()
+        self.last_in = now = self._now()
         patience.begin()
         try:
             session.go_on(now)
@@ -538,7 +504,7 @@ class Wire(TwistedProtocol):
                 # Twisted's TLS says that nothing follows before its producer has said all.
                 self.resumeProducing()
             transport.loseConnection()
-            self._schedule(self._timers.now() + CLOSE_SECONDS)
+            self._schedule(self._now() + CLOSE_SECONDS)
 
     def _schedule(self, deadline: float) -> None:
         self._deadline = deadline
@@ -548,7 +514,7 @@ class Wire(TwistedProtocol):
         """Called at a deadline; an entry that a sooner one replaced is stale and does nothing."""
         if self._lost or deadline != self._deadline:
             return
-        now = self._timers.now()
+        now = self._now()
         if self._leaving or self._session is None:
             if self._deadline and now >= self._deadline:
                 if self._tls is not None and not self._tls.ready:
@@ -574,7 +540,7 @@ class Wire(TwistedProtocol):
             self._ends(Cause.STOPPING, "")
             self._leave()
         else:
-            self._session.stop(self._timers.now())
+            self._session.stop(self._now())
             self._pump(self._session)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -591,7 +557,7 @@ class Wire(TwistedProtocol):
         """Nothing is heard from the peer any more."""
         session, self._session = self._session, None
         if session is not None:
-            session.connection_lost(self._timers.now())
+            session.connection_lost(self._now())
             self.was = session
 
     def _ends(self, cause: Cause, text: str) -> None:

@@ -132,11 +132,13 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "protocols.mistakes": (),
     "protocols.patience": (),
     "protocols.reads": ("protocols.departures", "protocols.patience", "protocols.unread"),
+    "protocols.speaking": ("gateway.model",),
     "protocols.shell": (
         "gateway.model",
         "protocols.departures",
         "protocols.patience",
         "protocols.reads",
+        "protocols.speaking",
         "protocols.timers",
         "protocols.tls",
         "protocols.unread",

@@ -1,0 +1,50 @@
+"""What the shell needs of a protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.model.peers import Peer
+
+
+class Session(Protocol):
+    """A protocol's sans-IO connection. Times are seconds of the injected clock.
+
+    `choked` is set by the shell: the peer does not read its answers and is not read from, until
+    `write_resumed` is called and takes it back.
+    """
+
+    wake: Callable[[], None]
+    spent: Callable[[], bool]
+    closing: bool
+    behind: bool
+    write_room: bool
+    choked: bool
+    retick: bool
+
+    @property
+    def paused_reading(self) -> bool:
+        """Whether the session does not want to be told more now."""
+
+    @property
+    def seen(self) -> Peer:
+        """The connection as an operator sees it."""
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Act on what came; `behind` is set when `spent()` says that the rest has to wait."""
+
+    def go_on(self, now: float) -> None:
+        """Act on what waits, as far as `spent()` allows."""
+
+    def data_to_send(self) -> bytes: ...
+
+    def tick(self, now: float) -> float | None:
+        """Do what is due; return when to be called again."""
+
+    def connection_lost(self, now: float) -> None: ...
+
+    def write_resumed(self) -> None: ...
+
+    def stop(self, now: float) -> None:
+        """The gateway is going down: say so in the protocol's words and close."""
