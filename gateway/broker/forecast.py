@@ -177,14 +177,13 @@ class _Walk:
         self._pages: dict[str, PageForecast] = {}
 
     def leave(self, settled: Sequence[Settled]) -> None:
-        """Count what leaves its queue, where that decides whether senders wait or are refused.
+        """Count what leaves its queue where senders wait for room: they must not wait for this.
 
-        Not where they page: whether a message goes to pages is decided before others leave. Nor
-        for the gateway's own limits, which addresses that page share.
+        Others are judged as if each send stood alone, as before the commit [Artemis does so].
         """
         for subscription, messages in settled:
             address = self._gateway.addresses.get(subscription.address)
-            if address is None or address.settings.address_full_policy is FullPolicy.PAGE:
+            if address is None or address.settings.address_full_policy is not FullPolicy.BLOCK:
                 continue
             held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
             for message in messages:
