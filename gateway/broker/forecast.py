@@ -179,7 +179,7 @@ class _Walk:
     def leave(self, settled: Sequence[Settled]) -> None:
         """Count what leaves its queue where senders wait for room: they must not wait for this.
 
-        Others are judged as if each send stood alone, as before the commit [Artemis does so].
+        Others are judged as if nothing left before them.
         """
         for subscription, messages in settled:
             address = self._gateway.addresses.get(subscription.address)
