@@ -196,7 +196,7 @@ WIRE_MUTANTS = (
     _wire(
         "shell: a lost connection is not told to its session",
         "protocols.shell:Wire._end_session",
-        "        session.connection_lost(self._timers.now())\n",
+        "        session.connection_lost(self._now())\n",
         "        pass\n",
     ),
     _wire(

@@ -220,7 +220,7 @@ class _Core:
     def full_disk(self, producer: Any, flags: int) -> Refusal | None:
         return self._broker.disk
 
-    def refusal(self, sends: Sequence[Any]) -> Refusal | None:
+    def refusal(self, sends: Sequence[Any], _leaving: Sequence[Any] = ()) -> Refusal | None:
         return self._broker.commit_refusal if sends else None
 
     def send_all(self, sends: Sequence[Any]) -> int:
