@@ -158,7 +158,7 @@ def test_what_helps_against_a_certificate_depends_on_what_is_wrong_with_it(
         ("http", b"", "closed the connection without an answer", "--url https://127.0.0.1:{port}"),
         ("http", b"AMQP\0\1\0\0", "what answers there is no HTTP", "beside `management`"),
         ("http", b"HTTP/1.1 400 No\r\n\r\nno", "answers 400 without JSON", "beside `management`"),
-        ("http", None, "no answer within 0.3 s", "sluicegate run, or --url http://"),
+        ("http", None, "no answer within 2 s", "sluicegate run, or --url http://"),
         ("https", None, "nothing answers a TLS handshake", "--url http://127.0.0.1:{port}"),
     ],
 )
@@ -166,7 +166,7 @@ def test_what_is_no_management_listener_is_told_with_what_to_try(
     scheme: str, answer: bytes | None, words: str, attempt: str
 ) -> None:
     with peer(answer) as port, pytest.raises(CliError) as raised:
-        post(f"{scheme}://127.0.0.1:{port}", "/readyz", None, seconds=0.3)
+        post(f"{scheme}://127.0.0.1:{port}", "/readyz", None, seconds=2.0)
     assert (raised.value.code, raised.value.status) == ("not-connected", 69)
     assert words in raised.value.message
     assert attempt.format(port=port) in (raised.value.attempt or "")
