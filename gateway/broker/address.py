@@ -53,6 +53,7 @@ class Address:
         "multicast",
         "name",
         "operator_block",
+        "owner",
         "paging",
         "producers",
         "purging",
@@ -80,6 +81,7 @@ class Address:
         self.producers: dict[int, Blockable] = {}
         self.auto_created = False
         self.temporary = False
+        self.owner: object | None = None  # the connection that alone reads what is sent here
         self.gone = False
         self.version = 0
         self.cursor = 0

@@ -178,7 +178,8 @@ class Branches:
         """Work out what branches off at an address."""
         name = address.name
         wild: list[Address] = []
-        if self.wildcards and name not in self._wild:
+        # What a temporary address gets is for the connection that made it, and for nobody else.
+        if self.wildcards and name not in self._wild and not address.temporary:
             wild = [self._wild[p] for p in sorted(self._heard) if fits(p, name)]
         diverts = [divert for divert in self.diverts.values() if divert.concerns(name)]
         if (tuple(diverts), tuple(wild)) != (address.diverts, address.wild):

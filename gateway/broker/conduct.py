@@ -12,6 +12,7 @@ from gateway.addresses.settings import (
     max_consumers_problem,
     ring_size_problem,
 )
+from gateway.broker.address import Address
 from gateway.model.address import RoutingType, check_name
 from gateway.model.attributes import LASTING, PLAIN, QueueAttributes, attribute_problem, changed
 from gateway.model.errors import Code, RefusedError
@@ -126,3 +127,23 @@ def follow(
     queue.serialize(settings.strict_dispatch or queue.routing in serialized)
     if settings.durability is Durability.WRITE:
         relax(queue.queue_id)
+
+
+def check_owner(place: Address | Queue | None, owner: object | None) -> None:
+    """Raise RefusedError (not-authorized) where a connection may not read a temporary node."""
+    if place is not None and place.owner is not None and place.owner is not owner:
+        what = "Queue" if isinstance(place, Queue) else "Address"
+        raise RefusedError.of(
+            Code.NOT_AUTHORIZED,
+            f"{what} {place.name!r} is temporary and belongs to the connection that made it: "
+            "that one alone may consume from it or browse it. Others may send to it.",
+        )
+
+
+def too_many_consumers(queue: Queue) -> RefusedError:
+    """Return the refusal of one consumer more than a queue may have."""
+    return RefusedError.of(
+        Code.MAX_CONSUMERS,
+        f"Queue {queue.name!r} of address {queue.address!r} has "
+        f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
+    )

@@ -190,10 +190,12 @@ class Directory:
         temporary: bool = False,
         condition: Condition | None = None,
         no_local: str = "",
+        owner: object | None = None,
     ) -> Queue:
         """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
 
-        `temporary` with a name: shared by that name, and gone with its last consumer. `condition`
+        `temporary` with a name: shared by that name, and gone with its last consumer; without one
+        the queue is `owner`'s alone. `condition`
         and `no_local` decide what the queue takes, and with others than before what it keeps.
         """
         if name not in self.addresses:
@@ -203,6 +205,7 @@ class Directory:
         self._add_type(self.addresses[name], RoutingType.MULTICAST)
         if durable_name is None:
             made = self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
+            made.owner = owner
             self._begin(made, condition, no_local)
             return made
         queue = self.queues.get(durable_name)
@@ -345,9 +348,9 @@ class Directory:
         address.bind(queue)
         self._owner.queues_changed(address)
 
-    def make_temporary(self, name: str, routing: RoutingType) -> None:
+    def make_temporary(self, name: str, routing: RoutingType, owner: object) -> None:
         """Make an address that is remembered nowhere, with its queue when it is anycast."""
-        self.make_address(name, frozenset({routing}), temporary=True)
+        self.make_address(name, frozenset({routing}), temporary=True).owner = owner
         if routing is RoutingType.ANYCAST:
             self.make_queue(name, name, routing, temporary=True)
 

@@ -13,6 +13,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Usage, full_because, room_again
 from gateway.broker.branches import Branches
+from gateway.broker.conduct import check_owner, too_many_consumers
 from gateway.broker.copies import Recovering
 from gateway.broker.directory import Directory
 from gateway.broker.disk_gate import DiskGate, Relay
@@ -40,7 +41,7 @@ from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
 from gateway.broker.visible import Visible
 from gateway.model.address import Destination, RoutingType, check_not_ours
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, PAGED, SHARED, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.model.turn import Turn
@@ -497,11 +498,13 @@ class Gateway:
         priority: int | None = None,
         selector: str = "",
         no_local: str = "",
+        owner: object | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Hold | Look:
         """See the Broker port."""
         condition = compile_selector(selector, destination.address) if selector else None
         may_add = (options or {}).get("may-add-type", "yes") == "yes"
+        check_owner(self.directory.addresses.get(destination.address), owner)
         kind = self.directory.consuming_type(destination, routing, may_add=may_add)
         if kind is RoutingType.MULTICAST and destination.queue is None:
             queue = self.directory.subscription_queue(
@@ -512,12 +515,15 @@ class Gateway:
                 make_name=self._make_name,
                 condition=condition,
                 no_local=no_local,
+                owner=owner,
             )
             browse, no_local, condition = False, "", condition if queue.paged_count else None
         else:
             queue = self.directory.for_consuming(destination, routing)
-        if not browse:
-            self._check_consumers(queue)
+        check_owner(queue, owner)
+        if not browse and 0 <= queue.max_consumers <= queue.consumer_count:
+            self.subscription_closed(queue)  # one that was made for it goes again
+            raise too_many_consumers(queue)
         self.touch(queue)
         if browse:
             return Look(self, queue, consumer, condition)
@@ -525,15 +531,6 @@ class Gateway:
             bindings = self.directory.addresses[queue.address]
             return LocalHold(self, bindings, queue, consumer, NotFrom(no_local, condition))
         return Hold(self, queue, consumer, priority, condition)
-
-    def _check_consumers(self, queue: Queue) -> None:
-        if 0 <= queue.max_consumers <= queue.consumer_count:
-            self.subscription_closed(queue)  # one that was made for it goes again
-            raise RefusedError.of(
-                Code.MAX_CONSUMERS,
-                f"Queue {queue.name!r} of address {queue.address!r} has "
-                f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
-            )
 
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         """See the Broker port."""
@@ -546,10 +543,10 @@ class Gateway:
         """See the Broker port."""
         self.directory.delete_subscription(durable_name)
 
-    def create_temporary(self, routing: RoutingType) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object) -> str:
         """See the Broker port."""
         name = self._make_name()
-        self.directory.make_temporary(name, routing)
+        self.directory.make_temporary(name, routing, owner)
         return name
 
     def delete_temporary(self, name: str) -> None:

@@ -327,6 +327,7 @@ class Broker(Protocol):
         priority: int | None = None,
         selector: str = "",
         no_local: str = "",
+        owner: object | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
@@ -342,6 +343,9 @@ class Broker(Protocol):
         subscription hold for its queue: with others than before, what it holds and does not match
         any more is removed. `browse` shows what waits in a queue, and takes nothing; a
         subscription's own queue is browsed by naming it.
+
+        `owner`: the connection. A temporary address, and the queue of a subscription without a
+        name, are read by the one that made them alone.
         """
 
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
@@ -353,8 +357,11 @@ class Broker(Protocol):
     def delete_subscription(self, durable_name: str) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""
 
-    def create_temporary(self, routing: RoutingType) -> str:
-        """Make a temporary address with a name nobody else has; returns it."""
+    def create_temporary(self, routing: RoutingType, owner: object) -> str:
+        """Make a temporary address with a name nobody else has; returns it.
+
+        All may send to it; only subscriptions of `owner`, the connection, read from it.
+        """
 
     def delete_temporary(self, name: str) -> None: ...
 

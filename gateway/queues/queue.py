@@ -68,6 +68,7 @@ class Queue(Sharing):
         "deleted",
         "dispatching",
         "name",
+        "owner",
         "queue_id",
         "routing",
         "temporary",
@@ -94,6 +95,7 @@ class Queue(Sharing):
         self.durable = durable
         self.temporary = temporary
         self.auto_created = auto_created
+        self.owner: object | None = None  # the connection that alone consumes
         self.account: Account | None = None
         self.deleted = False
         self.touched = self.dispatching = False

@@ -67,7 +67,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     if target.dynamic:
         session.nodes.check(target)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind)
+        link.temporary = session.broker.create_temporary(kind, session.nodes)
         target = with_address(target, link.temporary)
     if target.address:
         try:
@@ -122,7 +122,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     if source.dynamic:
         session.nodes.check(source)
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind)
+        link.temporary = session.broker.create_temporary(kind, session.nodes)
         source = replace(source, address=link.temporary)
     try:
         wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
@@ -137,6 +137,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             priority=priority,
             selector=wanted.filters.selector,
             no_local=session.origin if wanted.filters.no_local else "",
+            owner=session.nodes,
             options=_NO_ADD,
         )
     except RefusedError:

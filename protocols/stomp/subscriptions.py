@@ -134,6 +134,7 @@ class Subscriptions:
             browse=browser,
             selector=selector,
             no_local=self.origin if any(_is_set(headers, n) for n in _NO_LOCAL_HEADERS) else "",
+            owner=self,
         )
         consumer.number = self._count
         self.by_id[name] = consumer

@@ -212,9 +212,9 @@ def test_a_temporary_queue_can_be_deleted_under_its_consumer():
 
 def test_a_temporary_node_goes_with_its_messages_and_is_not_made_again():
     core = Core()
-    name = core.gateway.create_temporary(ANYCAST)
+    name = core.gateway.create_temporary(ANYCAST, core)
     route, _ = core.producer(name)
-    taker = core.consume(name, room=1)
+    taker = core.consume(name, room=1, owner=core)
     route.send([stomp(b"1"), stomp(b"2")], flags_of())
     core.turn()
     assert taker.bodies() == [b"1"]

@@ -89,7 +89,7 @@ def test_a31_what_others_made_stays():
     core = Core(entry(**ON, auto_delete_queues_skip_usage_check=True))
     core.directory.create_queue("made", "made", ANYCAST)
     core.consume("news", routing=MULTICAST, durable_name="sub").leave()
-    core.gateway.create_temporary(ANYCAST)
+    core.gateway.create_temporary(ANYCAST, core)
     assert [sweep(core) for _ in range(3)] == [[]] * 3
     core = Core(entry(auto_delete_created_queues=True, auto_delete_queues_skip_usage_check=True))
     core.directory.create_queue("made", "made", ANYCAST)

@@ -172,7 +172,7 @@ def test_the_same_address_again_is_no_error():
 
 def test_a_temporary_address_is_there_already():
     core = Core()
-    name = core.gateway.create_temporary(RoutingType.ANYCAST)
+    name = core.gateway.create_temporary(RoutingType.ANYCAST, core)
     assert core.ask("POST", ADDRESSES, {"name": name})[0] == 201
     assert core.address(name)["temporary"] is True
 

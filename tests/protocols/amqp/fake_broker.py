@@ -375,6 +375,7 @@ class FakeBroker:
         priority: int | None = None,
         selector: str = "",
         no_local: str = "",
+        owner: object | None = None,
         options: Mapping[str, str] | None = None,
     ) -> FakeSubscription:
         if self.refuse_subscribe is not None:
@@ -406,7 +407,7 @@ class FakeBroker:
             raise RefusedError(self.refuse_delete)
         self.note("delete subscription", durable_name)
 
-    def create_temporary(self, routing: RoutingType) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object) -> str:
         self._made += 1
         name = f"temporary-{self._made}"
         self.temporaries.add(name)

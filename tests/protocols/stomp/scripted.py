@@ -312,6 +312,7 @@ class ScriptedBroker:
         priority: int | None = None,
         selector: str = "",
         no_local: str = "",
+        owner: object | None = None,
         options: Mapping[str, str] | None = None,
     ) -> ScriptedSubscription:
         if self.refuse_subscribe is not None:
@@ -328,7 +329,7 @@ class ScriptedBroker:
             raise self.refuse_delete
         self.note("delete subscription", durable_name)
 
-    def create_temporary(self, routing: RoutingType) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object) -> str:
         raise AssertionError("not used by STOMP")
 
     def delete_temporary(self, name: str) -> None:
