@@ -56,10 +56,7 @@ class Sharing(Ringed):
                 if group in dealt:
                     continue
                 dealt.append(group)
-                went = self._deal(group, open_ones, share or 1, now_ms)
-                if went:
-                    total += went
-                    self._next = place + 1
+                total += self._deal(group, open_ones, share or 1, now_ms)
                 continue
             part = min(room, share + (at < odd) or 1)
             messages = self._take_for(held, part, now_ms)
@@ -110,14 +107,17 @@ class Sharing(Ringed):
         `share` is what each may get. How much of what waits is for them nobody knows before.
         """
         mates = [
-            (h, min(r, share))
-            for h, r, _ in open_ones
+            (h, min(r, share), place)
+            for h, r, place in open_ones
             if h.group is group and h.attached and not h.barred
         ]
-        found = self._find(group, sum([part for _, part in mates]))
+        found = self._find(group, sum([part for _, part, _ in mates]))
         flags = self.any_flags, self.all_flags
         total = 0
-        for (held, _), count in zip(mates, even(len(found), [p for _, p in mates]), strict=True):
+        counts, last = even(len(found), [part for _, part, _ in mates])
+        if found:
+            self._next = mates[last][2] + 1
+        for (held, _, _), count in zip(mates, counts, strict=True):
             mine, found = found[:count], found[count:]
             self._remember(flags)
             if not held.attached:
@@ -180,15 +180,20 @@ class Sharing(Ringed):
         return fitting, late
 
 
-def even(count: int, most: Sequence[int]) -> list[int]:
-    """Divide `count` evenly among so many, nobody above his most; what is odd goes to the first."""
-    parts = [0] * len(most)
+def even(count: int, most: Sequence[int]) -> tuple[list[int], int]:
+    """Divide `count` evenly among so many, nobody above his most; what is odd goes to the first.
+
+    Returns the parts, and the place of the one behind whom the next division begins.
+    """
+    parts, last = [0] * len(most), -1
     while count > 0:
         hungry = [at for at, part in enumerate(parts) if part < most[at]]
         if not hungry:
             break
         step = max(1, min(count // len(hungry), *(most[at] - parts[at] for at in hungry)))
-        for at in hungry[:count]:
+        served = hungry[:count]
+        last = served[-1]
+        for at in served:
             parts[at] += step
             count -= step
-    return parts
+    return parts, last

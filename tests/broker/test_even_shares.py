@@ -76,6 +76,18 @@ def test_consumers_with_one_selector_share_what_matches(piece):
     assert sum(shares(core, takers)) == 60 * piece
 
 
+@pytest.mark.parametrize("ways", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(10))
+def test_consumers_with_one_selector_share_pieces_of_any_size_and_colour(seed, ways):
+    """Ones and twos by turns: what divides evenly does not move whose turn is next."""
+    chance = random.Random(seed)
+    core = Core()
+    takers = [core.consume("q", room=100_000, selector="colour = 'red'") for _ in range(ways)]
+    for _ in range(300):
+        send(core, "q", *chance.choices(["red", "blue"], k=chance.randint(1, 2 * ways)))
+    assert even(shares(core, takers))
+
+
 def test_consumers_with_one_selector_share_a_backlog_of_which_half_matches():
     core = Core()
     core.directory.create_queue("q", "q", ANYCAST)
