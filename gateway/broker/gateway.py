@@ -28,6 +28,7 @@ from gateway.broker.listeners import Listeners
 from gateway.broker.moves import Mover
 from gateway.broker.notices import Notices
 from gateway.broker.pager import Pager, uses_pages
+from gateway.broker.parts import Parts
 from gateway.broker.ports import Store, Streams
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.broker.reaper import Reaper
@@ -57,8 +58,10 @@ DISPATCH_RUN = 2048
 DISPATCH_TURN = 16384
 
 
-class Gateway:
+class Gateway(Parts):
     """See the module text."""
+
+    __slots__ = ()
 
     def __init__(
         self,

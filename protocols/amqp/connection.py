@@ -15,21 +15,17 @@ before SASL is through. `protocols.amqp.stream` has the hot loop over transfers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Final
 
-from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
-    DECODE_ERROR,
     FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
     ILLEGAL_STATE,
     NOT_ALLOWED,
-    RESOURCE_LIMIT,
     UNAUTHORIZED,
     ConnectionFaultError,
     SessionFaultError,
@@ -39,15 +35,15 @@ from protocols.amqp.conditions import (
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.containers import Containers
 from protocols.amqp.dynamic import DynamicNodes
+from protocols.amqp.entrance import Entrance, State
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
     HEAD_BYTES,
-    SASL_FRAME,
+    decode_frame,
     frame,
     frame_size,
 )
-from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER, not_spoken
 from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
 from protocols.amqp.peer import AmqpPeer
@@ -57,14 +53,11 @@ from protocols.amqp.performatives import (
     Composite,
     End,
     Error,
-    FieldError,
     Open,
     Transfer,
-    decode_performative,
 )
 from protocols.amqp.quiescing import Quiescing
-from protocols.amqp.sasl import BUILT_IN, Exchanges, SaslServer
-from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
+from protocols.amqp.sasl import BUILT_IN, Exchanges
 from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
@@ -76,23 +69,56 @@ from protocols.shell import PeerFacts
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
 OUT_BYTES_MAX: Final = 1 << 20
-#: The descriptors of SASL's frames begin here.
-_SASL_CODES: Final = 0x40
-
-
-class State(Enum):
-    """See the module text."""
-
-    HEADER = "header"
-    SASL = "sasl"
-    AMQP_HEADER = "amqp-header"
-    OPEN = "open"
-    OPENED = "opened"
-    CLOSED = "closed"
 
 
 class AmqpConnection:
     """Implements the shell's Session and the DurableListener port."""
+
+    # A dict of so many would be one of its own for each connection, and twice as slow.
+    __slots__ = (
+        "_entrance",
+        "_have",
+        "_last_in",
+        "_last_out",
+        "_need",
+        "_out",
+        "_out_bytes",
+        "_parts",
+        "_remote_idle",
+        "_stalled",
+        "_started",
+        "_unfinished",
+        "_was_unread",
+        "_watch",
+        "behind",
+        "broker",
+        "channel_max",
+        "choked",
+        "closing",
+        "confirmations",
+        "container",
+        "containers",
+        "fault",
+        "limits",
+        "links",
+        "nodes",
+        "now",
+        "paused_reading",
+        "peer",
+        "quiescing",
+        "remote_frame_max",
+        "retick",
+        "seen",
+        "sessions",
+        "sessions_due",
+        "shapes",
+        "spent",
+        "state",
+        "transactions",
+        "user",
+        "wake",
+        "write_room",
+    )
 
     def __init__(
         self,
@@ -129,15 +155,12 @@ class AmqpConnection:
         self.wake: Callable[[], None] = _nobody
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
-        self._authenticator = authenticator
-        self._exchanges = exchanges
-        self._sasl: SaslServer | None = None
+        self._entrance = Entrance(self, authenticator, exchanges)
         self._parts: list[bytes] = []
         self._have = self._need = 0
         self._out: list[bytes] = []
         self._out_bytes = self._unfinished = 0
         self._stalled = self._was_unread = False  # not read from since the last tick
-        self._came = 0
         self._started: float | None = None
         self._last_in = self._last_out = self._remote_idle = 0.0
         self.now = 0.0  # when the shell called last
@@ -159,7 +182,8 @@ class AmqpConnection:
         try:
             if data:
                 self._consume(data)
-            self._watch.count(self._have, len(self._parts))
+            if self._parts or self._watch.held:
+                self._watch.count(self._have, len(self._parts))
         except ConnectionFaultError as fault:
             self.fail(fault.error)
 
@@ -181,17 +205,18 @@ class AmqpConnection:
                     at = receive_transfers(self, data, at, end)
                     if end - at < HEAD_BYTES:
                         break
-                size = self._frame_size(data, at)
+                size = frame_size(data, at, self.limits.max_frame_size)
                 if end - at < size:
                     self._need = size
                     break
-                self._frame(data, at, at + size)
+                self.take_frame(data, at, at + size)
                 at += size
                 if end - at >= HEAD_BYTES and self.spent():
                     self.behind = True
                     break
                 continue
-            if not (step := self._before_open(data, at, end)):
+            if not (step := self._entrance.take(data, at, end)):
+                self._need = self._entrance.need
                 break
             at += step
         if at < end and self.state is not State.CLOSED:
@@ -202,123 +227,14 @@ class AmqpConnection:
         else:
             self._watch.since = None
 
-    def _before_open(self, data: bytes, at: int, end: int) -> int:
-        """Take a header or frame before open; returns its bytes, 0 when more must come."""
-        most = self.limits.prelogin_bytes
-        if self.state in (State.HEADER, State.AMQP_HEADER):
-            size = HEAD_BYTES
-        elif self.state is State.SASL and not self._sasl_wants():
-            # A password is being checked: what comes meanwhile waits, up to the same limit.
-            size = most + 1 if end - at > most else 0
-            self._need = most + 1
-        else:
-            size = self._frame_size(data, at)
-        if self._came + size > most:
-            raise ConnectionFaultError(
-                RESOURCE_LIMIT, f"More than {most} bytes came before open; that is the limit."
-            )
-        if end - at < size:
-            self._need = size
-            return 0
-        self._came += size
-        if size and self.state in (State.HEADER, State.AMQP_HEADER):
-            self._header(data[at : at + size])
-        elif size and self.state is State.SASL:
-            self._sasl_frame(data, at, at + size)
-        elif size:
-            self._frame(data, at, at + size)
-        return size
-
-    def _frame_size(self, data: bytes, at: int) -> int:
-        sasl = self.state is State.SASL
-        return frame_size(data, at, SASL_BYTES_MAX if sasl else self.limits.max_frame_size)
-
-    def _header(self, header: bytes) -> None:
-        """Take a protocol header [AMQP 2.2]."""
-        if header == AMQP_HEADER:
-            if self.state is State.HEADER and not (
-                self.limits.anonymous and self._authenticator.open
-            ):
-                self.write(SASL_HEADER)
-                self._cut("login is needed, and came without SASL", Cause.LOGIN_REFUSED)
-                return
-            self.write(AMQP_HEADER)
-            self.state = State.OPEN
-        elif header == SASL_HEADER and self.state is State.HEADER:
-            self.write(SASL_HEADER)
-            anonymous = self.limits.anonymous and self._authenticator.open
-            mechanisms = (*self.limits.sasl, *(("ANONYMOUS",) if anonymous else ()))
-            self._sasl = SaslServer(
-                self._authenticator, mechanisms, self._sasl_answered, exchanges=self._exchanges
-            )
-            self.state = State.SASL
-            self._write_sasl()
-        else:
-            self.write(SASL_HEADER if self.state is State.HEADER else AMQP_HEADER)
-            self._cut(not_spoken(header))
-
-    # ---- SASL
-
-    def _sasl_wants(self) -> bool:
-        """Whether another SASL frame may be read now: not while a password is being checked."""
-        return self._sasl is not None and self._sasl.state.value != "checking"
-
-    def _sasl_frame(self, data: bytes, at: int, end: int) -> None:
-        if data[at + 5] != SASL_FRAME:
-            self._cut("a frame other than SASL's came before login")
-            return
-        assert self._sasl is not None, "in state SASL"
-        self._sasl.receive_body(data[at + 4 * data[at + 4] : end])
-        self._write_sasl()
-
-    def _write_sasl(self) -> None:
-        assert self._sasl is not None, "SASL has begun"
-        for body in self._sasl.frames_to_send():
-            self.write((len(body) + HEAD_BYTES).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body)
-        if self._sasl.outcome is True:
-            self.user = self._sasl.user
-            self._sasl = None
-            self.state = State.AMQP_HEADER
-        elif self._sasl.outcome is False:
-            self._cut(self._sasl.reason, Cause.LOGIN_REFUSED)
-
-    def _sasl_answered(self) -> None:
-        """The authenticator has answered, on a later turn: go on with what came meanwhile."""
-        if self.state is not State.SASL:
-            return
-        self._write_sasl()
-        self.go_on(self.now)
-        self.wake()
-
     # ---- frames
 
-    def _frame(self, data: bytes, at: int, end: int) -> None:
+    def take_frame(self, data: bytes, at: int, end: int) -> None:
         """Take one frame by the general codec. Raises ConnectionFaultError."""
-        if data[at + 5] != AMQP_FRAME:
-            raise ConnectionFaultError(
-                FRAMING_ERROR,
-                f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.",
-            )
         channel = int.from_bytes(data[at + 6 : at + 8], "big")
-        begin = at + 4 * data[at + 4]
-        if begin == end:
+        if at + 4 * data[at + 4] == end and data[at + 5] == AMQP_FRAME:
             return  # an empty frame: the peer is alive
-        try:
-            performative, payload = decode_performative(data, begin, end)
-        except DecodeError as error:
-            raise ConnectionFaultError(
-                DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}."
-            ) from error
-        except FieldError as error:
-            raise ConnectionFaultError(
-                error.condition, f"A frame on channel {channel}: {error}."
-            ) from error
-        if performative.layout.code >= _SASL_CODES:
-            raise ConnectionFaultError(
-                FRAMING_ERROR,
-                f"A {performative.layout.name} came in an AMQP frame; SASL has frames of type 1, "
-                "and is over.",
-            )
+        performative, payload = decode_frame(data, at, end)
         if self.state is State.OPEN:
             self._open(channel, performative)
             return
@@ -495,7 +411,7 @@ class AmqpConnection:
         if self.state is not State.OPENED:
             deadline = self._started + self.limits.login_seconds
             if now >= deadline:
-                self._cut(f"not open after {self.limits.login_seconds} s", Cause.TIMED_OUT)
+                self.cut(f"not open after {self.limits.login_seconds} s", Cause.TIMED_OUT)
                 return None
             return deadline
         if self.choked or self._was_unread:
@@ -509,7 +425,7 @@ class AmqpConnection:
         if self.limits.idle_ms:
             dead = self._last_in + self.limits.idle_ms / 1000
             if now >= dead:
-                self._cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
+                self.cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
                 return None
             deadlines.append(max(dead, now + 0.05))
         if self._remote_idle:
@@ -540,7 +456,7 @@ class AmqpConnection:
         self._closed()
         self._release(lost=True)
 
-    def _cut(self, reason: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
+    def cut(self, reason: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
         self.seen.end(cause, reason)
         self.fault = Error(
@@ -569,8 +485,7 @@ class AmqpConnection:
         for session in self.sessions.values():
             session.close(lost=lost)
         self.nodes.end()
-        if self._sasl is not None:
-            self._sasl.abandon()
+        self._entrance.abandon()
         self.confirmations.clear()
 
     def connection_lost(self, now: float) -> None:
@@ -593,7 +508,7 @@ class AmqpConnection:
         if self.state is State.OPENED:
             self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
         else:
-            self._cut("the gateway is stopping")
+            self.cut("the gateway is stopping")
 
 
 def _nobody() -> None:

@@ -9,8 +9,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocols.amqp.conditions import FRAMING_ERROR, ConnectionFaultError
-from protocols.amqp.performatives import Composite, encode_performative
+from gateway.model.amqp_types import DecodeError
+from protocols.amqp.conditions import DECODE_ERROR, FRAMING_ERROR, ConnectionFaultError
+from protocols.amqp.performatives import (
+    Composite,
+    FieldError,
+    decode_performative,
+    encode_performative,
+)
 
 AMQP_FRAME: Final = 0
 SASL_FRAME: Final = 1
@@ -21,6 +27,8 @@ _ACCEPTED: Final = b"\x41\x00\x53\x24\x45"
 #: Descriptor, list8 of five fields, role receiver; a uint follows.
 _DISPOSITION: Final = b"\x00\x53\x15\xc0\x11\x05\x41\x70"
 _UINT: Final = 0x70
+#: The descriptors of SASL's frames begin here.
+_SASL_CODES: Final = 0x40
 _ACCEPTED_RANGE: Final = struct.Struct(">IBBH8sIBI5s")
 
 
@@ -46,6 +54,33 @@ def frame_size(data: bytes, at: int, limit: int) -> int:
             FRAMING_ERROR, f"A frame of {size} bytes came; the max-frame-size here is {limit}."
         )
     return size
+
+
+def decode_frame(data: bytes, at: int, end: int) -> tuple[Composite, int]:
+    """Return a frame's performative, and where its payload begins; raises ConnectionFaultError."""
+    if data[at + 5] != AMQP_FRAME:
+        raise ConnectionFaultError(
+            FRAMING_ERROR,
+            f"A frame of type {data[at + 5]} came; only type 0 is spoken after login.",
+        )
+    channel = int.from_bytes(data[at + 6 : at + 8], "big")
+    try:
+        performative, payload = decode_performative(data, at + 4 * data[at + 4], end)
+    except DecodeError as error:
+        raise ConnectionFaultError(
+            DECODE_ERROR, f"A frame on channel {channel} cannot be decoded: {error}."
+        ) from error
+    except FieldError as error:
+        raise ConnectionFaultError(
+            error.condition, f"A frame on channel {channel}: {error}."
+        ) from error
+    if performative.layout.code >= _SASL_CODES:
+        raise ConnectionFaultError(
+            FRAMING_ERROR,
+            f"A {performative.layout.name} came in an AMQP frame; SASL has frames of type 1, "
+            "and is over.",
+        )
+    return performative, payload
 
 
 def accepted_range(channel: int, first: int, last: int) -> bytes:

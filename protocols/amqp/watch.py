@@ -28,15 +28,16 @@ class Watch:
 
     Attributes:
         since: when the frame began that is not complete; None when there is none.
+        held: bytes that are kept of it, as they were counted last.
     """
 
-    __slots__ = ("_armed", "_connection", "_held", "_limits", "_stuck", "since")
+    __slots__ = ("_armed", "_connection", "_limits", "_stuck", "held", "since")
 
     def __init__(self, connection: AmqpConnection) -> None:
         self._connection = connection
         self._limits = connection.limits
         self._stuck = Stuck(connection.limits.stuck_seconds)
-        self._held = 0
+        self.held = 0
         self._armed = False  # a look is due
         self.since: float | None = None
 
@@ -60,10 +61,10 @@ class Watch:
     def count(self, size: int, parts: int) -> None:
         """Count what is kept of a frame. Raises ConnectionFaultError where all keep too much."""
         held = size + _PART_BYTES * parts if parts else 0
-        grown = held - self._held
+        grown = held - self.held
         if not grown:
             return
-        self._held = held
+        self.held = held
         limits = self._limits
         shared = limits.unfinished
         shared.held += grown
