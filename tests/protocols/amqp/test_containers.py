@@ -147,7 +147,6 @@ def test_nobody_else_steals(user, container):
 def test_two_clients_that_steal_in_turns_lose_nothing():
     core, containers = Core(), Containers()
     peers = [returning(core, containers) for _ in range(2)]
-    core.gateway.max_delivery_attempts = 0
     for number in range(6):
         peer, other = peers[number % 2], peers[(number + 1) % 2]
         came = peer.receiver(number, credit=1, **DURABLE) + peer.more()
