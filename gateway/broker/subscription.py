@@ -118,6 +118,7 @@ class Hold:
         failed: bool = False,
         undeliverable_here: bool = False,
         delayed: bool = False,
+        unseen: bool = False,
     ) -> int:
         """See the Subscription port."""
         if not messages:
@@ -128,6 +129,8 @@ class Hold:
             queue.bar(self._held, messages)
         core.recorded = 0
         due = core.redelivery(queue) if delayed else None
+        if not (failed or unseen):
+            queue.note_acquired(messages)
         queue.release(self._held, messages, failed=failed, due=due)
         core.touch(queue)
         return core.recorded if failed or due else 0
@@ -213,6 +216,7 @@ class Look:
         failed: bool = False,
         undeliverable_here: bool = False,
         delayed: bool = False,
+        unseen: bool = False,
     ) -> int:
         """Show messages again that could not be sent after all; else there is nothing to do."""
         if self._browser.delivering:

@@ -22,6 +22,7 @@ body
     bit  11    PAGED       read back from a page, which still has it; never stored
     bit  12    IDENTIFIED  a duplicate id comes with it; of a send on its way, never stored
     bit  13    GROUPED     it has a group-id: its group goes to one consumer
+    bit  14    ACQUIRED    a consumer had it and gave it back, which was no failed delivery
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -40,10 +41,11 @@ SHARED: Final = 0x400
 PAGED: Final = 0x800
 IDENTIFIED: Final = 0x1000
 GROUPED: Final = 0x2000
+ACQUIRED: Final = 0x4000
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.
-SPECIAL: Final = MAYBE_SEEN | EXPIRES | (0xFFFF << COUNT_SHIFT)
+SPECIAL: Final = MAYBE_SEEN | EXPIRES | ACQUIRED | (0xFFFF << COUNT_SHIFT)
 DEFAULT_PRIORITY: Final = 4
 
 

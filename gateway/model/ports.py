@@ -217,11 +217,13 @@ class Subscription(Protocol):
         failed: bool = False,
         undeliverable_here: bool = False,
         delayed: bool = False,
+        unseen: bool = False,
     ) -> int:
         """Give them back to their old places.
 
         `failed` counts one delivery attempt more, and may dead-letter. `delayed`: the consumer gave
-        them back itself, so that the redelivery delay of their address holds.
+        them back itself, so that the redelivery delay of their address holds. `unseen`: they were
+        not written to it yet, so that the next one to have them is the first.
         """
 
     def annotate(

@@ -84,6 +84,18 @@ def _header(
     return encode(Described(ULong(HEADER), fields))
 
 
+def with_first_acquirer(section: bytes) -> bytes:
+    """Return a header section, or b"" for none, so that it says first-acquirer true.
+
+    One that says already whether its message was acquired, or of deliveries that failed, stays as
+    it is. Raises DecodeError.
+    """
+    fields = header_fields(section) if section else [None] * 5
+    if fields[_FIRST_ACQUIRER] is not None or fields[_DELIVERY_COUNT]:
+        return section
+    return _header(section, 0, True, True)
+
+
 def with_annotations(body: bytes, add: Mapping[str, Value], *, drop: Container[str] = ()) -> bytes:
     """Return the message with these message-annotations added and those named in `drop` gone.
 

@@ -6,6 +6,7 @@
 from gateway.model.section_edit import (
     strip_delivery_annotations,
     with_annotations,
+    with_first_acquirer,
     with_header,
     with_property,
     without_expiry,
@@ -34,6 +35,7 @@ from gateway.model.section_scan import (
     header_fields,
     peek,
     scan,
+    section_at,
 )
 
 __all__ = [
@@ -60,8 +62,10 @@ __all__ = [
     "header_fields",
     "peek",
     "scan",
+    "section_at",
     "strip_delivery_annotations",
     "with_annotations",
+    "with_first_acquirer",
     "with_header",
     "with_property",
     "without_expiry",

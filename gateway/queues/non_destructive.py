@@ -299,6 +299,9 @@ class NonDestructiveQueue(LastValueQueue):
         """See Queue: the consumer is done with them, and they stay."""
         self._let_go(held, messages)
 
+    def note_acquired(self, messages: list[Message]) -> None:
+        """See Queue: a reader has a copy, and acquires nothing."""
+
     def kill(self, held: Held, messages: list[Message]) -> None:
         """See Queue: copies are dead letters, and they stay."""
         self._let_go(held, messages)

@@ -31,6 +31,7 @@ from itertools import chain, repeat
 
 from gateway.model.address import RoutingType
 from gateway.model.message import (
+    ACQUIRED,
     COUNT_SHIFT,
     DURABLE,
     EXPIRES,
@@ -435,6 +436,12 @@ class Queue(Sharing):
             attempts = message.flags >> COUNT_SHIFT
             (dead if 0 < self.max_attempts <= attempts else stay).append(message)
         return stay, dead
+
+    def note_acquired(self, messages: list[Message]) -> None:
+        """Messages in delivery were with a consumer: the next one is not the first."""
+        for message in self.unmarked(messages):
+            message.flags |= ACQUIRED
+        self.any_flags |= ACQUIRED
 
     def unmarked(self, messages: list[Message]) -> list[Message]:
         """Return messages in delivery as the queue holds them, without marks; they stay there."""

@@ -7,16 +7,16 @@ long as the delivery is unsettled.
 
 from __future__ import annotations
 
-import struct
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Refusal
-from gateway.model.message import COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
+from gateway.model.message import ACQUIRED, COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
 from gateway.model.ports import ConsumerFacts, Subscription
-from gateway.model.sections import with_header
+from gateway.model.sections import header_facts, with_header
 from gateway.model.serial import MASK, distance
+from protocols.amqp.freshness import AS_IT_IS, Form, form_of
 from protocols.amqp.performatives import (
     RELEASED,
     Accepted,
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from protocols.amqp.transactions import Enlisted
 
 _BEFORE: Final = b"\x00\x53\x14\xc0"
-#: size, doff and type, channel, performative up to the list's head, handle, id, tag head, tag,
-#: format 0 and settled
-_FRAME: Final = struct.Struct(">IHH6s6sI2sI2s")
-_FRAME_BYTES: Final = _FRAME.size
 _NO_MAX: Final = 1 << 64
 #: Bytes of a delivery, guessed before the first one; later the largest of the last run counts.
 _EACH_BYTES: Final = 1 << 16
@@ -66,6 +62,7 @@ class OutgoingLink:
         "_constants",
         "_each",
         "_entered",
+        "_form",
         "_lingering",
         "_session",
         "_settled",
@@ -106,6 +103,7 @@ class OutgoingLink:
         self.draining = False
         self.message_max = message_max or _NO_MAX
         self._each = _EACH_BYTES
+        self._form = AS_IT_IS  # how the bodies of the last run began
         self.default_outcome: Outcome | None = None
         self.durable_name: str | None = None
         self.sole = False  # nobody else may consume its durable subscription
@@ -117,10 +115,14 @@ class OutgoingLink:
         self._lingering: Subscription | None = None  # of a closed link, for them
         # list8: size, 5 fields, handle as uint; then delivery-id as uint
         self._constants = (
-            0x0200,
-            session.channel,
-            _BEFORE + bytes([19, 5]),
-            b"\x70" + handle.to_bytes(4, "big") + b"\x70",
+            b"".join(
+                (
+                    b"\x02\x00",
+                    session.channel.to_bytes(2, "big"),
+                    _BEFORE + bytes([19, 5]),
+                    b"\x70" + handle.to_bytes(4, "big") + b"\x70",
+                )
+            ),
             b"\x43" + (b"\x41" if settled else b"\x42"),
         )
 
@@ -143,47 +145,36 @@ class OutgoingLink:
             bodies = [self._dressed(m, now_ms) for m in messages]
         else:
             bodies = [m.body for m in messages]
-        sizes = list(map(len, bodies))
+        form = self._form
+        shown = form.rest(bodies)
+        if shown is None:
+            form, shown = self._find_form(bodies)
+        head = form.head
+        sizes = list(map(len, shown))
         largest = max(sizes)
-        self._each = each = largest + _FRAME_BYTES
-        if largest > self.message_max:
-            self._refuse_large(messages, largest)
-            return
+        if largest + len(head) > self.message_max:
+            form, head, shown = AS_IT_IS, b"", bodies  # too large only by what it would say
+            sizes = list(map(len, shown))
+            largest = max(sizes)
+            if largest > self.message_max:
+                self._refuse_large(messages, largest)
+                return
+        self._each = each = largest + form.frame_bytes
         if largest * count > _BURST_BYTES_MAX and count > 1:
             count = self._bounded(messages, sizes)
-            messages, bodies, sizes = messages[:count], bodies[:count], sizes[:count]
+            messages, shown, sizes = messages[:count], shown[:count], sizes[:count]
         if each > session.frame_max or count > session.remote_incoming_window:
             frames = 0
-            count = self._split(bodies, first)
+            count = self._split([head + body for body in shown] if head else shown, first)
             if count < len(messages):
                 assert self.subscription is not None, "delivered before attached"
-                self.subscription.release(messages[count:])
+                self.subscription.release(messages[count:], unseen=True)
                 if not count:
                     return  # another link of the session took the window since room() was asked
                 messages = messages[:count]
         else:
             frames = count
-            kind, channel, before, handle, settled = self._constants
-            ids = (
-                range(first, first + count)
-                if first + count <= MASK
-                else [i & MASK for i in range(first, first + count)]
-            )
-            out: list[bytes] = [b""] * (2 * count)
-            out[::2] = map(
-                _FRAME.pack,
-                map(_FRAME_BYTES.__add__, sizes),
-                repeat(kind),
-                repeat(channel),
-                repeat(before),
-                repeat(handle),
-                ids,
-                repeat(b"\xa0\x04"),
-                ids,
-                repeat(settled),
-            )
-            out[1::2] = bodies
-            session.write_run(b"".join(out))
+            self._write(form, shown, sizes, first)
         session.sent(first, count, frames)
         self.delivered += count
         self.credit -= count
@@ -193,6 +184,28 @@ class OutgoingLink:
             self.subscription.acknowledge(messages)
         else:
             session.unsettled.add(first, messages, self)
+
+    def _write(self, form: Form, shown: list[bytes], sizes: list[int], first: int) -> None:
+        """Write deliveries that take a frame each. Hot."""
+        count = len(shown)
+        same, settled = self._constants
+        ids = (
+            range(first, first + count)
+            if first + count <= MASK
+            else [i & MASK for i in range(first, first + count)]
+        )
+        out: list[bytes] = [b""] * (2 * count)
+        out[::2] = map(
+            form.pack,
+            map(form.frame_bytes.__add__, sizes),
+            repeat(same),
+            ids,
+            repeat(b"\xa0\x04"),
+            ids,
+            repeat(settled + form.head),
+        )
+        out[1::2] = shown
+        self._session.write_run(b"".join(out))
 
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
@@ -215,6 +228,21 @@ class OutgoingLink:
 
     # ---- not so hot
 
+    def _find_form(self, bodies: list[bytes]) -> tuple[Form, list[bytes]]:
+        """Return the form that bodies of a run have in common, and what follows the head in each.
+
+        Where they differ, each gets its header here.
+        """
+        form = form_of(bodies[0])
+        rest = form.rest(bodies)
+        if rest is not None:
+            self._form = form
+            return form, rest
+        forms = [form_of(body) for body in bodies]
+        return AS_IT_IS, [
+            f.head + b.removeprefix(f.lead) for f, b in zip(forms, bodies, strict=True)
+        ]
+
     def _dressed(self, message: Message, now_ms: int) -> bytes:
         """Return the message as this delivery shows it: converted, its past in its header."""
         flags = message.flags
@@ -223,20 +251,21 @@ class OutgoingLink:
             assert self.subscription is not None, "delivered before attached"
             body = stomp_to_amqp(body, flags, self.subscription.address, now_ms=now_ms)
         attempts = flags >> COUNT_SHIFT
-        if attempts or flags & MAYBE_SEEN:
-            try:
+        try:
+            if attempts or flags & MAYBE_SEEN:
                 # One that may have been seen before a crash counts as one attempt for the reader:
-                # a missing first-acquirer is what a fresh message has, too.
+                # many clients look at nothing else.
                 return with_header(body, delivery_count=attempts or 1, first_acquirer=False)
-            except DecodeError:
-                # Accepted as opaque bytes with a broken header section: the bytes go out as they
-                # came.
-                return body
+            if flags & ACQUIRED:
+                said = header_facts(body).delivery_count
+                return with_header(body, delivery_count=said, first_acquirer=False)
+        except DecodeError:
+            pass  # accepted as opaque bytes with a broken header: they go out as they came
         return body
 
     def _refuse_large(self, messages: list[Message], size: int) -> None:
         assert self.subscription is not None, "delivered before attached"
-        self.subscription.release(messages)
+        self.subscription.release(messages, unseen=True)
         self._session.message_too_large(self, size)
 
     def _bounded(self, messages: list[Message], sizes: list[int]) -> int:
@@ -249,7 +278,7 @@ class OutgoingLink:
             size += one
             if size > _BURST_BYTES_MAX and index:
                 assert self.subscription is not None, "delivered before attached"
-                self.subscription.release(messages[index:])
+                self.subscription.release(messages[index:], unseen=True)
                 return index
         return len(sizes)
 

@@ -227,7 +227,7 @@ class StompConsumer:
         for index, message in enumerate(messages):
             size += len(message.body)
             if size > _BURST_BYTES_MAX and index:
-                self.subscription.release(messages[index:])
+                self.subscription.release(messages[index:], unseen=True)
                 return messages[:index]
         return messages
 
@@ -319,7 +319,7 @@ class StompConsumer:
         if self._gone:
             return
         if self._later:
-            self.subscription.release(self._later)
+            self.subscription.release(self._later, unseen=True)
             self._later = []
         held = [] if self._hold is None else self._hold.take_all()
         if held:

@@ -104,12 +104,13 @@ def peer(answer: bytes | None, context: ssl.SSLContext | None = None) -> Iterato
                 if context is not None:
                     context.wrap_socket(connection, server_side=True).close()
                     return
+                connection.settimeout(20)
                 connection.recv(65536)
-                if answer is None:
-                    connection.settimeout(20)
-                    connection.recv(65536)
-                else:
+                if answer is not None:
                     connection.sendall(answer)
+                    connection.shutdown(socket.SHUT_WR)
+                while connection.recv(65536):
+                    pass  # a close with something unread would be a reset
             except OSError:
                 pass  # the client has left, as it should
 

@@ -31,7 +31,7 @@ from protocols.amqp.performatives import (
 )
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.conformance.clients import Amqp, credit_of, data, plain, took
-from tests.protocols.amqp.peer import Frame, condition, names, of
+from tests.protocols.amqp.peer import Frame, condition, fresh, names, of
 
 ACCEPTED = Accepted()
 FULL = "amqp:resource-limit-exceeded"
@@ -454,7 +454,7 @@ def test_q15_q16_it_comes_when_it_is_due_as_it_was_sent(core, name):
     assert took(reader.more()) == []
     core.pass_time(1)
     came = reader.more()
-    assert [message for _, message in took(came)] == [sent]
+    assert [message for _, message in took(came)] == [fresh(sent)]
     accept_all(reader, came)
     assert address.size_bytes == 0
 
@@ -766,7 +766,7 @@ def test_q14_two_minutes_from_now_it_is_scheduled_and_does_not_come(core):
     assert took(reader.more()) == []
     assert (core.queue("q").scheduled_count, count(core)) == (1, 1)
     core.pass_time(1)
-    assert [message for _, message in took(reader.more())] == [sent]
+    assert [message for _, message in took(reader.more())] == [fresh(sent)]
 
 
 def test_q45_dead_letters_are_found_by_their_origin():

@@ -6,7 +6,7 @@ import pytest
 
 from protocols.amqp.performatives import RELEASED, Modified
 from tests.conformance.clauses import BODY, Talk, detach, flow, settle, symbol, text
-from tests.protocols.amqp.peer import Frame
+from tests.protocols.amqp.peer import Frame, fresh
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -91,7 +91,7 @@ def whole(came: list[Frame]) -> bytes:
     ],
 )
 def test_3_2_what_was_sent_comes_as_it_was(talk: Talk, said):
-    assert received(talk, said) == said
+    assert received(talk, said) == fresh(said)
 
 
 @pytest.mark.parametrize("size", [1, 255, 256, 60_000, 300_000])
@@ -106,15 +106,15 @@ def test_3_2_6_a_body_of_any_size_comes_as_it_was(talk: Talk, size):
     talk.receiver(credit=1)
     frames = -(-len(said) // 131_000)
     names = [f"transfer{' 1' * (i == 0)}{' more' * (i < frames - 1)}" for i in range(frames)]
-    assert whole(talk.hears(*names)) == said
+    assert whole(talk.hears(*names)) == fresh(said)
 
 
 def test_3_2_2_delivery_annotations_are_of_one_hop(talk: Talk):
-    assert received(talk, HEADER + DELIVERY + MESSAGE + BARE) == HEADER + MESSAGE + BARE
+    assert received(talk, HEADER + DELIVERY + MESSAGE + BARE) == fresh(HEADER + MESSAGE + BARE)
 
 
 def test_3_2_2_delivery_annotations_without_a_header(talk: Talk):
-    assert received(talk, DELIVERY + BARE) == BARE
+    assert received(talk, DELIVERY + BARE) == fresh(BARE)
 
 
 def test_3_2_1_a_message_that_was_given_back_as_failed_tells_it(talk: Talk):
@@ -144,7 +144,7 @@ def test_3_2_1_what_lived_too_long_does_not_come(talk: Talk):
     talk.hears("accepted 0")
     talk.receiver(credit=1)
     talk.says(talk.transfer(BARE, settled=True))
-    assert whole(talk.hears("transfer 1")) == BARE
+    assert whole(talk.hears("transfer 1")) == fresh(BARE)
 
 
 # ---- what is no message
@@ -185,7 +185,7 @@ def test_3_2_what_is_no_message_is_rejected_and_the_link_goes_on(talk: Talk, sai
     talk.hears("rejected 1 amqp:decode-error")
     talk.says(talk.transfer(BARE)).hears("accepted 2")
     talk.receiver(credit=5)
-    assert whole(talk.hears("transfer 1")) == BARE
+    assert whole(talk.hears("transfer 1")) == fresh(BARE)
 
 
 def test_3_2_a_settled_message_that_is_none_ends_the_link(talk: Talk):
@@ -197,7 +197,7 @@ def test_3_2_a_settled_message_that_is_none_ends_the_link(talk: Talk):
     talk.sender()
     talk.says(talk.transfer(BARE)).hears("accepted 1")
     talk.receiver(credit=5)
-    assert whole(talk.hears("transfer 1")) == BARE
+    assert whole(talk.hears("transfer 1")) == fresh(BARE)
 
 
 def test_3_2_messages_around_one_that_is_none_are_taken(talk: Talk):
@@ -228,7 +228,7 @@ def test_3_2_messages_around_one_that_is_none_are_taken(talk: Talk):
 )
 def test_3_2_what_lies_from_the_properties_on_is_for_its_receiver(talk: Talk, said):
     """A broker that read all of each message would be slower for those that are right."""
-    assert received(talk, said) == said
+    assert received(talk, said) == (fresh(said) if said else b"")
 
 
 def test_2_7_3_a_message_above_the_size_of_the_link_ends_it(engine_talk: Talk):
@@ -249,4 +249,4 @@ def test_2_7_3_a_message_above_the_size_that_a_receiver_takes_ends_its_link(talk
     talk.hears("detach amqp:link:message-size-exceeded")
     talk.says(detach(1))
     talk.receiver(2, credit=1, max_message_size=len(BARE))
-    assert whole(talk.hears("transfer 1")) == BARE
+    assert whole(talk.hears("transfer 1")) == BARE  # what it would say makes it too large

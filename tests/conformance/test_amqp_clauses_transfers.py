@@ -34,7 +34,7 @@ from tests.conformance.clauses import (
     text,
     uint,
 )
-from tests.protocols.amqp.peer import SENDER, data_message, frame, of, raw_frame
+from tests.protocols.amqp.peer import SENDER, data_message, frame, fresh, of, raw_frame
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -92,7 +92,7 @@ def test_2_7_5_what_a_first_transfer_says(talk: Talk, fields, answer, in_frames)
     if answer == INVALID:
         talk.says(detach(0))
     if answer != SESSION_INVALID:
-        assert kept(talk) == ([BODY] if answer == "accepted 0" else [])
+        assert kept(talk) == ([fresh(BODY)] if answer == "accepted 0" else [])
 
 
 def test_2_7_5_a_tag_above_32_bytes_is_refused(talk: Talk):
@@ -139,7 +139,7 @@ def test_2_7_5_what_a_further_transfer_says(talk: Talk, fields, answer, at_last)
     if answer == INVALID:
         talk.says(detach(0))
     if answer != SESSION_INVALID:
-        assert kept(talk) == ([BODY] if answer in ("", "accepted 0") else [])
+        assert kept(talk) == ([fresh(BODY)] if answer in ("", "accepted 0") else [])
 
 
 @pytest.mark.parametrize("settled", [(True, None), (True, False), (None, True), (True, True)])
@@ -151,14 +151,14 @@ def test_2_7_5_a_delivery_is_settled_when_one_of_its_frames_says_so(talk: Talk, 
         talk.transfer(),
     )
     talk.hears("accepted 1")
-    assert kept(talk) == [BODY, BODY]
+    assert kept(talk) == [fresh(BODY)] * 2
 
 
 def test_2_6_14_an_aborted_delivery_leaves_nothing_and_the_next_is_whole(talk: Talk):
     talk.begun().sender()
     talk.says(talk.transfer(HEAD, more=True), talk.further(aborted=True))
     talk.says(talk.transfer(b"", aborted=True), talk.transfer()).hears("accepted 2")
-    assert kept(talk) == [BODY]
+    assert kept(talk) == [fresh(BODY)]
 
 
 def test_2_6_14_frames_of_two_links_may_be_mixed(talk: Talk):
@@ -171,7 +171,7 @@ def test_2_6_14_frames_of_two_links_may_be_mixed(talk: Talk):
         talk.further(TAIL, 0),
     )
     talk.hears("accepted 1", "accepted 0")
-    assert kept(talk) == [BODY, BODY]
+    assert kept(talk) == [fresh(BODY)] * 2
 
 
 def test_2_6_14_frames_of_one_link_may_not_be_mixed(talk: Talk):
@@ -185,7 +185,7 @@ def test_2_6_14_a_detach_amid_a_delivery_takes_it_along(talk: Talk, closed):
     talk.says(talk.transfer(HEAD, more=True), detach(0, closed=closed)).hears("detach")
     talk.sender()
     talk.says(talk.transfer()).hears("accepted 1")
-    assert kept(talk) == [BODY]
+    assert kept(talk) == [fresh(BODY)]
 
 
 def test_2_6_14_an_end_amid_a_delivery_takes_it_along(talk: Talk):
@@ -194,7 +194,7 @@ def test_2_6_14_an_end_amid_a_delivery_takes_it_along(talk: Talk):
     talk.says(begin()).hears("begin")
     talk.sender()
     talk.says(talk.transfer(delivery_id=0)).hears("accepted 0")
-    assert kept(talk) == [BODY]
+    assert kept(talk) == [fresh(BODY)]
 
 
 def test_2_6_14_empty_frames_belong_to_a_delivery_as_well(talk: Talk):
@@ -202,7 +202,7 @@ def test_2_6_14_empty_frames_belong_to_a_delivery_as_well(talk: Talk):
     parts = [talk.further(BODY[i : i + 1], more=True) for i in range(len(BODY))]
     talk.says(talk.transfer(b"", more=True), *parts, talk.further(b"", more=True), talk.further())
     talk.hears("accepted 0")
-    assert kept(talk) == [BODY]
+    assert kept(talk) == [fresh(BODY)]
 
 
 # ---- delivery-ids [2.6.12, 2.7.5]
@@ -260,7 +260,7 @@ def test_2_7_5_settled_and_unsettled_deliveries_mix(talk: Talk, mode):
     talk.begun().sender(snd_settle_mode=mode)
     talk.says(*[talk.transfer(settled=flag) for flag in (True, False, None, True, False)])
     talk.hears("accepted 1", "accepted 2", "accepted 4")
-    assert kept(talk) == [BODY] * 5
+    assert kept(talk) == [fresh(BODY)] * 5
 
 
 @pytest.mark.parametrize("settled", [False, True])
@@ -375,7 +375,7 @@ def test_2_6_6_what_was_unsettled_at_a_detach_goes_back(talk: Talk, closed):
     holding(talk, 2)
     talk.says(settle(1, ACCEPTED), detach(1, closed=closed)).hears("detach")
     talk.says(settle(2, ACCEPTED, settled=False)).hears()  # it was taken back
-    assert kept(talk) == [BODY]
+    assert kept(talk) == [fresh(BODY)]
 
 
 # ---- messages that lead nowhere [anonymous terminus 2.2.2]

@@ -109,6 +109,12 @@ WIRE_MUTANTS = (
         "if attempts:",
     ),
     _wire(
+        "AMQP: what somebody gave back says that nobody had it",
+        "gateway.queues.queue:Queue.note_acquired",
+        "message.flags |= ACQUIRED",
+        "message.flags |= 0",
+    ),
+    _wire(
         "AMQP: a delivery of several frames loses its middle",
         "protocols.amqp.outgoing:OutgoingLink._split_one",
         "range(0, len(body), room)",

@@ -13,7 +13,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from logging import CRITICAL
 from typing import Protocol
+
+import structlog
 
 from tests.simulation.core.world import run_core_seed
 from tests.simulation.disk import SimDisk
@@ -85,6 +88,7 @@ def main() -> int:
         if "SEED" in os.environ:
             failed += replay(kind, run, int(os.environ["SEED"]))
         else:
+            structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
             failed += run_many(kind, run, wanted.first, count)
     return 1 if failed else 0
 

@@ -169,6 +169,7 @@ class FakeSubscription:
         failed: bool = False,
         undeliverable_here: bool = False,
         delayed: bool = False,
+        unseen: bool = False,
     ) -> int:
         if undeliverable_here:
             self.barred |= {m.seq for m in messages}

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.model.amqp_types import DecodeError
+from gateway.model.amqp_types import DecodeError, Described, ULong, encode
+from gateway.model.sections import HEADER, header_facts, header_fields
 from gateway.model.serial import MASK, distance
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
@@ -118,6 +119,20 @@ def condition(frames: Sequence[Frame]) -> str:
             assert error.description, "a condition without a text"
             return f"{one.name} {error.condition}"
     return ""
+
+
+#: What a fresh delivery shows of a message that has no header: first-acquirer true.
+FRESH = b"\x00\x53\x70\xc0\x05\x04\x40\x40\x40\x41"
+
+
+def fresh(message: bytes) -> bytes:
+    """Return a message in sections as its first delivery shows it: only its header says more."""
+    facts = header_facts(message)
+    if not facts.end:
+        return FRESH + message
+    durable, priority, ttl, _, count = header_fields(message[: facts.end])
+    header = [durable, priority, ttl, True] + [count] * (count is not None)
+    return encode(Described(ULong(HEADER), header)) + message[facts.end :]
 
 
 def data_message(body: bytes, *, durable: bool = False) -> bytes:

@@ -157,6 +157,7 @@ class ScriptedSubscription:
         failed: bool = False,
         undeliverable_here: bool = False,
         delayed: bool = False,
+        unseen: bool = False,
     ) -> int:
         return self._settle("release failed" if failed else "release", messages)
 

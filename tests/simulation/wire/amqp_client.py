@@ -204,7 +204,10 @@ class AmqpClient(Client):
             marked = message.delivery_count > 0
             facts = {**(message.annotations or {}), **(message.properties or {})}
             origin = str(facts.get("x-opt-ORIG-QUEUE", facts.get("_AMQ_ORIG_QUEUE", "")))
-            self.got(found, bytes(message.body), delivery, marked=marked, origin=origin)
+            first = message.first_acquirer
+            self.got(
+                found, bytes(message.body), delivery, marked=marked, first=first, origin=origin
+            )
         if settled or not found.open:
             delivery.settle()
 

@@ -145,11 +145,12 @@ class Client:
         handle: object,
         *,
         marked: bool,
+        first: bool = False,
         origin: str,
     ) -> None:
         """A message has been read."""
         copy = self.ledger.get(
-            subscription, payload, origin, marked=marked, latest=self.world.latest
+            subscription, payload, origin, marked=marked, first=first, latest=self.world.latest
         )
         note = f"{' again' if marked else ''}{', settled' if subscription.automatic else ''}"
         self.log(f"got {payload[:10]!r} of {subscription.queue}{note}")

@@ -89,6 +89,7 @@ class Copy:
     Attributes:
         there: False once the core has let it go, or a start did not find it; `why` tells.
         came: some client has read it; `must_mark`: it has to be marked when it comes again.
+        had: some client has read it since the last start.
         asked: what clients said of it: ack, nack, reject, release; `told`: its end was confirmed.
         returns: how often it went back to its queue since the last start; `tries`: as a failed
             attempt, ever.
@@ -100,6 +101,7 @@ class Copy:
         "asked",
         "came",
         "found",
+        "had",
         "holder",
         "must_mark",
         "origin",
@@ -117,7 +119,7 @@ class Copy:
         self.send = send
         self.there = True
         self.why = ""
-        self.came = self.must_mark = self.told = self.found = False
+        self.came = self.had = self.must_mark = self.told = self.found = False
         self.asked: set[str] = set()
         self.returns = self.tries = 0
         self.holder: Holder | None = None
@@ -186,11 +188,18 @@ class Ledger:
     # ---- taking
 
     def get(
-        self, holder: Holder, payload: bytes, origin: str, *, marked: bool, latest: int
+        self,
+        holder: Holder,
+        payload: bytes,
+        origin: str,
+        *,
+        marked: bool,
+        first: bool = False,
+        latest: int,
     ) -> Copy:
         """A client has read a message; returns which. Broker time has been `latest` at most.
 
-        `origin`: the queue where it died or expired, if it did.
+        `origin`: the queue where it died or expired, if it did. `first`: it says nobody had it.
         """
         copy = self.copies.get((holder.queue, serial_of(payload), origin))
         if copy is None:
@@ -208,13 +217,15 @@ class Ledger:
             raise ViolationError(f"its end was confirmed, and it came again: {copy}")
         if copy.must_mark and not marked:
             raise ViolationError(f"it came before, and is not marked: {copy}")
+        if first and (marked or copy.had):
+            raise ViolationError(f"it came before, and says that it did not: {copy}")
         if copy.holder is not None and copy.holder.can_settle():
             raise ViolationError(f"somebody else holds it: {copy}")
         if send.due > latest + 1 and not origin:
             raise ViolationError(f"delivered at {latest}, due at {send.due}: {copy}")
         self._check_order(holder, copy)
         self.came += 1
-        copy.came = True
+        copy.came = copy.had = True
         copy.holder = holder
         if holder.automatic:
             copy.asked.add("ack")
@@ -342,6 +353,7 @@ class Ledger:
         if present and copy.send.state == FAILED:
             raise ViolationError(f"refused, and found: {copy}")
         copy.holder = None
+        copy.had = False
         if copy.came and not clean:
             copy.must_mark = True
         elif not copy.send.durable:
