@@ -83,10 +83,15 @@ class Reference:
 
 
 class Clocks:
-    """See the module text. `reactor` counts active seconds, and has the timers."""
+    """See the module text. `reactor` counts active seconds, and has the timers.
+
+    Attributes:
+        turn_ms: broker time that a turn may go on with which began before it went back.
+    """
 
     def __init__(self) -> None:
         self.reactor = Clock()
+        self.turn_ms = 0
         self._wall_off = START_MS * MS
         self.highest = 0  # what broker time has been at most, over all processes
         self.boot()
@@ -144,8 +149,10 @@ class Clocks:
 
     def gap(self, ms: int) -> None:
         """The process is stopped for a while: nothing fires, until it goes on."""
+        before = self.now
         self.reactor.rightNow = round(self.reactor.rightNow + ms / 1000, 6)
         self.highest = max(self.highest, self.now)
+        self.turn_ms = before if self.now < before else 0
 
     def next_in(self) -> float | None:
         """Return in how many seconds the next timer fires."""
@@ -156,6 +163,7 @@ class Clocks:
 
     def advance(self, seconds: float) -> None:
         """Let time go by, and fire what is due at the end of it."""
+        self.turn_ms = 0
         self.reactor.advance(seconds)
 
 

@@ -43,6 +43,12 @@ def test_what_clients_were_told_holds(first: int) -> None:
         run_wire_seed(seed)
 
 
+@pytest.mark.parametrize("seed", [1306, 2831])
+def test_seeds_that_found_something(seed: int) -> None:
+    """Both in the judge: two moves that never came to the disk; time that went back amid a turn."""
+    run_wire_seed(seed)
+
+
 if "SEED" in os.environ:
 
     def test_the_seed_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

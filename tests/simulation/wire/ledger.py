@@ -370,7 +370,10 @@ class Ledger:
             return
         for copy in send.copies:
             if copy.why == "lost with the process" and "ack" not in copy.asked:
-                if copy.origin is None or not copy.origin.there:
+                origin = copy.origin
+                while origin is not None and origin.why == "moved":
+                    origin = origin.origin  # neither of two moves came to the disk
+                if origin is None or not origin.there:
                     raise ViolationError(f"confirmed and lost: {copy}")
                 copy.why = "never moved"
 

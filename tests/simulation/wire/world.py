@@ -172,8 +172,9 @@ class WireWorld(Life):
         def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
             target = {Gone.KILLED: DEAD, Gone.EXPIRED: EXPIRED}.get(why, "")
             for message in messages:
+                now = max(self.now, self.clocks.turn_ms)
                 copy = self.ledger.gone(
-                    queue.name, message, why, now=self.now, attempts=queue.max_attempts
+                    queue.name, message, why, now=now, attempts=queue.max_attempts
                 )
                 if target and target != queue.address:
                     self.ledger.move(copy, message, target)
