@@ -63,6 +63,7 @@ def test_every_field_arrives(play: Any) -> None:
         "durable": True,
         "priority": 7,
         "ttl": 60000,
+        "first_acquirer": True,
         "message_id": "id-1",
         "user_id": "ann",
         "to": "elsewhere",
