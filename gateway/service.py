@@ -36,6 +36,7 @@ from gateway.logs import LineWriter, bridge_twisted, configure
 from gateway.places import check_directories, describe_os_error
 from gateway.reload.reloads import Again
 from gateway.steady import tell_gaps, use_steady_time
+from protocols.patience import SHARE_SECONDS
 from storage.errors import LockedError, StorageError
 
 EX_CONFIG: Final = 64
@@ -43,6 +44,10 @@ EX_RUNNING: Final = 75
 #: Messages are many, live short and have no cycles: looking for cycles every 700 objects, as Python
 #: does by default, is work for nothing.
 GC_THRESHOLDS: Final = (100_000, 50, 100)
+#: How long a thread waits before it is given its turn. The reactor lets go and takes again at the
+#: end of each turn, which begins the wait of others anew: a writer that has to wait for longer than
+#: the share of a busy peer [protocols.patience] comes to the disk by chance alone.
+SWITCH_SECONDS: Final = SHARE_SECONDS * 0.8
 
 _log = structlog.get_logger()
 
@@ -165,7 +170,8 @@ def _ready(service: GatewayService, say: Say) -> None:
 
 
 def tune() -> None:
-    """Tell who looks after memory what this process is like; called when everything is set up."""
+    """Tell who looks after memory and threads what this process is like, once all is set up."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     keep_heap()
     gc.collect()
     gc.freeze()

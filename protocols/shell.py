@@ -552,6 +552,8 @@ class Wire(TwistedProtocol):
         self._end_session()
         if self.on_lost is not None:
             self.on_lost(self)
+        # OpenSSL's part is large, and this connection may wait long for the collector of cycles.
+        self._tls = None
 
     def _end_session(self) -> None:
         """Nothing is heard from the peer any more."""

@@ -7,50 +7,47 @@ last one: one comparison and, where there was a header, one slice for each.
 
 from __future__ import annotations
 
-import struct
 from functools import lru_cache
 from typing import Final
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.sections import FOOTER, HEADER, section_at, with_first_acquirer
+from protocols.amqp.run_frames import RunFrames
 
 _SHORT: Final = b"\x00\x53"
 _SHORT_HEADER: Final = b"\x00\x53\x70\xc0"
 _AFTER_HEADER: Final = range(HEADER + 1, FOOTER + 1)
 #: Five fields need less; what is longer is nothing that a producer repeats.
 _HEADER_BYTES_MAX: Final = 64
-#: size, what is the same for all of a link, id, tag head, tag; behind it format 0, settled, header
-_FRAME: Final = ">I16sI2sI{}s"
-_TAIL_BYTES: Final = 2
+_HEADED_MAX: Final = 1024
 
 
 class Form:
     """How bodies begin that show the same header.
 
     Attributes:
-        lead: a whole header section; of bodies without one, what tells their first section.
-        head: the header section that the delivery shows; empty where the body has what it shows.
-        added: bytes by which a delivery is longer than its body.
-        pack: packs a frame's head, with `head` behind it.
-        frame_bytes: of what `pack` gives.
+        lead: the header section that `head` replaces; empty where there is none, or it stays.
+        head: the header section that the delivery shows before the rest of the body.
+        cut: bytes of the lead.
+        frames: puts them into frames.
     """
 
-    __slots__ = ("_first", "added", "frame_bytes", "head", "lead", "pack")
+    __slots__ = ("_first", "cut", "frames", "head", "lead")
 
-    def __init__(self, lead: bytes, head: bytes, *, cut: bool) -> None:
-        """Make it; `cut`: bodies have the lead no longer when the head is put before them."""
-        self.lead = lead if cut else b""
-        self._first = lead[2] if not cut and lead[:2] == _SHORT else -1
+    def __init__(self, lead: bytes, head: bytes, *, first: int = -1) -> None:
+        """Make it; `first`: the code of the first section of bodies without a header."""
+        self.lead = lead
+        self.cut = len(lead)
         self.head = head
-        self.added = len(head) - len(self.lead)
-        frame = struct.Struct(_FRAME.format(_TAIL_BYTES + len(head)))
-        self.pack = frame.pack
-        self.frame_bytes = frame.size
+        self.frames = RunFrames(head)
+        self._first = first
 
     def rest(self, bodies: list[bytes]) -> list[bytes] | None:
         """Return what follows the head in each delivery; None when one body begins otherwise."""
         lead = self.lead
         if not lead:
+            if self._first < 0:
+                return None
             try:
                 return bodies if [b[2] for b in bodies].count(self._first) == len(bodies) else None
             except IndexError:
@@ -62,8 +59,8 @@ class Form:
         return rest if gone == len(lead) * len(bodies) else None
 
 
-#: Bodies that go out as they are.
-AS_IT_IS: Final = Form(b"", b"", cut=False)
+#: Bodies that go out as they are; of a run that differs, too.
+AS_IT_IS: Final = Form(b"", b"")
 
 
 def form_of(body: bytes) -> Form:
@@ -86,13 +83,31 @@ def form_of(body: bytes) -> Form:
 
 @lru_cache(maxsize=64)
 def _bare(lead: bytes) -> Form:
-    return Form(lead, with_first_acquirer(b""), cut=False)
+    return Form(b"", with_first_acquirer(b""), first=lead[2] if lead[:2] == _SHORT else -1)
 
 
-@lru_cache(maxsize=1024)
-def _headed(section: bytes) -> Form:
+def forms_of(bodies: list[bytes]) -> list[Form]:
+    """Return the form of each."""
+    known = _HEADED.get
     try:
-        head = with_first_acquirer(section)
-    except DecodeError:
-        return AS_IT_IS
-    return AS_IT_IS if head == section else Form(section, head, cut=True)
+        return [known(body[: 5 + body[4]]) or form_of(body) for body in bodies]
+    except IndexError:
+        return [form_of(body) for body in bodies]
+
+
+#: By header section, of those that were seen.
+_HEADED: Final[dict[bytes, Form]] = {}
+
+
+def _headed(section: bytes) -> Form:
+    form = _HEADED.get(section)
+    if form is None:
+        try:
+            head = with_first_acquirer(section)
+        except DecodeError:
+            return AS_IT_IS
+        if len(_HEADED) >= _HEADED_MAX:
+            _HEADED.clear()
+        form = AS_IT_IS if head == section else Form(section, head)
+        _HEADED[section] = form
+    return form

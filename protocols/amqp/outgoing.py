@@ -7,7 +7,6 @@ long as the delivery is unsettled.
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.amqp_types import DecodeError
@@ -16,7 +15,7 @@ from gateway.model.message import ACQUIRED, COUNT_SHIFT, MAYBE_SEEN, SPECIAL, ST
 from gateway.model.ports import ConsumerFacts, Subscription
 from gateway.model.sections import header_facts, with_header
 from gateway.model.serial import MASK, distance
-from protocols.amqp.freshness import AS_IT_IS, Form, form_of
+from protocols.amqp.freshness import AS_IT_IS, Form, forms_of
 from protocols.amqp.performatives import (
     RELEASED,
     Accepted,
@@ -159,7 +158,7 @@ class OutgoingLink:
             if largest > self.message_max:
                 self._refuse_large(messages, largest)
                 return
-        self._each = each = largest + form.frame_bytes
+        self._each = each = largest + form.frames.bytes_each
         if largest * count > _BURST_BYTES_MAX and count > 1:
             count = self._bounded(messages, sizes)
             messages, shown, sizes = messages[:count], shown[:count], sizes[:count]
@@ -174,7 +173,7 @@ class OutgoingLink:
                 messages = messages[:count]
         else:
             frames = count
-            self._write(form, shown, sizes, first)
+            session.write_run(form.frames.join(*self._constants, shown, sizes, first))
         session.sent(first, count, frames)
         self.delivered += count
         self.credit -= count
@@ -184,28 +183,6 @@ class OutgoingLink:
             self.subscription.acknowledge(messages)
         else:
             session.unsettled.add(first, messages, self)
-
-    def _write(self, form: Form, shown: list[bytes], sizes: list[int], first: int) -> None:
-        """Write deliveries that take a frame each. Hot."""
-        count = len(shown)
-        same, settled = self._constants
-        ids = (
-            range(first, first + count)
-            if first + count <= MASK
-            else [i & MASK for i in range(first, first + count)]
-        )
-        out: list[bytes] = [b""] * (2 * count)
-        out[::2] = map(
-            form.pack,
-            map(form.frame_bytes.__add__, sizes),
-            repeat(same),
-            ids,
-            repeat(b"\xa0\x04"),
-            ids,
-            repeat(settled + form.head),
-        )
-        out[1::2] = shown
-        self._session.write_run(b"".join(out))
 
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
@@ -233,15 +210,12 @@ class OutgoingLink:
 
         Where they differ, each gets its header here.
         """
-        form = form_of(bodies[0])
+        forms = forms_of(bodies)
+        self._form = form = forms[0] if forms.count(forms[0]) == len(forms) else AS_IT_IS
         rest = form.rest(bodies)
         if rest is not None:
-            self._form = form
             return form, rest
-        forms = [form_of(body) for body in bodies]
-        return AS_IT_IS, [
-            f.head + b.removeprefix(f.lead) for f, b in zip(forms, bodies, strict=True)
-        ]
+        return AS_IT_IS, [f.head + b[f.cut :] for f, b in zip(forms, bodies, strict=True)]
 
     def _dressed(self, message: Message, now_ms: int) -> bytes:
         """Return the message as this delivery shows it: converted, its past in its header."""

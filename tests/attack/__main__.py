@@ -37,7 +37,9 @@ def line(seen: Seen, over: str) -> str:
 
 
 def progress(head: str) -> Callable[[float], None]:
-    """Return what shows on the terminal how long a flood has lasted."""
+    """Return what shows how long a flood has lasted, on a terminal only."""
+    if not sys.stderr.isatty():
+        return lambda _: None
 
     def tell(passed: float) -> None:
         print(f"\r{head} {passed:4.0f} s", end="", file=sys.stderr, flush=True)
@@ -69,7 +71,8 @@ def run(wanted: argparse.Namespace) -> Iterator[str]:
                 )
             finally:
                 gateway.kill()
-        print("\r\033[K", end="", file=sys.stderr)
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
         yield line(seen, over)
 
 

@@ -127,12 +127,19 @@ FRESH = b"\x00\x53\x70\xc0\x05\x04\x40\x40\x40\x41"
 
 def fresh(message: bytes) -> bytes:
     """Return a message in sections as its first delivery shows it: only its header says more."""
-    facts = header_facts(message)
-    if not facts.end:
-        return FRESH + message
-    durable, priority, ttl, _, count = header_fields(message[: facts.end])
-    header = [durable, priority, ttl, True] + [count] * (count is not None)
-    return encode(Described(ULong(HEADER), header)) + message[facts.end :]
+    return _with_first_acquirer(message, first=True)
+
+
+def again(message: bytes) -> bytes:
+    """Return a message as a delivery shows it when another was given back without an attempt."""
+    return _with_first_acquirer(message, first=False)
+
+
+def _with_first_acquirer(message: bytes, *, first: bool) -> bytes:
+    end = header_facts(message).end
+    durable, priority, ttl, _, count = header_fields(message[:end]) if end else [None] * 5
+    header = [durable, priority, ttl, first] + [count] * (count is not None)
+    return encode(Described(ULong(HEADER), header)) + message[end:]
 
 
 def data_message(body: bytes, *, durable: bool = False) -> bytes:
