@@ -87,6 +87,7 @@ class Wire(TwistedProtocol):
         "_most",
         "_name",
         "_now",
+        "_number",
         "_patience",
         "_pulling",
         "_reads",
@@ -128,6 +129,7 @@ class Wire(TwistedProtocol):
     ) -> None:
         self._turn = turn
         self._timers = timers
+        self._number = timers.join(self)
         self._now: Callable[[], float] = timers.clock.seconds
         self._speakers = speakers
         self._name = name
@@ -508,7 +510,7 @@ class Wire(TwistedProtocol):
 
     def _schedule(self, deadline: float) -> None:
         self._deadline = deadline
-        self._timers.add(deadline, self)
+        self._timers.add(deadline, self._number)
 
     def tick(self, deadline: float) -> None:
         """Called at a deadline; an entry that a sooner one replaced is stale and does nothing."""
@@ -545,6 +547,7 @@ class Wire(TwistedProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._lost = True
+        self._timers.leave(self._number)
         self._reads.direct.pop(self._fd, None)
         self._forget()
         self._unsent.lost()

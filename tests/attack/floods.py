@@ -207,8 +207,8 @@ def _addresses(numbers: Iterator[int]) -> Iterator[bytes]:
 
 
 def tiny_pieces(where: Where) -> None:
-    """A SEND byte by byte: over TLS each in a record of its own."""
-    send = b"SEND\ndestination:flood\nreceipt:1\n\nx\0"
+    """A SEND that nobody gets, byte by byte: over TLS each in a record of its own."""
+    send = b"SEND\ndestination:/topic/flood\nreceipt:1\n\nx\0"
     while True:
         with contextlib.suppress(OSError), connect(where) as sock:
             sock.sendall(_CONNECT)
