@@ -217,7 +217,13 @@ class GatewayService(MultiService):
             budget = self.budgets[acceptor.name]
             group.bound_output(config, acceptor)
             group.speakers = make_speakers(
-                config, acceptor, core.broker, self.gate, budget, containers=self.containers
+                config,
+                acceptor,
+                core.broker,
+                self.gate,
+                budget,
+                containers=self.containers,
+                objects=core.broker.directory.objects,
             )
         self._add_routes(core)
         # Not before the reactor runs: only then does it hear the signals that stop it.

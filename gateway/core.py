@@ -23,7 +23,7 @@ from gateway.broker import Gateway, Limits
 from gateway.broker.ports import Tap
 from gateway.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.config.errors import ConfigError, Problem
-from gateway.config.tree import Config
+from gateway.config.tree import Config, object_limits
 from gateway.disk_watch import DiskWatch, ballast_for, make_room, size_problem
 from gateway.lagging import watch_lag
 from gateway.last_resort import cause_of
@@ -296,6 +296,7 @@ def _make_broker(config: Config, turn: Turn, store: JournalStore, chance: Chance
         make_name=chance.name,
     )
     broker.directory.serialized = serialized_types(config)
+    broker.directory.objects.limits = object_limits(config)
     broker.chance = chance.fraction
     broker.branches.wildcards = config.wildcard_routing
     broker.duplicates.size = config.id_cache_size

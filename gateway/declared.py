@@ -98,7 +98,7 @@ def _declare_address(core: Core, wanted: AddressConfig) -> None:
         directory.make_address(wanted.name, wanted.routing_types)
     elif not wanted.routing_types <= address.routing_types or address.auto_created:
         address.routing_types |= wanted.routing_types
-        address.auto_created = False
+        directory.keep(address)
         address.version += 1
         types = address.routing_types
         core.store.define(AddressDefinition(name=wanted.name, routing_types=types))
@@ -160,7 +160,7 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> None:
         )
         _log.info("address.configured", address=address, queue=wanted.name)
         return
-    queue.auto_created = False
+    directory.keep(queue)
     ring = wanted.ring_size if wanted.ring_size != queue.ring_size else None
     most = wanted.max_consumers if wanted.max_consumers != queue.max_consumers else None
     selector = wanted.filter if wanted.filter != queue.filter_text else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import structlog
@@ -40,6 +40,7 @@ from gateway.descriptors import ACCEPTS_AT_ONCE, Descriptors
 from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
+from gateway.model.objects import Objects
 from gateway.model.peers import Cause
 from gateway.model.ports import Broker
 from gateway.model.turn import Turn
@@ -371,11 +372,12 @@ def make_speakers(
     unfinished: Budget | None = None,
     *,
     containers: Containers,
+    objects: Objects,
 ) -> tuple[Speaker, ...]:
     """Return what an acceptor needs for each protocol that it speaks.
 
-    `unfinished` is what all its connections share, those of before as well; `containers` what all
-    acceptors do.
+    `unfinished` is what all its connections share, those of before as well; `containers` and
+    `objects` what all acceptors do.
     """
     open_to_all = gate.open or acceptor.allow_anonymous
     if unfinished is None:
@@ -388,6 +390,7 @@ def make_speakers(
     if Protocol.AMQP in acceptor.protocols:
         sasl = sasl_offer(acceptor, gate)
         amqp = amqp_limits(config, acceptor, unfinished, anonymous=open_to_all, sasl=sasl)
+        amqp = replace(amqp, objects=objects)
         speakers.append(
             Speaker(
                 guess=Guess.AMQP.value,
@@ -402,7 +405,7 @@ def make_speakers(
             )
         )
     if Protocol.STOMP in acceptor.protocols:
-        stomp = stomp_limits(config, acceptor, unfinished)
+        stomp = replace(stomp_limits(config, acceptor, unfinished), objects=objects)
         speakers.append(
             Speaker(
                 guess=Guess.STOMP.value,

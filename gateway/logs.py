@@ -84,6 +84,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "login.accepted": "a client was let in and has said who it is",
     "login.refused_more": "`count` more were refused within `seconds`, from so many `peers`",
     "login.refused": "a user and password were not let in; `reason` says why",
+    "objects.limit_reached": "`user`, or all users together, may have no more of what `key` names",
+    "objects.room_again": "below a limit of addresses, queues, consumers or links",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",
     "queue.adopted": "messages whose queue's definition was lost have a queue of their own",

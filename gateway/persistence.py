@@ -325,12 +325,14 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
                 fields["filter"] = definition.filter
             if definition.no_local:
                 fields["no-local"] = definition.no_local
+            fields |= _maker(definition)
         case AddressDefinition():
             fields = {
                 "kind": "address",
                 "name": definition.name,
                 "auto": definition.auto_created,
                 "types": sorted(t.value for t in definition.routing_types),
+                **_maker(definition),
             }
         case StreamDefinition():
             fields = {
@@ -351,6 +353,10 @@ def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
     if gone:
         fields["gone"] = True
     return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def _maker(definition: QueueDefinition | AddressDefinition) -> dict[str, object]:
+    return {} if definition.made_by is None else {"by": definition.made_by}
 
 
 def _divert_fields(definition: DivertDefinition) -> dict[str, object]:
@@ -398,11 +404,15 @@ def decode_definition(note: bytes) -> tuple[Definition, bool]:
                     attributes=from_note(fields.get("attributes", {})),
                     filter=fields.get("filter", ""),
                     no_local=fields.get("no-local", ""),
+                    made_by=fields.get("by"),
                 ), gone
             case "address":
                 types = frozenset(RoutingType(t) for t in fields["types"])
                 return AddressDefinition(
-                    name=fields["name"], routing_types=types, auto_created=fields["auto"]
+                    name=fields["name"],
+                    routing_types=types,
+                    auto_created=fields["auto"],
+                    made_by=fields.get("by"),
                 ), gone
             case "stream":
                 return StreamDefinition(

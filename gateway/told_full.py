@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from gateway.broker import Gateway
-from gateway.broker.fullness import BLOCKED, GATEWAY, PAGING, Full, Which
+from gateway.broker.fullness import BLOCKED, GATEWAY, OBJECTS, PAGING, Full, Which
 from gateway.config.tree import Config
 
 _log = structlog.get_logger()
@@ -84,7 +84,12 @@ class FullTeller:
         told = facts(full, self._origin(full))
         if suppressed:
             told["suppressed"] = suppressed
-        if full.address == GATEWAY:
+        if full.kind == OBJECTS:
+            if began:
+                _log.warning("objects.limit_reached", reason=full.text, **told)
+            else:
+                _log.info("objects.room_again", **told)
+        elif full.address == GATEWAY:
             if began:
                 _log.warning("gateway.full", reason=full.text, **told)
             else:
@@ -108,7 +113,7 @@ class FullTeller:
         """Return where the setting was written that is in force now."""
         if full.kind == BLOCKED:
             return _BY_OPERATOR
-        if full.key in _GATEWAYS:
+        if full.kind == OBJECTS or full.key in _GATEWAYS:
             return self._config().origins.get(full.key, _BY_DEFAULT)
         explained = self._broker.settings.explain(full.address)
         origins: Mapping[str, str | None] = {one.key: one.origin for one in explained}
@@ -119,6 +124,7 @@ def facts(full: Full, origin: str) -> dict[str, object]:
     """Return what is told of it, without what does not apply."""
     told = {
         "address": full.address,
+        "user": full.user,
         "key": full.key,
         "limit": full.limit,
         "value": full.value,

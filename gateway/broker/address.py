@@ -49,6 +49,7 @@ class Address:
         "fillings",
         "gone",
         "guarded",
+        "made_by",
         "messages",
         "multicast",
         "name",
@@ -82,6 +83,7 @@ class Address:
         self.auto_created = False
         self.temporary = False
         self.owner: object | None = None  # the connection that alone reads what is sent here
+        self.made_by: str | None = None  # the user who had it made, while it counts for one
         self.gone = False
         self.version = 0
         self.cursor = 0

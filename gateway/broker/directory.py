@@ -6,108 +6,72 @@ may where its protocol allows it. Whatever is durable is defined in the store be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
-from gateway.addresses.match import SettingsTable
 from gateway.broker.address import Address
-from gateway.broker.conduct import begin, check, check_lasting, check_subscription, follow, wanted
-from gateway.broker.kinds import build
-from gateway.broker.ports import Store, Tap
+from gateway.broker.conduct import check, check_lasting, check_subscription
+from gateway.broker.inventory import Inventory
+from gateway.broker.remembered import queue_definition
 from gateway.model.address import Destination, RoutingType, check_name
 from gateway.model.attributes import changed
-from gateway.model.definitions import AddressDefinition, QueueDefinition
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Code, RefusedError
+from gateway.model.objects import Kind
 from gateway.queues.indexed import Condition
-from gateway.queues.queue import Effects, Queue
+from gateway.queues.queue import Queue
 from gateway.selectors import compile_selector
 
 
-class Owner(Effects, Protocol):
-    """What the directory needs of the gateway: queues report their effects to it."""
+class Directory(Inventory):
+    """What there is, and the rules by which it is made and changed.
 
-    def touch(self, queue: Queue) -> None: ...
-
-    def address_made(self, address: Address, *, new: bool) -> None: ...
-
-    def queue_made(self, queue: Queue) -> None: ...
-
-    def address_gone(self, name: str) -> None: ...
-
-    def queues_changed(self, address: Address) -> None: ...
-
-
-class Directory:
-    """Addresses and queues by name. `serialized`: types whose dispatch waits for the disk."""
-
-    def __init__(self, owner: Owner, settings: SettingsTable, store: Store) -> None:
-        self._owner = owner
-        self._settings = settings
-        self._store = store
-        self.addresses: dict[str, Address] = {}
-        self.queues: dict[str, Queue] = {}
-        self.next_id = 1
-        self.serialized: frozenset[RoutingType] = frozenset()
-        self.taps_on: Callable[[str], Sequence[Tap]] = _no_taps
-        self.refilter: Callable[[Queue, Condition], None]  # has a queue keep nothing else
-
-    def use_settings(self, settings: SettingsTable) -> None:
-        """Use other settings for what is made from now on."""
-        self._settings = settings
-
-    def take_id(self) -> int:
-        """Return a number for a queue or stream that none ever had."""
-        number = self.next_id
-        self.next_id += 1
-        return number
-
-    # ---- looking up
-
-    def find_queue(self, name: str) -> Queue:
-        """Return a queue. Raises RefusedError (not-found)."""
-        queue = self.queues.get(name)
-        if queue is None:
-            raise RefusedError.of(Code.NOT_FOUND, f"Queue {name!r} does not exist.")
-        return queue
-
-    def find_address(self, name: str) -> Address:
-        """Return an address. Raises RefusedError (not-found)."""
-        address = self.addresses.get(name)
-        if address is None:
-            raise RefusedError.of(Code.NOT_FOUND, f"Address {name!r} does not exist.")
-        return address
+    `user` is for whom something is to be made on demand, as far as `objects` has room for it; None
+    is the gateway itself, which is never refused.
+    """
 
     # ---- sending
 
     def for_sending(
-        self, destination: Destination, routing: RoutingType | None
+        self, destination: Destination, routing: RoutingType | None, user: str | None = None
     ) -> tuple[Address, Queue | None]:
         """Return where a sender's messages go, making it where allowed. Raises RefusedError."""
         settings = self._settings.for_address(destination.address)
         address = self.addresses.get(destination.address)
-        if address is None:
-            if not settings.auto_create_addresses:
-                raise _not_found(destination.address)
-            address = self.make_address(destination.address, auto_created=True)
+        if address is None and not settings.auto_create_addresses:
+            raise _not_found(destination.address)
         if destination.queue is not None:
-            return address, self._fqqn(destination, routing)
-        wanted = routing or (
-            settings.default_address_routing_type if not address.routing_types else None
-        )
-        if wanted is not None and wanted not in address.routing_types:
-            if address.routing_types and not settings.auto_create_addresses:
+            return self._fqqn_address(destination, user), self._fqqn(destination, routing, user)
+        known = frozenset() if address is None else address.routing_types
+        wanted = routing or (None if known else settings.default_address_routing_type)
+        has_queue = False
+        if address is not None:
+            has_queue = bool(address.anycast)
+            adds = bool(known) and wanted is not None and wanted not in known
+            if wanted is not None and adds and not settings.auto_create_addresses:
                 raise _mismatch(address, wanted)
+        kinds = known if wanted is None else {wanted}
+        makes = RoutingType.ANYCAST in kinds and not has_queue and settings.auto_create_queues
+        self._check_room(destination.address, user, queue=makes)
+        if address is None:
+            address = self.make_address(destination.address, auto_created=True, user=user)
+        if wanted is not None:
             self._add_type(address, wanted)
-        if (
-            RoutingType.ANYCAST in address.routing_types
-            and wanted is not RoutingType.MULTICAST
-            and not address.anycast
-            and settings.auto_create_queues
-        ):
-            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST)
+        if makes:
+            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST, user)
         return address, None
 
-    def _fqqn(self, destination: Destination, routing: RoutingType | None) -> Queue:
+    def _fqqn_address(self, destination: Destination, user: str | None) -> Address:
+        """Return the address of a named queue, made if it is not there."""
+        address = self.addresses.get(destination.address)
+        if address is None:
+            settings = self._settings.for_address(destination.address)
+            makes = destination.queue not in self.queues and settings.auto_create_queues
+            self._check_room(destination.address, user, queue=makes)
+            address = self.make_address(destination.address, auto_created=True, user=user)
+        return address
+
+    def _fqqn(
+        self, destination: Destination, routing: RoutingType | None, user: str | None
+    ) -> Queue:
         assert destination.queue is not None
         queue = self.queues.get(destination.queue)
         if queue is None:
@@ -119,7 +83,7 @@ class Directory:
                     "is false for its address.",
                 )
             kind = routing or settings.default_queue_routing_type
-            return self._make_on_demand(destination.queue, destination.address, kind)
+            return self._make_on_demand(destination.queue, destination.address, kind, user)
         if queue.address != destination.address:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -152,16 +116,17 @@ class Directory:
             raise _mismatch(address, routing)
         return routing
 
-    def for_consuming(self, destination: Destination, routing: RoutingType | None) -> Queue:
+    def for_consuming(
+        self, destination: Destination, routing: RoutingType | None, user: str | None = None
+    ) -> Queue:
         """Return the queue that a consumer reads, making it where allowed. Raises RefusedError."""
         settings = self._settings.for_address(destination.address)
         address = self.addresses.get(destination.address)
         if address is None and not settings.auto_create_addresses:
             raise _not_found(destination.address)
         if destination.queue is not None:
-            if address is None:
-                self.make_address(destination.address, auto_created=True)
-            return self._fqqn(destination, routing)
+            self._fqqn_address(destination, user)
+            return self._fqqn(destination, routing, user)
         if address is not None and address.anycast:
             namesake = [queue for queue in address.anycast if queue.name == address.name]
             return (namesake or address.anycast)[0]
@@ -171,12 +136,17 @@ class Directory:
                 f"Address {destination.address!r} has no queue, and auto-create-queues is "
                 "false for it.",
             )
+        name = destination.address
+        self._check_room(name, user, queue=True)
         if address is None:
-            self.make_address(destination.address, auto_created=True)
-        return self._make_on_demand(destination.address, destination.address, RoutingType.ANYCAST)
+            self.make_address(name, auto_created=True, user=user)
+        return self._make_on_demand(name, name, RoutingType.ANYCAST, user)
 
-    def _make_on_demand(self, name: str, address: str, kind: RoutingType) -> Queue:
-        queue = self.make_queue(name, address, kind, auto_created=True)
+    def _make_on_demand(
+        self, name: str, address: str, kind: RoutingType, user: str | None
+    ) -> Queue:
+        self.objects.check(Kind.QUEUES, user)
+        queue = self.make_queue(name, address, kind, auto_created=True, user=user)
         self._owner.queue_made(queue)
         return queue
 
@@ -191,6 +161,7 @@ class Directory:
         condition: Condition | None = None,
         no_local: str = "",
         owner: object | None = None,
+        user: str | None = None,
     ) -> Queue:
         """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
 
@@ -198,30 +169,25 @@ class Directory:
         the queue is `owner`'s alone. `condition`
         and `no_local` decide what the queue takes, and with others than before what it keeps.
         """
-        if name not in self.addresses:
-            if not self._settings.for_address(name).auto_create_addresses:
-                raise _not_found(name)
-            self.make_address(name, auto_created=True)
-        self._add_type(self.addresses[name], RoutingType.MULTICAST)
+        queue = self._subscription_there(durable_name, name)
+        self._make_topic(name, user, queue)
         if durable_name is None:
-            made = self.make_queue(make_name(), name, RoutingType.MULTICAST, temporary=True)
+            kind = RoutingType.MULTICAST
+            made = self.make_queue(make_name(), name, kind, temporary=True, user=user)
             made.owner = owner
             self._begin(made, condition, no_local)
             return made
-        queue = self.queues.get(durable_name)
-        check_subscription(durable_name, queue, name)
         if queue is not None and queue.address != name:
-            if queue.consumer_count:
-                raise RefusedError.of(
-                    Code.IN_USE,
-                    f"Subscription {durable_name!r} is on address {queue.address!r} and "
-                    f"has consumers; it cannot move to {name!r}.",
-                )
             self.drop_queue(queue)
             queue = None
         if queue is None:
             queue = self.make_queue(
-                durable_name, name, RoutingType.MULTICAST, auto_created=True, temporary=temporary
+                durable_name,
+                name,
+                RoutingType.MULTICAST,
+                auto_created=True,
+                temporary=temporary,
+                user=user,
             )
             if not shared:
                 queue.max_consumers = 1
@@ -238,14 +204,43 @@ class Directory:
             if condition is not None:
                 self.refilter(queue, condition)
             if queue.durable:
-                self._store.define(self.definition_of(queue))
+                self._store.define(queue_definition(queue))
         return queue
+
+    def _subscription_there(self, durable_name: str | None, address: str) -> Queue | None:
+        """Return the subscription of a name, which may move to an address. Raises RefusedError."""
+        if durable_name is None:
+            return None
+        queue = self.queues.get(durable_name)
+        check_subscription(durable_name, queue, address)
+        if queue is not None and queue.address != address and queue.consumer_count:
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Subscription {durable_name!r} is on address {queue.address!r} and "
+                f"has consumers; it cannot move to {address!r}.",
+            )
+        return queue
+
+    def _make_topic(self, name: str, user: str | None, queue: Queue | None) -> None:
+        """See to it that there is a multicast address, and room for a queue if there is none yet.
+
+        Raises RefusedError, and has made nothing then.
+        """
+        known = name in self.addresses
+        if not known and not self._settings.for_address(name).auto_create_addresses:
+            raise _not_found(name)
+        # One that moves takes the place that it had, unless another user had that.
+        stays = queue is not None and (queue.address == name or queue.made_by == user)
+        self._check_room(name, user, queue=not stays)
+        if not known:
+            self.make_address(name, auto_created=True, user=user)
+        self._add_type(self.addresses[name], RoutingType.MULTICAST)
 
     def _begin(self, queue: Queue, condition: Condition | None, no_local: str) -> None:
         """Have a new subscription take what it asks for."""
         self._set_filter(queue, condition, no_local)
         if queue.durable:
-            self._store.define(self.definition_of(queue))
+            self._store.define(queue_definition(queue))
         self._owner.queue_made(queue)
 
     def _set_filter(self, queue: Queue, condition: Condition | None, no_local: str = "") -> None:
@@ -254,82 +249,7 @@ class Directory:
         queue.no_local = no_local
         self.addresses[queue.address].version += 1
 
-    # ---- making
-
-    def make_address(
-        self,
-        name: str,
-        types: frozenset[RoutingType] = frozenset(),
-        *,
-        auto_created: bool = False,
-        temporary: bool = False,
-    ) -> Address:
-        """Make an address and remember it. Raises RefusedError (bad-name)."""
-        check_name(name, "address")
-        address = Address(name, self._settings.for_address(name))
-        address.auto_created = auto_created
-        address.temporary = temporary
-        address.routing_types = types
-        address.taps = self.taps_on(name)
-        self.addresses[name] = address
-        self._owner.address_made(address, new=True)
-        if not temporary:
-            self._store.define(
-                AddressDefinition(name=name, routing_types=types, auto_created=auto_created)
-            )
-        return address
-
-    def _add_type(self, address: Address, kind: RoutingType) -> None:
-        if kind not in address.routing_types:
-            address.routing_types |= {kind}
-            address.version += 1
-            if not address.temporary:
-                self._store.define(
-                    AddressDefinition(
-                        name=address.name,
-                        routing_types=address.routing_types,
-                        auto_created=address.auto_created,
-                    )
-                )
-
-    def make_queue(
-        self,
-        name: str,
-        address_name: str,
-        routing: RoutingType,
-        *,
-        durable: bool = True,
-        auto_created: bool = False,
-        temporary: bool = False,
-        attributes: Mapping[str, object] | None = None,
-    ) -> Queue:
-        """Make a queue with its address' defaults, and remember it. Raises RefusedError.
-
-        `attributes` are those that are said.
-        """
-        check_name(name, "queue")
-        if name in self.queues:
-            other = self.queues[name]
-            raise RefusedError.of(
-                Code.ALREADY_EXISTS, f"Queue {name!r} exists already, on address {other.address!r}."
-            )
-        settings = self._settings.for_address(address_name)
-        queue = build(
-            wanted(settings, attributes or {}),
-            name,
-            address_name,
-            self.take_id(),
-            self._owner,
-            routing=routing,
-            durable=durable and not temporary,
-            temporary=temporary,
-            auto_created=auto_created,
-        )
-        begin(settings, queue, self.serialized, self._store.relax)
-        self._bind(queue)
-        if queue.durable:
-            self._store.define(self.definition_of(queue))
-        return queue
+    # ---- changing and removing
 
     def make_letter_queue(self, name: str, address: str, origin: str) -> None:
         """Make a queue for what died or expired at one address. Raises RefusedError."""
@@ -337,42 +257,7 @@ class Directory:
         condition = compile_selector(f"_AMQ_ORIG_ADDRESS = '{quoted}'", address)
         queue = self.make_queue(name, address, RoutingType.MULTICAST, auto_created=True)
         self._set_filter(queue, condition)
-        self._store.define(self.definition_of(queue))
-
-    def _bind(self, queue: Queue) -> None:
-        self.queues[queue.name] = queue
-        address = self.addresses.get(queue.address)
-        if address is None:
-            address = self.make_address(queue.address, frozenset({queue.routing}))
-        self._add_type(address, queue.routing)
-        address.bind(queue)
-        self._owner.queues_changed(address)
-
-    def make_temporary(self, name: str, routing: RoutingType, owner: object) -> None:
-        """Make an address that is remembered nowhere, with its queue when it is anycast."""
-        self.make_address(name, frozenset({routing}), temporary=True).owner = owner
-        if routing is RoutingType.ANYCAST:
-            self.make_queue(name, name, routing, temporary=True)
-
-    @staticmethod
-    def definition_of(queue: Queue) -> QueueDefinition:
-        """Return what is remembered of a queue."""
-        return QueueDefinition(
-            queue_id=queue.queue_id,
-            name=queue.name,
-            address=queue.address,
-            routing=queue.routing,
-            durable=queue.durable,
-            auto_created=queue.auto_created,
-            ring_size=queue.ring_size,
-            max_consumers=queue.max_consumers,
-            paused=queue.paused,
-            filter=queue.filter_text,
-            no_local=queue.no_local,
-            attributes=queue.attributes,
-        )
-
-    # ---- changing and removing
+        self._store.define(queue_definition(queue))
 
     def create_queue(
         self,
@@ -399,7 +284,7 @@ class Directory:
             queue.ring_size = ring_size
         if max_consumers is not None:
             queue.max_consumers = max_consumers
-        ticket = self._store.define(self.definition_of(queue)) if queue.durable else 0
+        ticket = self._store.define(queue_definition(queue)) if queue.durable else 0
         self._owner.queue_made(queue)
         return queue, max(ticket, self._store.ticket) if ticket else 0
 
@@ -439,7 +324,7 @@ class Directory:
             queue.paused = paused
         if attributes or paused is False:
             self._owner.touch(queue)  # others may have what waits now
-        return queue, self._store.define(self.definition_of(queue)) if queue.durable else 0
+        return queue, self._store.define(queue_definition(queue)) if queue.durable else 0
 
     def delete_subscription(self, name: str) -> int:
         """Delete the queue of a durable subscription; returns the ticket.
@@ -470,24 +355,6 @@ class Directory:
             )
         return self.drop_queue(queue)
 
-    def drop_queue(self, queue: Queue) -> int:
-        """Delete a queue, ending its consumers; returns the ticket.
-
-        Whoever still settles what it was given by the queue may do so, and changes only figures.
-        """
-        if queue.deleted:
-            return 0
-        queue.delete()
-        del self.queues[queue.name]
-        self.addresses[queue.address].unbind(queue)
-        self._owner.queues_changed(self.addresses[queue.address])
-        ticket = self._store.undefine(self.definition_of(queue)) if queue.durable else 0
-        refusal = Refusal(code=Code.QUEUE_DELETED, text=f"Queue {queue.name!r} was deleted.")
-        browsing = [browser.consumer for browser in queue.browsers]
-        for consumer in [held.consumer for held in queue.consumers] + browsing:
-            consumer.removed(refusal)
-        return ticket
-
     def delete_address(self, name: str, *, force: bool = False) -> int:
         """Delete an address; returns the ticket.
 
@@ -503,85 +370,10 @@ class Directory:
             self.drop_queue(queue)
         return self.forget_address(name)
 
-    def forget_address(self, name: str) -> int:
-        """Remove an address without queues."""
-        address = self.addresses.pop(name)
-        address.gone = True
-        address.taps = ()
-        address.version += 1
-        if address.blocked is not None:
-            # Whoever is held back here goes on where the name leads next.
-            address.blocked = None
-            for producer in list(address.producers.values()):
-                producer.unblock()
-        self._owner.address_gone(name)
-        if address.temporary:
-            return 0
-        return self._store.undefine(
-            AddressDefinition(name=name, routing_types=address.routing_types)
-        )
-
-    # ---- restoring
-
-    def restore_address(self, definition: AddressDefinition) -> None:
-        """Bring back an address that the store remembers."""
-        address = self.addresses.get(definition.name)
-        if address is None:
-            address = Address(definition.name, self._settings.for_address(definition.name))
-            address.taps = self.taps_on(definition.name)
-            self.addresses[definition.name] = address
-            self._owner.address_made(address, new=False)
-        address.auto_created = definition.auto_created
-        address.routing_types |= definition.routing_types
-
-    def restore_queue(self, definition: QueueDefinition) -> Queue:
-        """Bring back a queue that the store remembers, empty."""
-        queue = build(
-            definition.attributes,
-            definition.name,
-            definition.address,
-            definition.queue_id,
-            self._owner,
-            routing=definition.routing,
-            durable=True,
-            auto_created=definition.auto_created,
-        )
-        queue.ring_size = definition.ring_size
-        queue.max_consumers = definition.max_consumers
-        settings = self._settings.for_address(definition.address)
-        follow(settings, queue, self.serialized, self._store.relax)
-        queue.paused = definition.paused
-        if definition.filter:
-            queue.filter = compile_selector(definition.filter, definition.address)
-        queue.no_local = definition.no_local
-        self.queues[queue.name] = queue
-        if queue.address not in self.addresses:
-            self.restore_address(
-                AddressDefinition(name=queue.address, routing_types=frozenset({queue.routing}))
-            )
-        self.addresses[queue.address].bind(queue)
-        self._owner.queues_changed(self.addresses[queue.address])
-        return queue
-
-    def snapshot(self) -> list[QueueDefinition | AddressDefinition]:
-        """Return all that is to be remembered."""
-        found: list[QueueDefinition | AddressDefinition] = [
-            AddressDefinition(
-                name=a.name, routing_types=a.routing_types, auto_created=a.auto_created
-            )
-            for a in self.addresses.values()
-            if not a.temporary
-        ]
-        return found + [self.definition_of(q) for q in self.queues.values() if q.durable]
-
 
 def _text(condition: Condition | None) -> str:
     """Return the text of a selector; "" for none."""
     return "" if condition is None else condition.text
-
-
-def _no_taps(name: str) -> Sequence[Tap]:
-    return ()
 
 
 def _not_found(name: str) -> RefusedError:

@@ -6,7 +6,7 @@
 it changed in between without being seen. An address that is paging takes what is sent, so it is
 full only at its page limits; a limit of the gateway is told once, and not for each address that has
 to wait for it. Addresses that drop what is beyond their limit hold nobody back: of these only a
-look tells.
+look tells. A user who may have no more addresses, queues, consumers or links is told of as well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.broker.pager import uses_pages
+from gateway.model.objects import Kind, Reached
 from gateway.paging.paging import Paging
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ GATEWAY: Final = ""
 FULL: Final = "full"
 BLOCKED: Final = "blocked"
 PAGING: Final = "paging"
+OBJECTS: Final = "objects"
 
 #: Address name and kind, or GATEWAY and the key of the limit.
 Which = tuple[str, str]
@@ -38,9 +40,10 @@ class Full:
 
     Attributes:
         address: its name; GATEWAY for a limit of the gateway.
-        kind: FULL, BLOCKED by an operator, or PAGING.
+        kind: FULL, BLOCKED by an operator, PAGING, or OBJECTS, of which no more can be made.
         key: the setting that is reached; "" for an operator.
         value: what was held when it was found.
+        user: whose limit it is; None: nobody's in particular.
     """
 
     address: str
@@ -50,10 +53,13 @@ class Full:
     value: int | None
     policy: str
     text: str
+    user: str | None = None
 
     @property
     def which(self) -> Which:
         """What it is known by."""
+        if self.user is not None:
+            return self.address, f"{self.key} {self.user}"
         return self.address, self.kind if self.address != GATEWAY else self.key
 
 
@@ -180,12 +186,15 @@ class Fullness:
         if busy.refusal is not None:
             text = busy.refusal.text
             found.append(Full(GATEWAY, FULL, "store-task-limit", busy.limit, None, "", text))
-        return found
+        return found + [_no_more(one) for one in self._gateway.directory.objects.reached()]
 
     def current(self, full: Full) -> Full:
         """Return it with the limit and the value of now: a reload may have changed both."""
         if full.key == "store-task-limit":
             return replace(full, limit=self._gateway.busy.limit)
+        if full.kind == OBJECTS:
+            kind = Kind(full.key.rpartition("-")[2])
+            return _no_more(self._gateway.directory.objects.look(kind, full.user))
         limits = list(self._gateway_limits())
         address = self._gateway.addresses.get(full.address)
         if address is not None:
@@ -197,6 +206,11 @@ class Fullness:
             if key == full.key:
                 return replace(full, limit=limit, value=value)
         return full
+
+
+def _no_more(reached: Reached) -> Full:
+    limit, value = reached.limit, reached.value
+    return Full(GATEWAY, OBJECTS, reached.key, limit, value, "", reached.text, reached.user)
 
 
 def _own_limits(address: Address) -> tuple[_Limit, _Limit]:

@@ -457,11 +457,13 @@ class Gateway(Parts):
         owner: ProducerOwner,
         *,
         origin: str = "",
+        user: str | None = None,
     ) -> Route:
         """See the Broker port."""
         check_not_ours(destination.address)
-        address, only = self.directory.for_sending(destination, routing)
+        address, only = self.directory.for_sending(destination, routing, user)
         route = route_kind(address)(self, address, routing, owner, only=only, origin=origin)
+        route.user = user
         if address.branched:
             route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:
@@ -473,10 +475,10 @@ class Gateway(Parts):
         return self.disk.open_relay(owner)
 
     def find_again(
-        self, destination: Destination, routing: RoutingType | None
+        self, destination: Destination, routing: RoutingType | None, user: str | None = None
     ) -> tuple[Address, Queue | None]:
         """Return where a producer goes on whose address was deleted. Raises RefusedError."""
-        return self.directory.for_sending(destination, routing)
+        return self.directory.for_sending(destination, routing, user)
 
     def retry_messages(self, queue: Queue, messages: list[Message] | None = None) -> int:
         """Send what waits in a queue back to where it died or expired; returns how many went."""
@@ -502,6 +504,7 @@ class Gateway(Parts):
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
+        user: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Hold | Look:
         """See the Broker port."""
@@ -519,10 +522,11 @@ class Gateway(Parts):
                 condition=condition,
                 no_local=no_local,
                 owner=owner,
+                user=user,
             )
             browse, no_local, condition = False, "", condition if queue.paged_count else None
         else:
-            queue = self.directory.for_consuming(destination, routing)
+            queue = self.directory.for_consuming(destination, routing, user)
         check_owner(queue, owner)
         if not browse and 0 <= queue.max_consumers <= queue.consumer_count:
             self.subscription_closed(queue)  # one that was made for it goes again
@@ -546,19 +550,15 @@ class Gateway(Parts):
         """See the Broker port."""
         self.directory.delete_subscription(durable_name)
 
-    def create_temporary(self, routing: RoutingType, owner: object) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
         """See the Broker port."""
         name = self._make_name()
-        self.directory.make_temporary(name, routing, owner)
+        self.directory.make_temporary(name, routing, owner, user)
         return name
 
     def delete_temporary(self, name: str) -> None:
         """See the Broker port."""
-        address = self.directory.addresses.get(name)
-        if address is not None and address.temporary:
-            for queue in address.queues:
-                self.directory.drop_queue(queue)
-            self.directory.forget_address(name)
+        self.directory.drop_temporary(name)
 
     def begin(self) -> Work:
         """See the Broker port."""

@@ -45,6 +45,7 @@ class Route(Choosing):
         "sent",
         "taken",
         "ticket",
+        "user",
     )
 
     stamps: bool = False
@@ -69,6 +70,7 @@ class Route(Choosing):
         self._only = only
         self._version = -1
         self.is_leg = is_leg
+        self.user: str | None = None  # for whom the address is made again; None: the gateway
         self.credited = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
@@ -229,7 +231,7 @@ class Route(Choosing):
         old = self._address
         only = None if self._only is None else self._only.name
         self._address, self._only = self._core.find_again(
-            Destination(old.name, only), self._routing
+            Destination(old.name, only), self._routing, self.user
         )
         if old.producers.pop(self._key, None) is not None:
             self._address.producers[self._key] = self

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.broker.address import Address
 from gateway.broker.conduct import follow
 from gateway.broker.producer import Route
+from gateway.broker.remembered import queue_definition
 from gateway.model.address import INTERNAL_PREFIX, RoutingType, is_internal
 from gateway.model.definitions import AddressDefinition
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, PRIORITY_MASK, SCHEDULED, STOMP, TEXT
@@ -64,7 +65,7 @@ class Retro:
             elif ring.ring_size == count:
                 continue
             ring.ring_size = count
-            self._gateway.store.define(directory.definition_of(ring))
+            self._gateway.store.define(queue_definition(ring))
         address.keep_last(home)
 
     def _make_home(self, address: str) -> Address:

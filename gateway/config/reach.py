@@ -41,6 +41,8 @@ _TOP: Final = {
     **_all(
         Reach.AT_ONCE,
         "global-max-size global-max-messages"
+        " user-max-addresses user-max-queues user-max-consumers user-max-links"
+        " global-max-addresses global-max-queues global-max-consumers global-max-links"
         " journal-compact-min-files journal-compact-percentage"
         " store-task-limit store-linger store-lag-limit durability sync-interval"
         " max-disk-usage min-disk-free disk-scan-period scrub-period scrub-rate"

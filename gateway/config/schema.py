@@ -165,6 +165,14 @@ TOP: Final = Table(
         "paging-directory": v.name_text,
         "global-max-size": v.limit(v.size_bytes, 1 << 20),
         "global-max-messages": v.limit(v.count),
+        "user-max-addresses": v.limit(v.count),
+        "user-max-queues": v.limit(v.count),
+        "user-max-consumers": v.limit(v.count),
+        "user-max-links": v.limit(v.count),
+        "global-max-addresses": v.limit(v.count),
+        "global-max-queues": v.limit(v.count),
+        "global-max-consumers": v.limit(v.count),
+        "global-max-links": v.limit(v.count),
         "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
         "journal-compact-min-files": v.at_least(0, v.count),
         # Above three quarters what is copied would soon be copied again.
@@ -203,8 +211,12 @@ TOP: Final = Table(
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files"
         " security-settings persistence-enabled"
-        " connection-ttl-override max-redelivery-records"
+        " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
+    why={
+        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
+        " and the other user-max keys hold for each user"
+    },
 )
 
 ACCEPTOR: Final = Table(

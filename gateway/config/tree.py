@@ -13,6 +13,7 @@ from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
 from gateway.model.attributes import NAMES
 from gateway.model.definitions import DivertDefinition
+from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
 
 MIB: Final = 1 << 20
 #: The size of a journal file, and of what is kept back for a full disk, where none is written.
@@ -209,6 +210,14 @@ class Config:
         paging_directory: absolute path; `paging` below the data directory unless it was written.
         global_max_size: bytes that all addresses together may hold; -1 no limit.
         global_max_messages: messages that all addresses together may hold; -1 no limit.
+        user_max_addresses: addresses that one user may have made on demand; -1 no limit.
+        user_max_queues: queues that one user may have made so, subscriptions among them.
+        user_max_consumers: consumers that one user may have open.
+        user_max_links: AMQP links that one user may have open.
+        global_max_addresses: addresses made on demand that there may be of all users; -1 no limit.
+        global_max_queues: queues made on demand, of all users.
+        global_max_consumers: consumers of all users.
+        global_max_links: AMQP links of all users.
         journal_file_size: bytes of one journal file.
         journal_compact_min_files: from how many journal files on what lives in old ones is copied
             forward; 0 never.
@@ -251,6 +260,14 @@ class Config:
     name: str = "sluicegate"
     global_max_size: int = 512 * MIB
     global_max_messages: int = -1
+    user_max_addresses: int = USER_DEFAULTS[Kind.ADDRESSES]
+    user_max_queues: int = USER_DEFAULTS[Kind.QUEUES]
+    user_max_consumers: int = USER_DEFAULTS[Kind.CONSUMERS]
+    user_max_links: int = USER_DEFAULTS[Kind.LINKS]
+    global_max_addresses: int = GATEWAY_DEFAULTS[Kind.ADDRESSES]
+    global_max_queues: int = GATEWAY_DEFAULTS[Kind.QUEUES]
+    global_max_consumers: int = GATEWAY_DEFAULTS[Kind.CONSUMERS]
+    global_max_links: int = GATEWAY_DEFAULTS[Kind.LINKS]
     journal_file_size: int = JOURNAL_FILE_BYTES
     journal_compact_min_files: int = 3
     journal_compact_percentage: int = 50
@@ -286,6 +303,15 @@ class Config:
     streams: tuple[StreamConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
+
+
+def object_limits(config: Config) -> ObjectLimits:
+    """Return how many objects users may have made and open, as it is written."""
+    return ObjectLimits(
+        user={kind: getattr(config, f"user_max_{kind.value}") for kind in Kind},
+        gateway={kind: getattr(config, f"global_max_{kind.value}") for kind in Kind},
+        origins=config.origins,
+    )
 
 
 def tls_listeners(config: Config) -> list[tuple[str, Endpoint]]:

@@ -50,9 +50,13 @@ def add_routes(router: Router, sources: Sources, *, with_metrics: bool = True) -
 
 
 def _full(fullness: Fullness) -> dict[str, object]:
-    """Return what takes nothing now, the first of them by name, and how many there are."""
-    full = {which: one for which, one in fullness.full.items() if one.kind != PAGING}
-    paging = [one.address for one in fullness.full.values() if one.kind == PAGING]
+    """Return what takes nothing now, the first of them by name, and how many there are.
+
+    Strangers may read it: limits of single users are not among it, since they have names.
+    """
+    told_to_all = {which: one for which, one in fullness.full.items() if not one.user}
+    full = {which: one for which, one in told_to_all.items() if one.kind != PAGING}
+    paging = [one.address for one in told_to_all.values() if one.kind == PAGING]
     told: dict[str, object] = {}
     if paging:
         told = {"paging": nsmallest(FULL_SHOWN_MAX, paging), "pagingCount": len(paging)}

@@ -24,6 +24,7 @@ from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
+from gateway.model.objects import Kind, Objects
 from gateway.queues.queue import Queue
 from gateway.scrubber import Scrubber
 from gateway.streams.registry import Tap
@@ -316,6 +317,7 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         )
     ]
     yield _family("refusals_total", "counter", "Messages refused, by reason", refused)
+    yield from _client_objects(sources.gateway.directory.objects)
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
@@ -327,6 +329,30 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         text = "Until the disk is full at its rate; absent while it does not fill"
         left = [] if seconds is None else [("", seconds)]
         yield _family("disk_seconds_to_full", "gauge", text, left)
+
+
+def _client_objects(objects: Objects) -> Iterator[str]:
+    """What clients have had made, and have open."""
+    there = [(_labels(kind=kind.value), objects.held(kind)) for kind in Kind]
+    text = "Addresses and queues made on demand, consumers and links that are open"
+    yield _family("client_objects", "gauge", text, there)
+    limits = [
+        (_labels(kind=kind.value, each=each), by_kind[kind])
+        for each, by_kind in (("gateway", objects.limits.gateway), ("user", objects.limits.user))
+        for kind in Kind
+    ]
+    text = "How many of them there may be of all users, and of each; -1: no limit"
+    yield _family("client_objects_limit", "gauge", text, limits)
+    held = [
+        (_labels(user=user, kind=kind.value), count)
+        for user, counts in islice(objects.users.items(), OBJECTS_MAX)
+        for kind, count in counts.items()
+    ]
+    text = "Those of each user; an empty name is all who proved no login"
+    yield _family("user_objects", "gauge", text, held)
+    refused = [(_labels(key=key), count) for key, count in sorted(objects.refused.items())]
+    text = "How often one of these limits was in the way"
+    yield _family("client_objects_refused_total", "counter", text, refused)
 
 
 def _connections(sources: Sources) -> Iterator[str]:

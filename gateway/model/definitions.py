@@ -19,6 +19,7 @@ class QueueDefinition:
     """A queue. `ring_size` and `max_consumers`: -1 is no limit. `queue_id` is never used twice.
 
     `filter` is a selector, `no_local` the origin whose messages it does not take; "" is none.
+    `made_by`: the user who had it made on demand, "" who proved no login; None nobody.
     """
 
     queue_id: int
@@ -33,15 +34,17 @@ class QueueDefinition:
     attributes: QueueAttributes = PLAIN
     filter: str = ""
     no_local: str = ""
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressDefinition:
-    """An address and the ways it routes."""
+    """An address and the ways it routes; `made_by` as of a queue."""
 
     name: str
     routing_types: frozenset[RoutingType]
     auto_created: bool = False
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -307,10 +307,12 @@ class Broker(Protocol):
         owner: ProducerOwner,
         *,
         origin: str = "",
+        user: str | None = None,
     ) -> Producer:
         """Resolve (and, where allowed, make) the address. Raises RefusedError.
 
-        `origin` is what `no_local` of a subscription is compared with.
+        `origin` is what `no_local` of a subscription is compared with. What is made counts for
+        `user` (`gateway.model.objects`; None: nobody's), here and below.
         """
 
     def open_relay(self, owner: ProducerOwner) -> Relay:
@@ -330,6 +332,7 @@ class Broker(Protocol):
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
+        user: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
@@ -359,8 +362,8 @@ class Broker(Protocol):
     def delete_subscription(self, durable_name: str) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""
 
-    def create_temporary(self, routing: RoutingType, owner: object) -> str:
-        """Make a temporary address with a name nobody else has; returns it.
+    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+        """Make a temporary address with a name nobody else has; returns it. Raises RefusedError.
 
         All may send to it; only subscriptions of `owner`, the connection, read from it.
         """
@@ -388,3 +391,6 @@ class Authenticator(Protocol):
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         """Verify off the reactor; `done` gets the answer later, never inside this call."""
+
+    def proves(self, user: str) -> bool:
+        """Whether who is let in by this name has proved it; else anybody may give it."""

@@ -68,6 +68,7 @@ class Queue(Sharing):
         "auto_created",
         "deleted",
         "dispatching",
+        "made_by",
         "name",
         "owner",
         "queue_id",
@@ -97,6 +98,7 @@ class Queue(Sharing):
         self.temporary = temporary
         self.auto_created = auto_created
         self.owner: object | None = None  # the connection that alone consumes
+        self.made_by: str | None = None  # the user who had it made, while it counts for one
         self.account: Account | None = None
         self.deleted = False
         self.touched = self.dispatching = False

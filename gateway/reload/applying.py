@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
-from gateway.config.tree import Config
+from gateway.config.tree import Config, object_limits
 from gateway.core import Core, Reactor, set_up_store
 from gateway.declared import make_declared
 from gateway.listeners import Connections, budget_of, connection_limits, make_speakers
@@ -68,6 +68,7 @@ async def apply(
     closed = await _use_users(running, core, wanted, pause)
     broker = core.broker
     broker.duplicates.size = new.id_cache_size
+    broker.directory.objects.limits = object_limits(new)
     if _settings(old) == _settings(new):
         broker.use_settings(new.address_settings)  # its lines may be others
     else:
@@ -131,7 +132,13 @@ async def _use_users(
         group.limits = connection_limits(new, acceptor)
         group.bound_output(new, acceptor)
         group.speakers = make_speakers(
-            new, acceptor, core.broker, gate, budget, containers=running.containers
+            new,
+            acceptor,
+            core.broker,
+            gate,
+            budget,
+            containers=running.containers,
+            objects=core.broker.directory.objects,
         )
     if gate.open or not (was_open or before.keys() - wanted.users.keys()):
         return 0

@@ -157,6 +157,10 @@ class PasswordGate:
         """
         return PeerGate(self, address, anonymous=anonymous)
 
+    def proves(self, user: str) -> bool:
+        """See `Authenticator`."""
+        return bool(user) and not self.open
+
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login whose peer is not known apart."""
         self.check_from("", user, password, done)
@@ -257,6 +261,10 @@ class PeerGate:
             self._gate.let_in(done)
         else:
             self._gate.check_from(self._address, user, password, done)
+
+    def proves(self, user: str) -> bool:
+        """See `Authenticator`."""
+        return bool(user) and not self._gate.open
 
     def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
         """See `Verifiers`."""

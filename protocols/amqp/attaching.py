@@ -67,7 +67,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     if target.dynamic:
         session.nodes.check(target)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind, session.nodes)
+        link.temporary = session.broker.create_temporary(kind, session.nodes, session.user)
         target = with_address(target, link.temporary)
     if target.address:
         try:
@@ -75,7 +75,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
                 target.address, target.capabilities, session.limits.prefixes
             )
             link.producer = session.broker.open_producer(
-                destination, routing, link, origin=session.origin
+                destination, routing, link, origin=session.origin, user=session.user
             )
         except RefusedError:
             _forget(session, link.temporary)
@@ -122,7 +122,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
     if source.dynamic:
         session.nodes.check(source)
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind, session.nodes)
+        link.temporary = session.broker.create_temporary(kind, session.nodes, session.user)
         source = replace(source, address=link.temporary)
     try:
         wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
@@ -138,6 +138,7 @@ def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
             selector=wanted.filters.selector,
             no_local=session.origin if wanted.filters.no_local else "",
             owner=session.nodes,
+            user=session.user,
             options=_NO_ADD,
         )
     except RefusedError:

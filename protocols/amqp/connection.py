@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
@@ -45,6 +45,7 @@ from protocols.amqp.frames import (
     frame_size,
 )
 from protocols.amqp.limits import AmqpLimits, check_unfinished
+from protocols.amqp.open_links import OpenLinks
 from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
 from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import (
@@ -100,9 +101,9 @@ class AmqpConnection:
         "containers",
         "fault",
         "limits",
-        "links",
         "nodes",
         "now",
+        "open_links",
         "paused_reading",
         "peer",
         "quiescing",
@@ -142,7 +143,7 @@ class AmqpConnection:
         self.sessions: dict[int, AmqpSession] = {}
         self.sessions_due: list[AmqpSession] = []
         self.shapes = Shapes()
-        self.links = 0
+        self.open_links = OpenLinks(limits)
         self.confirmations = Confirmations(broker, self)
         self.quiescing = Quiescing(limits)
         self.transactions = Transactions(self)
@@ -298,6 +299,10 @@ class AmqpConnection:
 
     # ---- what sessions use
 
+    @property
+    def links(self) -> int:
+        return self.open_links.count
+
     def write(self, data: bytes) -> None:
         if self.closing:
             return  # close was the last word [AMQP 2.4.3]
@@ -338,14 +343,6 @@ class AmqpConnection:
         self._unfinished += size
         self.limits.unfinished.held += size
         check_unfinished(self.limits, self._unfinished, size)
-
-    def check_links(self) -> None:
-        """Raise RefusedError when there are too many links."""
-        if self.links >= self.limits.links_max:
-            raise RefusedError.of(
-                Code.TOO_MANY,
-                f"This connection has {self.links} links; the limit is {self.limits.links_max}.",
-            )
 
     def durable_up_to(self, ticket: int) -> None:
         """See the DurableListener port."""

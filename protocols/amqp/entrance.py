@@ -136,6 +136,8 @@ class Entrance:
             connection.write(head + body)
         if self._sasl.outcome is True:
             connection.user = self._sasl.user
+            if connection.user is not None and self._authenticator.proves(connection.user):
+                connection.open_links.user = connection.user
             self._sasl = None
             connection.state = State.AMQP_HEADER
         elif self._sasl.outcome is False:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
+from gateway.model.objects import Objects
 from protocols.amqp.conditions import RESOURCE_LIMIT, SessionFaultError
 
 
@@ -27,6 +28,7 @@ class AmqpLimits:
             never.
         channel_max: the largest channel number, so sessions less one.
         links_max: links over all sessions.
+        objects: how many links and consumers all connections have, by user.
         amqp_credits: credit that a sender gets.
         amqp_low_credits: credit at which it is topped up.
         use_modified: a full address answers `modified` to senders that list it as an outcome.
@@ -58,6 +60,7 @@ class AmqpLimits:
     stuck_seconds: float = 0.0
     channel_max: int = 255
     links_max: int = 1024
+    objects: Objects = field(default_factory=Objects)
     amqp_credits: int = 1000
     amqp_low_credits: int = 300
     use_modified: bool = False

@@ -89,8 +89,13 @@ class Routes:
         route = self._routes.get((to, routing))
         if route is None:
             destination, prefixed = destination_of(to, (), self._session.limits.prefixes)
-            route = self._session.broker.open_producer(
-                destination, prefixed or routing, self._owner, origin=self._session.origin
+            session = self._session
+            route = session.broker.open_producer(
+                destination,
+                prefixed or routing,
+                self._owner,
+                origin=session.origin,
+                user=session.user,
             )
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.pop(next(iter(self._routes))).close()

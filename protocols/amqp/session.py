@@ -74,6 +74,7 @@ class AmqpSession:
         self.seen = connection.seen
         self.nodes = connection.nodes
         self.container = connection.container
+        self.user = connection.open_links.user
         self.links: dict[int, IncomingLink | OutgoingLink] = {}
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = INCOMING_WINDOW
@@ -462,7 +463,7 @@ class AmqpSession:
         connection = self._connection
         connection.containers.steal(connection, attach.name, incoming=attach.role is ROLE_SENDER)
         try:
-            self._connection.check_links()
+            connection.open_links.check(attach)
             link = (
                 attach_incoming(self, attach)
                 if attach.role is ROLE_SENDER
@@ -472,8 +473,8 @@ class AmqpSession:
             self._refuse_attach(attach, error_of(error.refusal))
             return
         self.links[handle] = link
-        self._connection.links += 1
-        if self._connection.closing:
+        connection.open_links.opened(link)
+        if connection.closing:
             # The answer did not fit the peer's frames: the link is there, and its connection not.
             self.close(lost=False)
         elif isinstance(link, IncomingLink):
@@ -549,7 +550,7 @@ class AmqpSession:
 
     def link_left(self, link: OutgoingLink) -> None:
         """The last transaction that needed a closed link is over."""
-        self._connection.links -= 1
+        self._connection.open_links.gone(link)
         if link.deletes:
             self._unsubscribe(link)
 
@@ -557,7 +558,7 @@ class AmqpSession:
         if self.links.pop(link.handle, None) is not None:
             # What lingers for a transaction goes on to count: the peer decides for how long.
             if isinstance(link, IncomingLink) or not link.lingers:
-                self._connection.links -= 1
+                self._connection.open_links.gone(link)
             self._connection.shapes.clear()
             if self._pending:
                 self._pending = deque(entry for entry in self._pending if entry[0] is not link)

@@ -77,6 +77,30 @@ def greet(headers: Mapping[str, str], limits: StompLimits, session: str) -> Gree
     )
 
 
+def wrong_login(user: str | None) -> Refusal:
+    """Return why a login was not taken; None: there was none."""
+    text = f"User name [{user}] or password is invalid."
+    if user is None:
+        text = "This gateway has users: CONNECT needs the headers login and passcode."
+    return Refusal(code=Code.NOT_AUTHORIZED, text=text)
+
+
+def login_too_late(limits: StompLimits) -> Refusal:
+    """Return why a peer that has not logged in is cut."""
+    seconds = limits.login_seconds
+    text = f"No complete CONNECT came within {seconds:g} s; send it right after connecting."
+    return Refusal(code=Code.NOT_AUTHORIZED, text=text)
+
+
+def too_much_before_login(size: int, limits: StompLimits) -> Refusal:
+    """Return why `size` bytes are too much of a peer that is not known."""
+    text = (
+        f"{size} bytes came before the login was answered; the limit is "
+        f"{limits.login_bytes_max}. Wait for CONNECTED before sending."
+    )
+    return Refusal(code=Code.TOO_LARGE, text=text)
+
+
 def no_common_version(limits: StompLimits) -> bytes:
     """Return the ERROR for a peer that speaks no version of ours [STOMP 1.2 Negotiation]."""
     versions = ", ".join(f"v{version.text}" for version in Version)

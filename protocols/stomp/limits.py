@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.model.budget import Budget
+from gateway.model.objects import Objects
 
 _KIB = 1024
 _MIB = 1024 * 1024
@@ -30,6 +31,7 @@ class StompLimits:
         login_seconds: how long logging in may take.
         login_eols_max: line ends before CONNECT; more is noise of another protocol.
         subscriptions_max: open subscriptions.
+        objects: how many subscriptions all connections have, by user.
         transactions_max: open transactions.
         transaction_frames_max: frames in one transaction.
         transaction_bytes_max: bodies in one transaction.
@@ -71,6 +73,7 @@ class StompLimits:
     login_seconds: float = 10.0
     login_eols_max: int = 16
     subscriptions_max: int = 256
+    objects: Objects = field(default_factory=Objects)
     transactions_max: int = 32
     transaction_frames_max: int = 10_000
     transaction_bytes_max: int = 64 * _MIB

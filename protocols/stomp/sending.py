@@ -23,6 +23,7 @@ from gateway.model.message import (
     STOMP,
     TEXT,
 )
+from gateway.model.objects import NOBODY
 from gateway.model.ports import Broker, Producer, Relay
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
@@ -117,7 +118,7 @@ class Route:
 class Sending:
     """The senders of one connection."""
 
-    __slots__ = ("_broker", "_limits", "_on_evict", "_origin", "_senders", "_unblocked")
+    __slots__ = ("_broker", "_limits", "_on_evict", "_origin", "_senders", "_unblocked", "user")
 
     def __init__(
         self,
@@ -128,7 +129,11 @@ class Sending:
         *,
         origin: str,
     ) -> None:
-        """Start without senders; `on_evict` is called when routes handed out so far are void."""
+        """Start without senders; `on_evict` is called when routes handed out so far are void.
+
+        `user`: for whom what is missing is made; set when it is known.
+        """
+        self.user = NOBODY
         self._broker = broker
         self._limits = limits
         self._unblocked = unblocked
@@ -196,7 +201,7 @@ class Sending:
             self.close_all()
         sender = Sender(self._unblocked)
         sender.producer = self._broker.open_producer(
-            destination, routing, sender, origin=self._origin
+            destination, routing, sender, origin=self._origin, user=self.user
         )
         sender.producer.credited = False
         sender.full = sender.producer.blocked() is not None

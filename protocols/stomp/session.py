@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker, ConsumerFacts
 from protocols.mistakes import Mistakes
@@ -33,7 +34,14 @@ from protocols.patience import never
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
-from protocols.stomp.greeting import Greeting, greet, no_common_version
+from protocols.stomp.greeting import (
+    Greeting,
+    greet,
+    login_too_late,
+    no_common_version,
+    too_much_before_login,
+    wrong_login,
+)
 from protocols.stomp.heads import FrameError
 from protocols.stomp.heartbeat import Pulse
 from protocols.stomp.limits import StompLimits
@@ -81,6 +89,7 @@ class StompSession:
         state: see the table.
         version: as agreed; None before.
         user: login of the peer, None when it gave none.
+        account: the user who it has proved to be, and for whom what it opens counts.
         remote: the network address of the peer.
     """
 
@@ -101,6 +110,7 @@ class StompSession:
         "_stuck",
         "_traffic",
         "_was_unread",
+        "account",
         "behind",
         "choked",
         "closing",
@@ -142,6 +152,7 @@ class StompSession:
         self.state = State.OPENING
         self.version: Version | None = None
         self.user: str | None = None
+        self.account = NOBODY
         self.name = name
         self.remote = remote
         self.limits = limits
@@ -448,10 +459,10 @@ class StompSession:
         if greeting is None:
             self.seen.end(Cause.PROTOCOL_ERROR, "No version of STOMP is spoken by both.")
             self.finish(no_common_version(self.limits))
-        elif self._authenticator.open:
+        elif self._authenticator.open and not self._authenticator.proves(greeting.user or ""):
             self._open(greeting)
         elif greeting.user is None:
-            self._wrong_login(None)
+            self.finish(self._error(wrong_login(None), None))
         else:
             self.state = State.CHECKING
             self._parser.halted = self.held_up = True
@@ -463,10 +474,11 @@ class StompSession:
         if self.state is not State.CHECKING:
             return
         if not good:
-            self._wrong_login(greeting.user)
+            self.finish(self._error(wrong_login(greeting.user), None))
             self._settle()
             return
         self.held_up = False
+        self.account = greeting.user or NOBODY
         self._open(greeting)
         self._parser.resume()
         self._traffic.pause_if_idle()
@@ -478,34 +490,20 @@ class StompSession:
         self.user = greeting.user
         self._commands.version = greeting.version
         self._commands.client_id = greeting.client_id
-        self._traffic.connected = greeting.connected
+        self._traffic.opened(greeting.connected, self.account)
         self._pulse = Pulse(greeting.beats, self._commands.now)
         self.retick = True
         self.outbox.write(greeting.connected)
         self.seen.opened(greeting)
 
-    def _wrong_login(self, user: str | None) -> None:
-        if user is None:
-            text = "This gateway has users: CONNECT needs the headers login and passcode."
-        else:
-            text = f"User name [{user}] or password is invalid."
-        self.finish(self._error(Refusal(code=Code.NOT_AUTHORIZED, text=text), None))
-
     def _login_too_late(self) -> None:
-        seconds = self.limits.login_seconds
         self.seen.end(Cause.TIMED_OUT)
-        text = f"No complete CONNECT came within {seconds:g} s; send it right after connecting."
-        self.finish(self._error(Refusal(code=Code.NOT_AUTHORIZED, text=text), None))
+        self.finish(self._error(login_too_late(self.limits), None))
         self._settle()
 
     def _too_much_before_login(self, size: int) -> None:
-        if self.state is State.ENDED:
-            return
-        text = (
-            f"{size} bytes came before the login was answered; the limit is "
-            f"{self.limits.login_bytes_max}. Wait for CONNECTED before sending."
-        )
-        self.finish(self._error(Refusal(code=Code.TOO_LARGE, text=text), None))
+        if self.state is not State.ENDED:
+            self.finish(self._error(too_much_before_login(size, self.limits), None))
 
     # ---- what traffic and subscriptions ask for
 

@@ -51,6 +51,7 @@ class Host(Protocol):
     outbox: Outbox
     limits: StompLimits
     write_room: bool
+    account: str
 
     def must_hear_acks(self) -> None:
         """A delivery that waits for an ACK went out: do not stop reading now."""

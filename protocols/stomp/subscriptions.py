@@ -19,6 +19,7 @@ from typing import Final
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import Message
+from gateway.model.objects import Kind, weight_of
 from gateway.model.ports import Broker
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.heads import shown
@@ -96,6 +97,7 @@ class Subscriptions:
                 Code.ROUTING_MISMATCH,
                 "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
             )
+        self._host.limits.objects.check(Kind.CONSUMERS, self._host.account, weight_of(name))
         browser = _is_set(headers, _BROWSER_HEADER)
         if browser and (durable is not None or routing is RoutingType.MULTICAST):
             raise RefusedError.of(
@@ -135,8 +137,10 @@ class Subscriptions:
             selector=selector,
             no_local=self.origin if any(_is_set(headers, n) for n in _NO_LOCAL_HEADERS) else "",
             owner=self,
+            user=self._host.account,
         )
         consumer.number = self._count
+        self._host.limits.objects.add(Kind.CONSUMERS, self._host.account, weight_of(name))
         self.by_id[name] = consumer
         self._by_key[key] = consumer
         return consumer
@@ -185,6 +189,7 @@ class Subscriptions:
         """Forget a subscription that has ended or is about to."""
         if self.by_id.pop(consumer.id, None) is not None:
             self._before += consumer.delivered
+            self._discount(consumer)
         self._by_key.pop(consumer.key, None)
 
     def leave_all(self) -> None:
@@ -194,7 +199,12 @@ class Subscriptions:
         self.by_id.clear()
         self._by_key.clear()
         for consumer in consumers:
+            self._discount(consumer)
             consumer.leave()
+
+    def _discount(self, consumer: StompConsumer) -> None:
+        host = self._host
+        host.limits.objects.remove(Kind.CONSUMERS, host.account, weight_of(consumer.id))
 
     def named(
         self, headers: Mapping[str, str], command: str, version: Version

@@ -139,6 +139,11 @@ class Traffic:
         """Whether something waits for room at an address."""
         return self._stalled is not None
 
+    def opened(self, connected: bytes, user: str) -> None:
+        """The client was let in: `user` is who it has proved to be."""
+        self.connected = connected
+        self._sending.user = user
+
     # ---- flowing
 
     def addresses(self) -> list[str]:

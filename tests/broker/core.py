@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 
 from gateway.addresses.match import SettingsEntry, SettingsTable
@@ -19,6 +20,7 @@ from gateway.model.definitions import (
     QueueDefinition,
 )
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
+from gateway.model.objects import Kind
 from gateway.model.ports import ConsumerFacts
 from gateway.model.stomp_form import pack, unpack
 from gateway.model.turn import Turn
@@ -475,9 +477,27 @@ class Core:
         addresses = gateway.addresses.values()
         assert gateway.messages == sum(a.messages for a in addresses)
         assert gateway.memory == sum(a.size_bytes for a in addresses)
+        self.check_objects()
         for address in addresses:
             if not sum(q.message_count for q in address.queues):
                 assert (address.messages, address.size_bytes) == (0, 0), address.name
+
+    def check_objects(self) -> None:
+        """Assert that what is counted of each user is what there is."""
+        there = Counter()
+        for kind, made in (
+            *((Kind.ADDRESSES, address) for address in self.gateway.addresses.values()),
+            *((Kind.QUEUES, queue) for queue in self.gateway.queues.values()),
+        ):
+            if made.auto_created or made.temporary:
+                there[kind, None] += 1
+                there[kind, made.made_by] += made.made_by is not None
+        objects = self.directory.objects
+        counted = {(kind, None): objects.held(kind) for kind in (Kind.ADDRESSES, Kind.QUEUES)}
+        for user, held in objects.users.items():
+            assert any(held.values()), f"{user!r} has nothing and is remembered"
+            counted |= {(kind, user): number for kind, number in held.items()}
+        assert +Counter(counted) == +there
 
 
 def recovered(seq, body, flags, expires, due, *, clean: bool) -> Message:

@@ -158,6 +158,19 @@ def test_an_acceptor_may_let_in_who_gives_no_user(gate: PasswordGate, world: Wor
     assert ask(gate, world, "", "") == (False, 1)
 
 
+@pytest.mark.parametrize("anonymous", [True, False])
+def test_a_name_is_proved_where_there_are_users(
+    gate: PasswordGate, world: World, *, anonymous: bool
+) -> None:
+    peer = gate.for_peer("p", anonymous=anonymous)
+    assert peer.proves("ann")
+    assert gate.proves("ann")
+    assert not peer.proves("")
+    gate.use({})
+    assert not peer.proves("ann")
+    assert not gate.proves("ann")
+
+
 def test_roles(world: World, stored: Secret) -> None:
     gate = PasswordGate(
         {"a": User(name="a", password=stored, roles=frozenset({"ops"}))}, world, b"k"

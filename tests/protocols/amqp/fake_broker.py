@@ -348,6 +348,7 @@ class FakeBroker:
         owner: ProducerOwner,
         *,
         origin: str = "",
+        user: str | None = None,
     ) -> FakeProducer:
         if self.refuse_open is not None:
             raise RefusedError(self.refuse_open)
@@ -377,6 +378,7 @@ class FakeBroker:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
+        user: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> FakeSubscription:
         if self.refuse_subscribe is not None:
@@ -408,7 +410,7 @@ class FakeBroker:
             raise RefusedError(self.refuse_delete)
         self.note("delete subscription", durable_name)
 
-    def create_temporary(self, routing: RoutingType, owner: object) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
         self._made += 1
         name = f"temporary-{self._made}"
         self.temporaries.add(name)
@@ -439,6 +441,9 @@ class FakeAuthenticator:
         self.open = is_open
         self.asked: list[tuple[str, str]] = []
         self.answer: Callable[[bool], None] | None = None
+
+    def proves(self, user: str) -> bool:
+        return bool(user) and not self.open
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         self.asked.append((user, password))

@@ -275,6 +275,7 @@ class ScriptedBroker:
         owner: ProducerOwner,
         *,
         origin: str = "",
+        user: str | None = None,
     ) -> ScriptedProducer:
         if self.refuse_open is not None:
             raise self.refuse_open
@@ -314,6 +315,7 @@ class ScriptedBroker:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
+        user: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> ScriptedSubscription:
         if self.refuse_subscribe is not None:
@@ -330,7 +332,7 @@ class ScriptedBroker:
             raise self.refuse_delete
         self.note("delete subscription", durable_name)
 
-    def create_temporary(self, routing: RoutingType, owner: object) -> str:
+    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
         raise AssertionError("not used by STOMP")
 
     def delete_temporary(self, name: str) -> None:
@@ -350,10 +352,15 @@ class ScriptedBroker:
 class ScriptedAuthenticator:
     """Lets everybody in, or waits for the test's word."""
 
-    def __init__(self, *, is_open: bool = True) -> None:
+    def __init__(self, *, is_open: bool = True, users: bool = False) -> None:
+        """`users`: there are some, whoever else may be let in."""
         self.open = is_open
+        self._users = users or not is_open
         self.asked: list[tuple[str, str]] = []
         self.answer: Callable[[bool], None] | None = None
+
+    def proves(self, user: str) -> bool:
+        return bool(user) and self._users
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         self.asked.append((user, password))

@@ -148,6 +148,28 @@ def test_an_open_gateway_takes_any_login() -> None:
     assert frames(Peer("1.2", connect="login:x\npasscode:y\n").greeting)[0][0] == "CONNECTED"
 
 
+@pytest.mark.parametrize("good", [True, False])
+def test_where_anybody_may_come_a_login_is_checked_all_the_same(good: bool) -> None:
+    authenticator = ScriptedAuthenticator(users=True)
+    peer = Peer(None, authenticator=authenticator)
+    assert peer.say(b"CONNECT\naccept-version:1.2\nlogin:ann\npasscode:p\n\n\0") == b""
+    assert authenticator.asked == [("ann", "p")]
+    assert authenticator.answer is not None
+    authenticator.answer(good)
+    ((command, _, _),) = frames(peer.hear())
+    assert command == ("CONNECTED" if good else "ERROR")
+    assert peer.session.account == ("ann" if good else "")
+
+
+@pytest.mark.parametrize("login", ["", "login:\n", "login:\npasscode:p\n"])
+def test_where_anybody_may_come_no_login_is_needed(login: str) -> None:
+    authenticator = ScriptedAuthenticator(users=True)
+    peer = Peer(None, authenticator=authenticator)
+    ((command, _, _),) = frames(peer.say(f"CONNECT\naccept-version:1.2\n{login}\n\0".encode()))
+    assert command == "CONNECTED"
+    assert (authenticator.asked, peer.session.account) == ([], "")
+
+
 def test_an_answer_that_comes_too_late_changes_nothing() -> None:
     authenticator = ScriptedAuthenticator(is_open=False)
     peer = Peer(None, authenticator=authenticator)

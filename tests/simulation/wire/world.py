@@ -57,6 +57,9 @@ class Login:
         self._later = later
         self.open = not users
 
+    def proves(self, user: str) -> bool:
+        return bool(user) and not self.open
+
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         good = (user, password) == ("user", "pass")
         self._later(lambda: done(good))
