@@ -42,6 +42,7 @@ class Address:
         "auto_created",
         "blocked",
         "branched",
+        "branched_at",
         "cursor",
         "diverts",
         "dropped",
@@ -97,6 +98,7 @@ class Address:
         )
         self.guarded = False
         self.unasked_bytes = 0  # below this size no limit in bytes need be asked
+        self.branched_at = -1  # the change of diverts and wildcards that it has heard of
         self.branched = False  # what is sent here goes elsewhere as well
         self.diverts: tuple[Divert, ...] = ()
         self.wild: tuple[Address, ...] = ()  # those with a pattern that fits this name

@@ -4,15 +4,18 @@
                        one keeps the message from going anywhere else
     wildcard address   its queues get what is sent to any address that fits its name
 
-What concerns an address is worked out when it is made and when diverts or wildcards change, and
-kept with it, so that a send to an address without branches asks nothing.
+What concerns an address is kept with it, so that a send to an address without branches asks
+nothing. It is worked out when somebody is about to send there, and while somebody does, whenever
+diverts or wildcards change: a change costs as much as there are addresses with senders, and not as
+there are addresses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gateway.addresses.pattern_tree import PatternTree
 from gateway.addresses.wildcards import fits, is_wildcard
 from gateway.broker.moves import origin_of
 from gateway.model import stomp_form
@@ -134,6 +137,9 @@ class Branches:
         self._core = core
         self._wild: dict[str, Address] = {}
         self._heard: set[str] = set()  # those of them that have queues
+        self._patterns = PatternTree()  # of these
+        self._sent_to: dict[str, Address] = {}  # what has senders
+        self._changes = 0
         self.diverts: dict[str, Divert] = {}
         self.wildcards = True
         self.epoch = 0
@@ -143,7 +149,7 @@ class Branches:
         """Have queues of wildcard addresses get what fits from now on, or no more."""
         if on is not self.wildcards:
             self.wildcards = on
-            self._look_at_all(self._core.addresses.values())
+            self._changed()
 
     # ---- what happens to addresses
 
@@ -151,42 +157,60 @@ class Branches:
         """An address was made or brought back."""
         if is_wildcard(address.name):
             self._wild[address.name] = address
-        self._look_at(address)
 
     def gone(self, name: str) -> None:
         """An address was deleted."""
-        if self._wild.pop(name, None) is not None:
-            self._heard.discard(name)
-            self._look_at_those(name)
+        if self._wild.pop(name, None) is not None and name in self._heard:
+            self._hear(name, on=False)
+
+    def begins(self, address: Address) -> None:
+        """Somebody is about to send to an address, and hears of changes until `ends`."""
+        self._sent_to[address.name] = address
+        self.look_at(address)
+
+    def ends(self, address: Address) -> None:
+        """A sender has left; changes do not concern the address when it was the last."""
+        if not address.producers and self._sent_to.get(address.name) is address:
+            del self._sent_to[address.name]
 
     def queues_changed(self, address: Address) -> None:
         """An address has got or lost a queue."""
         name = address.name
         if name in self._wild and (name in self._heard) != bool(address.queues):
             # A subscriber more or less changes nothing for those who send.
-            (self._heard.add if address.queues else self._heard.discard)(name)
-            self._look_at_those(name)
+            self._hear(name, on=bool(address.queues))
 
-    def _look_at_those(self, pattern: str) -> None:
-        self._look_at_all(a for a in self._core.addresses.values() if fits(pattern, a.name))
+    def _hear(self, pattern: str, *, on: bool) -> None:
+        """A wildcard address has queues from now on, or no more."""
+        (self._heard.add if on else self._heard.discard)(pattern)
+        (self._patterns.add if on else self._patterns.discard)(pattern)
+        self._changed()
 
-    def _look_at_all(self, addresses: Iterable[Address]) -> None:
-        for address in list(addresses):
-            self._look_at(address)
+    def _changed(self) -> None:
+        self._changes += 1
+        for address in list(self._sent_to.values()):
+            self.look_at(address)
 
-    def _look_at(self, address: Address) -> None:
-        """Work out what branches off at an address."""
+    def look_at(self, address: Address) -> None:
+        """Work out what branches off at an address, if something has changed since."""
+        if address.branched_at == self._changes:
+            return
+        address.branched_at = self._changes
         name = address.name
         wild: list[Address] = []
         # What a temporary address gets is for the connection that made it, and for nobody else.
         if self.wildcards and name not in self._wild and not address.temporary:
-            wild = [self._wild[p] for p in sorted(self._heard) if fits(p, name)]
+            wild = [self._wild[pattern] for pattern in self._patterns.fitting(name)]
         diverts = [divert for divert in self.diverts.values() if divert.concerns(name)]
         if (tuple(diverts), tuple(wild)) != (address.diverts, address.wild):
             self.epoch += 1
             address.branch(tuple(diverts), tuple(wild))
 
     # ---- diverts
+
+    def diverted(self, address: str) -> bool:
+        """Whether what is sent to an address goes by some divert."""
+        return any(divert.concerns(address) for divert in self.diverts.values())
 
     def find(self, name: str) -> Divert:
         """Return a divert. Raises RefusedError (not-found)."""
@@ -216,7 +240,7 @@ class Branches:
             raise RefusedError.of(Code.ALREADY_EXISTS, f"Divert {name!r} exists already.")
         divert = self.check(definition, configured=configured)
         self.diverts[name] = divert
-        self._look_at_all(self._core.addresses.values())
+        self._changed()
         if not configured:
             return self._core.store.define(definition)
         if known is not None and not known.configured:
@@ -250,7 +274,7 @@ class Branches:
                 "back with the next start.",
             )
         del self.diverts[name]
-        self._look_at_all(self._core.addresses.values())
+        self._changed()
         if divert.configured:
             return 0
         return self._core.store.undefine(divert.definition)
@@ -258,7 +282,7 @@ class Branches:
     def restore(self, definition: DivertDefinition) -> None:
         """Bring back a divert that the store remembers."""
         self.diverts[definition.name] = Divert(definition)
-        self._look_at_all(self._core.addresses.values())
+        self._changed()
 
     def definitions(self) -> list[DivertDefinition]:
         """Return what each new journal segment begins with."""

@@ -93,7 +93,7 @@ class Gateway(Parts):
         self.busy = StoreGate(self)
         self.holds = Holds(self)
         self.lag = Lag(self)
-        self.reaper = Reaper(self.directory, now_ms)
+        self.reaper = Reaper(self.directory, now_ms, self.branches.diverted)
         self.visible = Visible(self)
         self.slow = SlowConsumers(self, Notices(self).consumer_slow)
         self._clock_ms = now_ms

@@ -85,6 +85,7 @@ class Route(Choosing):
         self.refusal: Refusal | None = None
         if owner is not None:
             address.producers[self._key] = self
+            core.branches.begins(address)
 
     @property
     def address(self) -> str:
@@ -126,6 +127,7 @@ class Route(Choosing):
 
     def close(self) -> None:
         self._address.producers.pop(self._key, None)
+        self._core.branches.ends(self._address)
         if self._fan is not None:
             self._fan.close()
 
@@ -186,6 +188,8 @@ class Route(Choosing):
 
     def resolve(self) -> Refusal | None:
         """Look at the address and its bindings again; returns why there is no way any more."""
+        if self._owner is None:
+            self._core.branches.look_at(self._address)  # nobody tells it of changes
         if self._version == self._address.version:
             return None
         if self._address.gone and not self._address.temporary:
@@ -234,7 +238,9 @@ class Route(Choosing):
             Destination(old.name, only), self._routing, self.user
         )
         if old.producers.pop(self._key, None) is not None:
+            self._core.branches.ends(old)
             self._address.producers[self._key] = self
+            self._core.branches.begins(self._address)
 
     @property
     def target(self) -> Address:

@@ -55,10 +55,14 @@ class _Use:
 class Reaper:
     """See the module text. `kept` are the names of the queues of the configuration."""
 
-    __slots__ = ("_addresses", "_directory", "_now_ms", "_queues", "kept")
+    __slots__ = ("_addresses", "_directory", "_diverted", "_now_ms", "_queues", "kept")
 
-    def __init__(self, directory: Directory, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, directory: Directory, now_ms: Callable[[], int], diverted: Callable[[str], bool]
+    ) -> None:
+        """`diverted`: whether what is sent to an address goes by some divert."""
         self._directory = directory
+        self._diverted = diverted
         self._now_ms = now_ms
         self._queues: dict[int, _Use] = {}
         self._addresses: dict[str, _Use] = {}
@@ -149,8 +153,7 @@ class Reaper:
         self._addresses = {name: u for name, u in self._addresses.items() if name in alive}
         return gone
 
-    @staticmethod
-    def _address_is_idle(address: Address, use: _Use) -> bool:
+    def _address_is_idle(self, address: Address, use: _Use) -> bool:
         settings = address.settings
         used = use.used or address.routed or settings.auto_delete_addresses_skip_usage_check
         return bool(
@@ -159,7 +162,7 @@ class Reaper:
             and not address.temporary
             and not address.queues
             and not address.taps
-            and not address.diverts
+            and not self._diverted(address.name)
             and not address.producers
             and used
         )
