@@ -28,7 +28,7 @@ from gateway.model.sections import with_annotations
 from gateway.selectors import compile_selector
 
 if TYPE_CHECKING:
-    from gateway.broker.address import Address
+    from gateway.broker.address import Address, Blockable
     from gateway.broker.ports import Store
     from gateway.queues.queue import Queue
 
@@ -163,15 +163,21 @@ class Branches:
         if self._wild.pop(name, None) is not None and name in self._heard:
             self._hear(name, on=False)
 
-    def begins(self, address: Address) -> None:
-        """Somebody is about to send to an address, and hears of changes until `ends`."""
+    def begins(self, address: Address, key: int, producer: Blockable) -> None:
+        """A producer is about to send to an address, and hears of changes until `ends`."""
+        address.producers[key] = producer
         self._sent_to[address.name] = address
         self.look_at(address)
 
-    def ends(self, address: Address) -> None:
-        """A sender has left; changes do not concern the address when it was the last."""
+    def ends(self, address: Address, key: int) -> bool:
+        """A producer has left; returns whether it was there.
+
+        Changes do not concern the address when it was the last.
+        """
+        there = address.producers.pop(key, None) is not None
         if not address.producers and self._sent_to.get(address.name) is address:
             del self._sent_to[address.name]
+        return there
 
     def queues_changed(self, address: Address) -> None:
         """An address has got or lost a queue."""

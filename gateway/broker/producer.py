@@ -84,8 +84,7 @@ class Route(Choosing):
         self.sent = self.taken = self.ticket = 0
         self.refusal: Refusal | None = None
         if owner is not None:
-            address.producers[self._key] = self
-            core.branches.begins(address)
+            core.branches.begins(address, self._key, self)
 
     @property
     def address(self) -> str:
@@ -126,8 +125,7 @@ class Route(Choosing):
         )
 
     def close(self) -> None:
-        self._address.producers.pop(self._key, None)
-        self._core.branches.ends(self._address)
+        self._core.branches.ends(self._address, self._key)
         if self._fan is not None:
             self._fan.close()
 
@@ -237,10 +235,8 @@ class Route(Choosing):
         self._address, self._only = self._core.find_again(
             Destination(old.name, only), self._routing, self.user
         )
-        if old.producers.pop(self._key, None) is not None:
-            self._core.branches.ends(old)
-            self._address.producers[self._key] = self
-            self._core.branches.begins(self._address)
+        if self._core.branches.ends(old, self._key):
+            self._core.branches.begins(self._address, self._key, self)
 
     @property
     def target(self) -> Address:
