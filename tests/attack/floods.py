@@ -31,6 +31,9 @@ from protocols.amqp.performatives import (
 from protocols.amqp.performatives import Target as AmqpTarget
 
 _MANY: Final = 3000
+#: Handles that a session has, and connections with so many links that a peer keeps.
+_LINKS: Final = 256
+_LINKING: Final = 60
 _AGAIN_SECONDS: Final = 0.02
 _LONG: Final = b"x" * 8000
 
@@ -206,6 +209,64 @@ def _addresses(numbers: Iterator[int]) -> Iterator[bytes]:
         yield b"".join(b"SEND\ndestination:flood.%d\n\nx\0" % next(numbers) for _ in range(200))
 
 
+def stomp_subscriptions(where: Where) -> None:
+    """A SUBSCRIBE to another topic each time."""
+    _numbered(where, _CONNECT, b"SUBSCRIBE\nid:%d\ndestination:/topic/flood.%d\n\n\0")
+
+
+def stomp_durable(where: Where) -> None:
+    """Durable subscriptions with another name each time, from connections that come and go."""
+    numbers = itertools.count()
+    lasting = b"id:1\ndestination:/topic/flood\ndurable-subscription-name:%d\n\n\0"
+    while True:
+        hello = _CONNECT.replace(b"host:h", b"host:h\nclient-id:c%d" % next(numbers))
+        with contextlib.suppress(OSError), connect(where) as sock:
+            sock.sendall(hello)
+            for number in range(_MANY):
+                sock.sendall(b"SUBSCRIBE\n" + lasting % number + b"UNSUBSCRIBE\nid:1\n\n\0")
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _numbered(where: Where, first: bytes, form: bytes) -> None:
+    """Say `form` for ever, with another number in both its places each time."""
+    numbers = itertools.count()
+    while True:
+        with contextlib.suppress(OSError), connect(where) as sock:
+            sock.sendall(first)
+            while True:
+                sock.sendall(b"".join(form % (n, n) for n in itertools.islice(numbers, 200)))
+        time.sleep(_AGAIN_SECONDS)
+
+
+def amqp_links(where: Where) -> None:
+    """Receivers from another address each, which stay: as many as a connection may have."""
+    _links(where, lambda name: Source(address=name))
+
+
+def amqp_nodes(where: Where) -> None:
+    """Dynamic nodes, which stay: as many as a connection may have."""
+    _links(where, lambda _: Source(dynamic=True))
+
+
+def _links(where: Where, source: Callable[[str], Source]) -> None:
+    numbers = itertools.count()
+    held: list[socket.socket] = []
+    while True:
+        with contextlib.suppress(OSError):
+            sock = connect(where)
+            held.append(sock)
+            sock.sendall(_OPENED)
+            for handle in range(_LINKS):
+                name = f"flood.{next(numbers)}"
+                one = Attach(
+                    name=name, handle=handle, role=True, source=source(name), target=AmqpTarget()
+                )
+                sock.sendall(_frame(one))
+        while len(held) > _LINKING:
+            held.pop(0).close()
+        time.sleep(_AGAIN_SECONDS)
+
+
 def tiny_pieces(where: Where) -> None:
     """A SEND that nobody gets, byte by byte: over TLS each in a record of its own."""
     send = b"SEND\ndestination:/topic/flood\nreceipt:1\n\nx\0"
@@ -241,6 +302,10 @@ FLOODS: Final[dict[str, Flood]] = {
         idle_http,
         http_unread,
         stomp_addresses,
+        stomp_subscriptions,
+        stomp_durable,
+        amqp_links,
+        amqp_nodes,
         tiny_pieces,
         come_and_go,
     )

@@ -35,6 +35,11 @@ BOUNDED = (
     "stomp_unread_receipts",
     "stomp_unread_errors",
     "http_unread",
+    "stomp_addresses",
+    "stomp_subscriptions",
+    "stomp_durable",
+    "amqp_links",
+    "amqp_nodes",
     "tiny_pieces",
     "come_and_go",
 )

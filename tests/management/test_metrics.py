@@ -14,9 +14,10 @@ from gateway.ages import Ages
 from gateway.management.metrics import CONTENT_TYPE, exposition
 from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
-from gateway.model.errors import Code, Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.histogram import Histogram
 from gateway.model.message import DURABLE, STOMP
+from gateway.model.objects import GATEWAY_DEFAULTS, NOBODY, USER_DEFAULTS, Kind, ObjectLimits
 from tests.management.core import Core, Journal, limited
 
 
@@ -72,6 +73,25 @@ def read(core: Core, **options) -> dict:
 
 def value(found: dict, name: str, **labels: str) -> float:
     return found[name, frozenset(labels.items())]
+
+
+def test_what_clients_have_made_and_their_limits():
+    core = Core()
+    objects = core.gateway.directory.objects
+    objects.limits = ObjectLimits(
+        user={**USER_DEFAULTS, Kind.LINKS: 2}, gateway={**GATEWAY_DEFAULTS, Kind.LINKS: -1}
+    )
+    objects.add(Kind.LINKS, "ann", 2)
+    objects.add(Kind.LINKS, NOBODY)
+    with pytest.raises(RefusedError):
+        objects.check(Kind.LINKS, "ann")
+    found = read(core)
+    assert value(found, "client_objects", kind="links") == 3
+    assert value(found, "client_objects_limit", kind="links", each="user") == 2
+    assert value(found, "client_objects_limit", kind="links", each="gateway") == -1
+    assert value(found, "user_objects", user="ann", kind="links") == 2
+    assert value(found, "user_objects", user="", kind="links") == 1
+    assert value(found, "client_objects_refused_total", key="user-max-links") == 1
 
 
 def test_the_gateways_own_figures():
