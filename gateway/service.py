@@ -110,6 +110,7 @@ class Run:
 
         From here on SIGHUP has it read its configuration `again`.
         """
+        gc.set_threshold(*GC_THRESHOLDS)  # a store of many objects has none to collect
         try:
             check_directories(config)
             service = build(self._reactor, config, self.fatal, again, alarm=self._last.failed)

@@ -107,7 +107,10 @@ class Objects:
         """One was made or opened."""
         self._total[kind] += count
         if user is not None:
-            self._users.setdefault(user, Counter())[kind] += count
+            held = self._users.get(user)
+            if held is None:
+                held = self._users[user] = Counter()
+            held[kind] += count
 
     def remove(self, kind: Kind, user: str | None, count: int = 1) -> None:
         """One is gone."""

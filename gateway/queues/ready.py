@@ -29,6 +29,8 @@ _LEVELS = 10
 _SEQ_BITS = 48
 _EARLY = 1 << (64 + _SEQ_BITS)
 _seq_of: Final = attrgetter("seq")
+#: A level that has never held anything, of all queues: an empty deque has 600 bytes.
+_NOTHING: Final[deque[Message]] = deque(maxlen=0)
 
 
 def _key(message: Message) -> tuple[int, int]:
@@ -48,7 +50,7 @@ class Ready:
     __slots__ = ("_bits", "_count", "_levels", "_returned")
 
     def __init__(self) -> None:
-        self._levels: list[deque[Message]] = [deque() for _ in range(_LEVELS)]
+        self._levels: list[deque[Message]] = [_NOTHING] * _LEVELS
         self._bits = 0  # bit p is set while level p holds something
         self._returned: list[tuple[int, int, Message]] = []
         self._count = 0
@@ -58,14 +60,20 @@ class Ready:
 
     def add_run(self, messages: list[Message], priority: int) -> None:
         """Append messages that share a priority and are newer than all others."""
-        self._levels[priority].extend(messages)
+        level = self._levels[priority]
+        if level is _NOTHING:
+            level = self._levels[priority] = deque()
+        level.extend(messages)
         self._bits |= 1 << priority
         self._count += len(messages)
 
     def add(self, message: Message) -> None:
         """Append one message that is newer than all others."""
         priority = message.flags & PRIORITY_MASK
-        self._levels[priority].append(message)
+        level = self._levels[priority]
+        if level is _NOTHING:
+            level = self._levels[priority] = deque()
+        level.append(message)
         self._bits |= 1 << priority
         self._count += 1
 
@@ -77,6 +85,8 @@ class Ready:
             return
         priority = message.flags & PRIORITY_MASK
         level = self._levels[priority]
+        if level is _NOTHING:
+            level = self._levels[priority] = deque()
         if not level or message.seq < level[0].seq:
             # The usual case: what a consumer held is older than what waits, newest returned first.
             level.appendleft(message)
