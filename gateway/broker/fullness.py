@@ -97,6 +97,8 @@ class Fullness:
         found = {full.which: full for full in self._limits_reached()}
         unseen = []
         for address in self._gateway.addresses.values():
+            if not address.fillings and _cannot_be_full(address):
+                continue
             fillings, address.fillings = address.fillings, 0
             here = self._states_of(address)
             found.update((full.which, full) for full in here)
@@ -206,6 +208,13 @@ class Fullness:
             if key == full.key:
                 return replace(full, limit=limit, value=value)
         return full
+
+
+def _cannot_be_full(address: Address) -> bool:
+    """Tell those apart at a glance that need no look: there may be very many."""
+    if address.operator_block or address.paging is not None:
+        return False
+    return not (address.guarded and (address.size_bytes or address.messages))
 
 
 def _no_more(reached: Reached) -> Full:
