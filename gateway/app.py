@@ -251,7 +251,8 @@ class GatewayService(MultiService):
         self._watching = self._loop(watch.look, WATCH_SECONDS)
         self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
         sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
-        for work, key, seconds in [sync, *chores(core.broker, core.disk, lambda: self.config)]:
+        regular = chores(core.broker, core.disk, lambda: self.config, self._later)
+        for work, key, seconds in [sync, *regular]:
             self._paced[key] = self._loop(work, seconds)
         self._lag.start()
         self.ready = True
@@ -310,6 +311,15 @@ class GatewayService(MultiService):
             "gateway.failed", error=failure.getErrorMessage(), traceback=failure.getTraceback()
         )
         self._fatal(EX_SOFTWARE, f"The gateway met a fault of its own: {failure.getErrorMessage()}")
+
+    def _later(self, action: Callable[[], None]) -> None:
+        """Go on with long work in the next turn, unless the gateway is stopping."""
+
+        def go_on() -> None:
+            if not self._stopping:
+                self._guarded(action)
+
+        self._reactor.callLater(0, go_on)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """End a turn. One that breaks off is never ended: everybody would wait for it for ever."""

@@ -17,6 +17,7 @@ from gateway.broker.slow import SlowConsumer
 from gateway.config.tree import Config
 from gateway.disk import DiskLimit
 from gateway.disk_watch import DiskWatch, RunBlocking, watch_disk
+from gateway.slices import Slices
 from gateway.told_full import FullTeller
 from storage.ballast import Ballast
 
@@ -32,15 +33,25 @@ _FULL_SECONDS: Final = 1.0
 Chore = tuple[Callable[[], object], str, float]
 
 
-def chores(broker: Gateway, disk: DiskWatch, in_force: Callable[[], Config]) -> list[Chore]:
-    """Return what is to be done regularly; `in_force` is asked again when something is told."""
+def chores(
+    broker: Gateway,
+    disk: DiskWatch,
+    in_force: Callable[[], Config],
+    later: Callable[[Callable[[], None]], object],
+) -> list[Chore]:
+    """Return what is to be done regularly; `in_force` is asked again when something is told.
+
+    `later` calls something in the next turn: what is long goes on then.
+    """
     config = in_force()
     disk.origin_of = lambda key: in_force().origins.get(key, "default")
     broker.slow.tell = lambda found: _tell_of(broker, found)
     work: Mapping[str, Callable[[], object]] = {
         "disk-scan-period": disk.scan,
         "message-expiry-scan-period": broker.expire,
-        "address-queue-scan-period": lambda: _tell(broker.reaper.sweep()),
+        "address-queue-scan-period": Slices(
+            lambda: map(_tell, broker.reaper.sweep_in_slices()), later
+        ).start,
     }
     every = periods(config)
     return [

@@ -66,9 +66,11 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
         "gateway.config",
         "gateway.disk",
         "gateway.disk_watch",
+        "gateway.slices",
         "gateway.told_full",
         "storage",
     ),
+    "gateway.slices": (),
     "gateway.told_full": ("gateway.broker", "gateway.config"),
     "gateway.lingering": ("storage",),
     "gateway.lagging": (

@@ -13,9 +13,9 @@ tap and no producer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.addresses.settings import DEFAULTS, AddressSettings
 from gateway.broker.address import Address
@@ -24,6 +24,9 @@ from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
     from gateway.broker.directory import Directory
+
+#: How many queues or addresses are looked at between two turns of others.
+SLICE: Final = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +90,32 @@ class Reaper:
 
     def sweep(self) -> list[str]:
         """Mark what is out of use, and take away what was marked before; returns what went."""
-        now_ms = self._now_ms()
+        return [name for gone in self.sweep_in_slices() for name in gone]
+
+    def sweep_in_slices(self) -> Iterator[list[str]]:
+        """Sweep, and yield what went after each `SLICE` queues or addresses.
+
+        What is made, used or goes between two slices is found as it is then.
+        """
+        queues = list(self._directory.queues.values())
+        for start in range(0, len(queues), SLICE):
+            yield self._sweep_queues(queues[start : start + SLICE], self._now_ms())
+        addresses = list(self._directory.addresses.values())
+        for start in range(0, len(addresses), SLICE):
+            yield self._sweep_addresses(addresses[start : start + SLICE], self._now_ms())
+        there = {queue.queue_id for queue in self._directory.queues.values()}
+        for number in [number for number in self._queues if number not in there]:
+            del self._queues[number]
+        yield []
+        alive = self._directory.addresses
+        for name in [name for name in self._addresses if name not in alive]:
+            del self._addresses[name]
+
+    def _sweep_queues(self, queues: Sequence[Queue], now_ms: int) -> list[str]:
         gone = []
-        for queue in list(self._directory.queues.values()):
+        for queue in queues:
+            if queue.deleted:
+                continue
             use = self._queues.setdefault(queue.queue_id, _Use(now_ms))
             if not self._queue_is_idle(queue, use, now_ms):
                 use.marked = False
@@ -98,9 +124,6 @@ class Reaper:
                 gone.append(f"queue {queue.name}")
             else:
                 use.marked = True
-        gone += self._sweep_addresses(now_ms)
-        alive = {queue.queue_id for queue in self._directory.queues.values()}
-        self._queues = {number: u for number, u in self._queues.items() if number in alive}
         return gone
 
     def rule(self, queue: Queue) -> Rule:
@@ -135,9 +158,12 @@ class Reaper:
         skips = self._settings(queue.address).auto_delete_queues_skip_usage_check
         return bool(use.used or removed or skips) and now_ms - use.idle_since >= rule.delay
 
-    def _sweep_addresses(self, now_ms: int) -> list[str]:
+    def _sweep_addresses(self, addresses: Sequence[Address], now_ms: int) -> list[str]:
         gone = []
-        for name, address in list(self._directory.addresses.items()):
+        for address in addresses:
+            name = address.name
+            if self._directory.addresses.get(name) is not address:
+                continue
             use = self._addresses.setdefault(name, _Use(now_ms))
             if address.queues:
                 use.used = True
@@ -149,8 +175,6 @@ class Reaper:
                 gone.append(f"address {name}")
             elif now_ms - use.idle_since >= address.settings.auto_delete_addresses_delay:
                 use.marked = True
-        alive = self._directory.addresses
-        self._addresses = {name: u for name, u in self._addresses.items() if name in alive}
         return gone
 
     def _address_is_idle(self, address: Address, use: _Use) -> bool:

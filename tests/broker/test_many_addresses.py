@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import pytest
 
+from gateway.broker import reaper
 from gateway.model.message import STOMP
+from gateway.slices import Slices
 from tests.broker.core import MULTICAST, Core, stomp
 
 MANY = 2000
@@ -53,3 +58,30 @@ def test_an_empty_queue_has_no_room_for_messages_yet(many):
     queue = many.queue("mk.0")
     begun = [level for level in queue._ready._levels if level.maxlen is None]
     assert len(begun) == 1  # of its ten priorities the one that had a message
+
+
+def test_a_sweep_looks_at_so_many_and_then_others_have_their_turn(many, monkeypatch):
+    monkeypatch.setattr(reaper, "SLICE", 100)
+    judged: list[str] = []
+    kind = type(many.gateway.reaper)
+    queue_is_idle, address_is_idle = kind._queue_is_idle, kind._address_is_idle
+    monkeypatch.setattr(
+        kind, "_queue_is_idle", lambda *of: judged.append("queue") or queue_is_idle(*of)
+    )
+    monkeypatch.setattr(
+        kind, "_address_is_idle", lambda *of: judged.append("address") or address_is_idle(*of)
+    )
+    turns: list[Callable[[], None]] = []
+    sweep = Slices(many.gateway.reaper.sweep_in_slices, turns.append)
+    sweep.start()
+    counts = [len(judged)]
+    sweep.start()  # passed over: the first is on its way
+    many.gateway.directory.delete_queue(f"mk.{MANY - 1}")
+    many.gateway.directory.delete_address(f"mk.{MANY - 1}")
+    while turns:
+        turns.pop()()
+        counts.append(len(judged))
+    assert max(after - before for before, after in pairwise([0, *counts])) == 100
+    assert (judged.count("queue"), judged.count("address")) == (MANY - 1, MANY - 1)
+    sweep.start()
+    assert len(turns) == 1

@@ -18,7 +18,7 @@ from gateway.broker.reaper import Reaper
 def sweep(self):
     raise ZeroDivisionError("a fault for the test")
 
-Reaper.sweep = sweep
+Reaper.sweep_in_slices = sweep
 from gateway.cli.main import main
 main()
 """

@@ -225,7 +225,7 @@ def test_a_full_disk_and_its_end_are_told_with_where_the_limit_is_written():
     site = Site(max_usage=90.0)
     origins = {"max-disk-usage": "gate.toml:3"}
     read = [replace(config(""), origins=origins), replace(config(""), origins={})]
-    chores(site.core.gateway, site.watch, lambda: read[0])
+    chores(site.core.gateway, site.watch, lambda: read[0], lambda action: action())
     with capture_logs() as told:
         site.scan(GIB)
         read.pop(0)
