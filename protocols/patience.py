@@ -17,6 +17,8 @@ from typing import Final
 SMALL_BYTES: Final = 1024
 #: What a connection may take of a turn, in seconds.
 SHARE_SECONDS: Final = 0.0025
+#: When more wait than this, others are read little of: what was read and not acted on is in memory.
+CROWD: Final = 32
 #: What all that go on with what waited may take of a turn together.
 TURN_SECONDS: Final = 0.0075
 
@@ -25,9 +27,12 @@ class Patience:
     """What the connections of one reactor share; for its thread only.
 
     `after` runs a function in a turn of its own.
+
+    Attributes:
+        crowded: more wait than CROWD.
     """
 
-    __slots__ = ("_after", "_clock", "_coming", "_until", "_waiting")
+    __slots__ = ("_after", "_clock", "_coming", "_until", "_waiting", "crowded")
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Patience:
         self._until = math.inf
         self._waiting: deque[Callable[[], None]] = deque()
         self._coming = False  # a turn of those that wait
+        self.crowded = False
 
     def begin(self) -> None:
         """A connection begins to work."""
@@ -57,6 +63,7 @@ class Patience:
     def later(self, go_on: Callable[[], None]) -> None:
         """Have a connection go on in another turn, behind those that wait already."""
         self._waiting.append(go_on)
+        self.crowded = len(self._waiting) > CROWD
         self._ask()
 
     def _go_on(self) -> None:
@@ -67,6 +74,7 @@ class Patience:
             self._waiting.popleft()()
             if self._clock() > until:
                 break
+        self.crowded = len(self._waiting) > CROWD
         if self._waiting:
             self._ask()
 

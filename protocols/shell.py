@@ -187,10 +187,12 @@ class Wire(TwistedProtocol):
 
     def _do_read(self) -> Exception | None:
         """Read once: see `IReadDescriptor.doRead`; returns why the connection is lost, if it is."""
-        buffer = self._reads.buffer
+        buffer, most = self._reads.buffer, self._most
+        if self._patience is not None and self._patience.crowded:
+            most = LEAST_READ_BYTES
         assert self._recv_into is not None
         try:
-            count = self._recv_into(buffer, self._most)
+            count = self._recv_into(buffer, most)
         except BlockingIOError:
             return None
         except OSError:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from protocols.amqp.performatives import Flow
-from protocols.patience import SHARE_SECONDS, TURN_SECONDS, Patience
+from protocols.patience import CROWD, SHARE_SECONDS, TURN_SECONDS, Patience
 from tests.protocols.amqp.peer import Peer as AmqpPeer
 from tests.protocols.amqp.peer import frame, of
 from tests.protocols.stomp.scripted import Peer as StompPeer
@@ -43,6 +43,16 @@ def clock() -> Clock:
 @pytest.fixture
 def patience(clock) -> Patience:
     return Patience(clock.put_off, clock)
+
+
+def test_many_that_wait_are_a_crowd_until_they_had_their_turns(clock, patience):
+    for _ in range(CROWD):
+        patience.later(lambda: None)
+    assert not patience.crowded
+    patience.later(lambda: None)
+    assert patience.crowded
+    clock.turn()
+    assert not patience.crowded
 
 
 def test_a_share_begins_with_each_connection(clock, patience):

@@ -22,7 +22,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
 from protocols import shell
-from protocols.reads import READ_BYTES, Reads
+from protocols.patience import Patience
+from protocols.reads import LEAST_READ_BYTES, READ_BYTES, Reads
 from protocols.shell import FIRST_BYTES_SECONDS, Speaker, Wire
 from protocols.timers import Timers
 from protocols.tls import Tls
@@ -410,3 +411,17 @@ class TestFaults(SynchronousTestCase):
         assert len(self.flushLoggedErrors(ZeroDivisionError)) == 1
         broken.close()
         sound.close()
+
+
+def test_in_a_crowd_little_is_read_of_each() -> None:
+    """What was read of those that wait for their turn is in memory, 256 KiB of each otherwise."""
+    patience = Patience(lambda action: action)
+    line = Line(Reads(patience=patience))
+    patience.crowded = True
+    line.say(bytes(3 * LEAST_READ_BYTES))
+    assert line.read()
+    assert len(line.session.heard[0]) == LEAST_READ_BYTES
+    patience.crowded = False
+    assert line.read()
+    assert len(line.session.heard[1]) == 2 * LEAST_READ_BYTES
+    line.close()
