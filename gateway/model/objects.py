@@ -37,10 +37,10 @@ class Kind(Enum):
 #: A queue with its address and a message was measured at 12.3 KB, so that what one user may have
 #: made adds 35 MiB; the floods of all four kinds stay below 64 MiB [tests/attack].
 USER_DEFAULTS: Final[Mapping[Kind, int]] = MappingProxyType(
-    {Kind.ADDRESSES: 3_000, Kind.QUEUES: 3_000, Kind.CONSUMERS: 10_000, Kind.LINKS: 10_000}
+    {Kind.ADDRESSES: 8_000, Kind.QUEUES: 8_000, Kind.CONSUMERS: 10_000, Kind.LINKS: 10_000}
 )
 GATEWAY_DEFAULTS: Final[Mapping[Kind, int]] = MappingProxyType(
-    {Kind.ADDRESSES: 20_000, Kind.QUEUES: 20_000, Kind.CONSUMERS: 50_000, Kind.LINKS: 50_000}
+    {Kind.ADDRESSES: 40_000, Kind.QUEUES: 40_000, Kind.CONSUMERS: 50_000, Kind.LINKS: 50_000}
 )
 _NAMES: Final = {
     Kind.ADDRESSES: "addresses made on demand",
