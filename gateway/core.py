@@ -353,7 +353,9 @@ def _join_disk(core: Core, writer: ThreadWriter, segments: Segments, size: int) 
         segment, going = busy()
         waiting = journal.waiting_bytes + (going if segment != segments.current else 0)
         # Where something waits another turn may take as much as this one before it is looked again.
-        return (waiting and waiting + TURN_BYTES) + (0 if segments.spares_ready else size)
+        coming = waiting and waiting + TURN_BYTES
+        files = max(1, -(-coming // size)) - segments.spares_ready
+        return coming + max(0, files) * size
 
     core.disk.promised = promised
     writer.ask(core.disk.may_take, core.disk.scan)

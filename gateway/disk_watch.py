@@ -129,7 +129,7 @@ class DiskWatch:
             promised=self.promised(),
             files=self.free_files(),
         )
-        part = self.monitor.room(spaces) // LOOK_PART
+        part = (self.monitor.room(spaces) - self.monitor.promised) // LOOK_PART
         self._look_at = self._written + max(LOOK_BYTES_MIN, min(part, LOOK_BYTES_MAX))
         self._apply(changes)
         if missing and not self._making and self.monitor.could_spare(spaces, missing):
