@@ -2,7 +2,8 @@
 
 A peer can put thousands of small frames into one read: an attach or an ABORT takes many times as
 long as a message of its size. So a session looks at the clock between frames; what it has not acted
-on when its time is up waits, unread from, for the next turn. Those that wait go on by turns.
+on when its time is up waits, unread from, for the next turn. Those that wait go on by turns. While
+they fill a turn, one more that was read from has one frame acted on, and waits behind them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ SHARE_SECONDS: Final = 0.0025
 CROWD: Final = 32
 #: What all that go on with what waited may take of a turn together.
 TURN_SECONDS: Final = 0.0075
+#: So many fill a turn.
+_FULL: Final = round(TURN_SECONDS / SHARE_SECONDS)
 
 
 class Patience:
@@ -32,7 +35,16 @@ class Patience:
         crowded: more wait than CROWD.
     """
 
-    __slots__ = ("_after", "_clock", "_coming", "_until", "_waiting", "crowded")
+    __slots__ = (
+        "_after",
+        "_began",
+        "_clock",
+        "_coming",
+        "_going_on",
+        "_until",
+        "_waiting",
+        "crowded",
+    )
 
     def __init__(
         self,
@@ -41,20 +53,23 @@ class Patience:
     ) -> None:
         self._after = after
         self._clock = clock
+        self._began = 0.0
         self._until = math.inf
+        self._going_on = False  # those that wait have their turn
         self._waiting: deque[Callable[[], None]] = deque()
         self._coming = False  # a turn of those that wait
         self.crowded = False
 
     def begin(self) -> None:
         """A connection begins to work."""
-        self._until = self._clock() + SHARE_SECONDS
+        self._began = now = self._clock()
+        full = len(self._waiting) >= _FULL and not self._going_on
+        self._until = now if full else now + SHARE_SECONDS
 
     def end(self) -> float:
         """It has worked; returns for how long."""
-        took = self._clock() - self._until + SHARE_SECONDS
         self._until = math.inf
-        return took
+        return self._clock() - self._began
 
     def spent(self) -> bool:
         """Whether the time of the one that works is up."""
@@ -69,11 +84,13 @@ class Patience:
     def _go_on(self) -> None:
         """Let those that wait go on, each once at most, while the turn is young."""
         self._coming = False
+        self._going_on = True
         until = self._clock() + TURN_SECONDS
         for _ in range(len(self._waiting)):
             self._waiting.popleft()()
             if self._clock() > until:
                 break
+        self._going_on = False
         self.crowded = len(self._waiting) > CROWD
         if self._waiting:
             self._ask()

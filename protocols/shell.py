@@ -223,7 +223,7 @@ class Wire(TwistedProtocol):
         took = patience.end()
         if took > SHARE_SECONDS:
             self._most = max(LEAST_READ_BYTES, self._most // 4)
-        elif took < SHARE_SECONDS / 4 and self._most < READ_BYTES:
+        elif took < SHARE_SECONDS / 4 and self._most < READ_BYTES and not self._goes_on:
             self._most *= 2
 
     def _read(self) -> bool:

@@ -64,6 +64,29 @@ def test_a_share_begins_with_each_connection(clock, patience):
     assert not patience.spent()
 
 
+def test_while_those_that_wait_fill_a_turn_one_more_goes_behind_them(clock, patience):
+    shares: list[bool] = []
+
+    def goes_on() -> None:
+        patience.begin()
+        clock.now += SHARE_SECONDS / 2
+        shares.append(patience.spent())
+        patience.end()
+
+    patience.later(goes_on)
+    patience.later(goes_on)
+    patience.begin()
+    clock.now += SHARE_SECONDS / 100
+    assert not patience.spent(), "the turn has room for it"
+    patience.later(goes_on)
+    patience.begin()
+    clock.now += SHARE_SECONDS / 100
+    assert patience.spent()
+    assert patience.end() == pytest.approx(SHARE_SECONDS / 100)
+    clock.turn()
+    assert shares == [False] * 3, "those that wait have theirs"
+
+
 def test_those_that_wait_go_on_by_turns_and_not_all_in_one(clock, patience):
     went: list[int] = []
 
