@@ -2,7 +2,7 @@
 
 An offset is `{"q": {stream: [epoch, next offset]}, "s": subscription, "v": 1}`. Spark compares
 offsets as text: the keys are always sorted, and nothing in it changes by itself. With several
-gateways in `url` a stream's key ends in `@host:port`. Pure.
+gateways in `url` a stream's key ends in `@host:port`.
 """
 
 from __future__ import annotations
