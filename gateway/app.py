@@ -206,6 +206,7 @@ class GatewayService(MultiService):
             may_spin=lambda: not journal.writing,
             clock=time.perf_counter,
             direct=self._reads.direct,
+            sleep=time.sleep,
         )
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)

@@ -204,7 +204,7 @@ class AmqpConnection:
             if self.state is State.OPENED:
                 if self.shapes.known:
                     at = receive_transfers(self, data, at, end)
-                    if end - at < HEAD_BYTES:
+                    if end - at < HEAD_BYTES or self.behind:
                         break
                 size = frame_size(data, at, self.limits.max_frame_size)
                 if end - at < size:

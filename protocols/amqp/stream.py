@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Messages in one run: bounds what one call to the broker costs.
 RUN_MAX = 4096
+#: Of an anonymous sender: each may lead elsewhere, and have an address made.
+_RELAYED_RUN_MAX = 32
 #: Bytes of a message, on average, from which on only its properties are looked through (measured).
 _LOOK_BYTES = 256
 #: A byte of such an id's name that text seldom has: one byte is looked for forty times as fast.
@@ -56,7 +58,11 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
         after = _receive_run(connection, session, link, data, at=at, end=end)
         if end - after < HEAD_BYTES:
             return after
-        if after == at and not _promote(connection, data, at, end):
+        if after > at:
+            if connection.spent():
+                connection.behind = True
+                return after
+        elif not _promote(connection, data, at, end):
             return at
         at = after
 
@@ -100,7 +106,8 @@ def _receive_run(
 ) -> int:
     """Collect one run of one link and hand it over; returns where it ends."""
     shape = connection.shapes.known[0]
-    limit = min(link.credit, session.incoming_window, RUN_MAX)
+    relayed = link.producer is None
+    limit = min(link.credit, session.incoming_window, _RELAYED_RUN_MAX if relayed else RUN_MAX)
     first = session.next_delivery
     if limit <= 0 or first is None:
         return at
@@ -115,7 +122,6 @@ def _receive_run(
     session.next_delivery = run.expected & MASK
     session.count_frames(len(bodies))
     kinds = run.kinds
-    relayed = link.producer is None
     if relayed:
         link.routes.tag_of = Tags(data, start, first)
     if (shape.properties or kinds) and _has_ids(run, shape, start, at):

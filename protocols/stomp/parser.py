@@ -66,6 +66,9 @@ class Sink(Protocol):
         `receipts` is empty, or has one raw id for each body.
         """
 
+    def amid(self) -> None:
+        """Halt the parser where the others are to have a turn: more follows what was handed out."""
+
     def lead(self, head: Head) -> None:
         """Call `head.lead_to()` for a SEND whose body needs no more thought; refuse nothing yet."""
 
@@ -240,7 +243,7 @@ class Parser:
                     acks = _ACK_RUN.match(buf, pos) if self._short_acks else None
                     if acks is not None:
                         if bodies:
-                            self._flush(route, bodies, receipts)
+                            self._flush_amid(route, bodies, receipts)
                             bodies, receipts = [], []
                             if self.halted:
                                 return pos
@@ -258,7 +261,7 @@ class Parser:
                     if confirmed is not (receipt is not None):
                         confirmed = self._confirmed = not confirmed
                         if bodies:
-                            self._flush(route, bodies, receipts)
+                            self._flush_amid(route, bodies, receipts)
                             bodies, receipts = [], []
                             if self.halted:
                                 return pos
@@ -267,7 +270,7 @@ class Parser:
                         head.restamp(stamp)
                     if head.route is not route:
                         if bodies:
-                            self._flush(route, bodies, receipts)
+                            self._flush_amid(route, bodies, receipts)
                             bodies, receipts = [], []
                             if self.halted:
                                 return pos
@@ -314,6 +317,11 @@ class Parser:
         if bodies:
             self._flush(route, bodies, receipts)
         return pos
+
+    def _flush_amid(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
+        """Hand out a run behind which more has come."""
+        self._flush(route, bodies, receipts)
+        self._sink.amid()
 
     def _flush(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         """Hand out a run. Receipt ids were cut out unread: they are judged here, all at once."""

@@ -144,11 +144,9 @@ class StompSession:
         `remote` is the peer's address.
         """
         self.wake: Callable[[], None] = _nothing
-        self.closing = False
-        self.held_up = self.behind = False
+        self.closing = self.held_up = self.behind = self.choked = self.retick = False
         self.spent: Callable[[], bool] = never
         self.write_room = True
-        self.choked = self.retick = False
         self.state = State.OPENING
         self.version: Version | None = None
         self.user: str | None = None
@@ -420,6 +418,11 @@ class StompSession:
                 self.seen.received += len(bodies)
             self._traffic.run(route, bodies, receipts)
 
+    def amid(self) -> None:
+        """Let the others have a turn when it is time [protocols.stomp.parser.Sink]."""
+        if self.state is State.OPEN and self.spent():
+            self._parser.halted = self.behind = True
+
     def lead(self, head: Head) -> None:
         """Lead a SEND to its route [protocols.stomp.parser.Sink]."""
         if self.state is State.OPEN:
@@ -433,8 +436,7 @@ class StompSession:
             if head.command == SEND:
                 self.seen.received += 1
             self._traffic.frame(head, body)
-            if self.spent():
-                self._parser.halted = self.behind = True
+            self.amid()
 
     def broken(self, error: FrameError) -> None:
         """The bytes are no frames: end [protocols.stomp.parser.Sink]."""

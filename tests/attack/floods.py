@@ -26,6 +26,7 @@ from protocols.amqp.performatives import (
     Flow,
     Open,
     Source,
+    Transfer,
     encode_performative,
 )
 from protocols.amqp.performatives import Target as AmqpTarget
@@ -34,6 +35,8 @@ _MANY: Final = 3000
 #: Handles that a session has, and connections with so many links that a peer keeps.
 _LINKS: Final = 256
 _LINKING: Final = 60
+#: Messages that a sender has credit for.
+_CREDIT: Final = 1000
 _AGAIN_SECONDS: Final = 0.02
 _LONG: Final = b"x" * 8000
 
@@ -67,8 +70,8 @@ def _read_all(sock: socket.socket) -> None:
             pass
 
 
-def _frame(performative: Composite, channel: int = 0) -> bytes:
-    body = encode_performative(performative)
+def _frame(performative: Composite, channel: int = 0, payload: bytes = b"") -> bytes:
+    body = encode_performative(performative) + payload
     return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
 
 
@@ -209,6 +212,34 @@ def _addresses(numbers: Iterator[int]) -> Iterator[bytes]:
         yield b"".join(b"SEND\ndestination:flood.%d\n\nx\0" % next(numbers) for _ in range(200))
 
 
+def stomp_scattered(where: Where) -> None:
+    """SENDs to forty addresses in turn: no two that follow each other go the same way."""
+    sends = (b"SEND\ndestination:/topic/flood.%d\n\nx\0" % (n % 40) for n in range(_MANY))
+    _again(where, _CONNECT, b"".join(sends))
+
+
+def amqp_scattered(where: Where) -> None:
+    """Messages of a sender without a target, to another address each."""
+    attach = Attach(name="l", handle=0, role=False, source=Source(), target=AmqpTarget())
+    numbers = itertools.count()
+    while True:
+        with contextlib.suppress(OSError), connect(where) as sock:
+            sock.sendall(_OPENED + _frame(attach))
+            ids = iter(range(_CREDIT))
+            while some := list(itertools.islice(ids, 200)):
+                sock.sendall(b"".join(_relayed(n, b"flood.%d" % next(numbers)) for n in some))
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _relayed(number: int, to: bytes) -> bytes:
+    transfer = Transfer(
+        handle=0, delivery_id=number, delivery_tag=b"%d" % number, message_format=0, settled=True
+    )
+    properties = b"\x40\x40\xa1%c%b" % (len(to), to)
+    head = b"\x00\x53\x73\xc0%c\x03" % (len(properties) + 1)
+    return _frame(transfer, payload=head + properties + b"\x00\x53\x77\xa1\x01x")
+
+
 def stomp_subscriptions(where: Where) -> None:
     """A SUBSCRIBE to another topic each time."""
     _numbered(where, _CONNECT, b"SUBSCRIBE\nid:%d\ndestination:/topic/flood.%d\n\n\0")
@@ -302,6 +333,8 @@ FLOODS: Final[dict[str, Flood]] = {
         idle_http,
         http_unread,
         stomp_addresses,
+        stomp_scattered,
+        amqp_scattered,
         stomp_subscriptions,
         stomp_durable,
         amqp_links,

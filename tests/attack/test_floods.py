@@ -36,6 +36,8 @@ BOUNDED = (
     "stomp_unread_errors",
     "http_unread",
     "stomp_addresses",
+    "stomp_scattered",
+    "amqp_scattered",
     "stomp_subscriptions",
     "stomp_durable",
     "amqp_links",

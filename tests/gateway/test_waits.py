@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from gateway.waits import SHORT_SECONDS, SPIN_SECONDS, ShortWaits, shorten_waits
+from gateway.waits import (
+    ASIDE_AFTER_SECONDS,
+    ASIDE_SECONDS,
+    SHORT_SECONDS,
+    SPIN_SECONDS,
+    ShortWaits,
+    shorten_waits,
+)
 
 EVENTS = [(3, 1)]
 
@@ -20,6 +28,7 @@ class Script:
         self.looks = 0
         self.sleeps: list[float] = []
         self.sleep_seconds = 50e-6
+        self.asides: list[float] = []
         self.comes_at: float | None = None
         self.events = EVENTS
 
@@ -36,6 +45,10 @@ class Script:
         self.now += self.sleep_seconds
         return self.events
 
+    def sleep(self, seconds: float) -> None:
+        self.asides.append(self.now)
+        self.now += seconds
+
     def register(self, fd: int, eventmask: int) -> None: ...
 
     def modify(self, fd: int, eventmask: int) -> None: ...
@@ -51,7 +64,13 @@ class Script:
 def waits(
     script: Script, *, may_spin: bool = True, direct: dict[int, Callable[[], bool]] | None = None
 ) -> ShortWaits:
-    return ShortWaits(script, clock=script.clock, may_spin=lambda: may_spin, direct=direct or {})
+    return ShortWaits(
+        script,
+        clock=script.clock,
+        may_spin=lambda: may_spin,
+        direct=direct or {},
+        sleep=script.sleep,
+    )
 
 
 def test_the_first_wait_sleeps_and_a_short_one_lets_the_next_look() -> None:
@@ -86,6 +105,34 @@ def test_no_looking_while_the_journal_writes() -> None:
     assert script.looks == 0
 
 
+@pytest.mark.parametrize("timeout", [0.0, 1.0])
+def test_a_busy_reactor_steps_aside_for_a_writer_now_and_then(timeout: float) -> None:
+    script = Script()
+    script.sleep_seconds = script.comes_at = 0.0  # something can always be read
+    poller = waits(script, may_spin=False)
+    for _ in range(100):
+        poller.poll(timeout)
+        script.now += ASIDE_AFTER_SECONDS / 5
+    gaps = [after - before for before, after in pairwise(script.asides)]
+    assert len(gaps) > 10
+    assert all(ASIDE_AFTER_SECONDS < gap < 1.5 * ASIDE_AFTER_SECONDS for gap in gaps)
+
+
+def test_nobody_steps_aside_where_nothing_is_written_or_the_reactor_sleeps_itself() -> None:
+    script = Script()
+    poller = waits(script)
+    for _ in range(100):
+        poller.poll(0)
+        script.now += ASIDE_AFTER_SECONDS / 5
+    slept = Script()
+    slept.sleep_seconds = 2 * ASIDE_SECONDS
+    poller = waits(slept, may_spin=False)
+    for _ in range(100):
+        poller.poll(1.0)
+        slept.now += ASIDE_AFTER_SECONDS / 5
+    assert script.asides == slept.asides == []
+
+
 def test_a_wait_of_no_time_is_one_look() -> None:
     script = Script()
     poller = waits(script)
@@ -99,12 +146,12 @@ def test_it_goes_before_an_epoll_object_once() -> None:
         _poller: Any = None
 
     reactor = Reactor()
-    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={})
+    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={}, sleep=id)
     reactor._poller = Script()
-    assert shorten_waits(reactor, may_spin=bool, clock=float, direct={})
+    assert shorten_waits(reactor, may_spin=bool, clock=float, direct={}, sleep=id)
     first = reactor._poller
     assert first.fileno() == 7
-    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={})
+    assert not shorten_waits(reactor, may_spin=bool, clock=float, direct={}, sleep=id)
     assert reactor._poller is first
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gateway.model.address import RoutingType
@@ -724,3 +726,20 @@ def test_message_of_the_largest_size_and_one_byte_more():
         came += peer.tell(Transfer(handle=0), payload=body[600:])
         assert bool(accepted(came)) is not bool(more)
         assert peer.engine._unfinished == 0
+
+
+def test_the_others_have_a_turn_between_runs_of_different_links():
+    peer = Peer.begun()
+    for handle in range(2):
+        peer.sender(handle, f"q{handle}")
+        peer.say(peer.transfer(BODY, handle))
+    data = b"".join(peer.transfer(BODY, handle) for handle in (0, 0, 1, 1, 0))
+    peer.engine.spent = lambda: True
+    peer.engine.receive_data(data, peer.now)
+    taken = []
+    while peer.engine.behind:
+        taken.append(len(peer.broker.sent))
+        peer.engine.go_on(peer.now)
+    assert len(taken) >= 2
+    assert all(1 <= after - before <= 2 for before, after in pairwise([2, *taken, 7]))
+    assert peer.broker.bodies() == [BODY] * 7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gateway.model.address import RoutingType
@@ -202,3 +204,18 @@ def test_routes_of_an_anonymous_link_are_bounded():
     still = [producer for producer in peer.broker.producers if not producer.closed]
     assert len(still) == 64
     assert len(peer.broker.sent) == 200
+
+
+def test_the_others_have_a_turn_while_messages_go_many_ways():
+    peer = Peer.begun()
+    peer.sender(target=Target(address=None))
+    peer.say(peer.transfer(to("first")))
+    data = b"".join(peer.transfer(to(f"a{n:03}")) for n in range(100))
+    peer.engine.spent = lambda: True
+    peer.engine.receive_data(data, peer.now)
+    taken = []
+    while peer.engine.behind:
+        taken.append(len(peer.broker.sent))
+        peer.engine.go_on(peer.now)
+    assert all(after - before <= 32 for before, after in pairwise([1, *taken]))
+    assert len(peer.broker.sent) == 101

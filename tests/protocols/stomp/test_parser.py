@@ -35,6 +35,9 @@ class Collecting:
             self.got.append((route, body, receipts[index] if receipts else None))
         self._maybe_halt()
 
+    def amid(self) -> None:
+        pass
+
     def lead(self, head: Head) -> None:
         self.led += 1
         if "transaction" not in head.headers:

@@ -710,3 +710,26 @@ def test_who_speaks_no_version_of_ours_hears_of_it_in_a_frame_that_ends_in_nul_a
     out = peer.say(b"CONNECT\naccept-version:2.0\nhost:x\n\n\0")
     assert out.startswith(b"ERROR\n")
     assert out.endswith(b"\n\0\n")
+
+
+# ---- turns
+
+
+def test_the_others_have_a_turn_between_runs_to_different_addresses() -> None:
+    peer = Peer("1.2")
+    sends = b"".join(b"SEND\ndestination:%b\n\nx\0" % name for name in (b"a", b"a", b"b", b"c"))
+    peer.session.spent = lambda: True
+    peer.session.receive_data(sends, peer.now)
+    seen = []
+    while peer.session.behind:
+        seen.append([call[1] for call in peer.broker.calls if call[0] == "send"])
+        peer.session.go_on(peer.now)
+    assert seen == [["a"], ["a", "b"]]
+    assert [call[1] for call in peer.broker.calls if call[0] == "send"] == ["a", "b", "c"]
+
+
+def test_what_is_acted_on_whole_waits_for_no_turn() -> None:
+    peer = Peer("1.2")
+    peer.session.spent = lambda: True
+    peer.session.receive_data(b"SEND\ndestination:a\n\nx\0" * 100, peer.now)
+    assert not peer.session.behind
