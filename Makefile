@@ -2,7 +2,9 @@
 # the rest into .venv, and says what is missing and how to get it.
 #
 #   make demo    a gateway, an AMQP and a STOMP sender, a Spark query over both, checked
-#   make test    every test
+#   make test    every test; TESTS=tests/storage some of them
+#   make quick   the pure parts with fewer examples, without a process or a port: under a minute
+#   make coverage  the same, and which branches of the pure parts it takes; fails below the floor
 #   make check   format, lint, types, layers
 #   make fmt     let ruff format and fix
 #   make simulate  the store, the whole core over it, and both protocols over that, on a simulated
@@ -40,7 +42,7 @@ WIRE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test check fmt simulate crash power mutants attack soak scenarios bench bench-store \
+.PHONY: demo test quick coverage check fmt simulate crash power mutants attack soak scenarios bench bench-store \
 	bench-pages bench-stalls bench-growth clean
 .DEFAULT_GOAL := test
 
@@ -53,6 +55,12 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(TESTS)
+
+quick: $(STAMP)
+	@SLUICEGATE_QUICK=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(TESTS)
+
+coverage: $(STAMP)
+	@SLUICEGATE_QUICK=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --cov $(TESTS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

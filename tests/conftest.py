@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from gateway.cli.java import NoJavaError
 from gateway.cli.java import spark_environment as _spark_environment
 from gateway.cli.scratch import ScratchGateway
+from tests import lanes
 
 #: Starting Java, planning and the first micro-batch take most of it, on two busy cores.
 SPARK_TEST_SECONDS = 300
@@ -32,6 +33,15 @@ settings.load_profile("any machine")
 # gateways that are started here; theirs must be heard.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+if lanes.QUICK:
+    lanes.keep_in_lane()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what is not of the quick lane, where that is asked for."""
+    return True if lanes.QUICK and not lanes.in_lane(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

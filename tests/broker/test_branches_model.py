@@ -21,6 +21,7 @@ from gateway.model.errors import RefusedError
 from gateway.model.message import IDENTIFIED
 from gateway.model.stomp_form import pack
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
+from tests.lanes import examples
 
 ADDRESSES = ("o.a", "o.b", "x")
 WILD = {"o.#": ("o.a", "o.b"), "o.*": ("o.a", "o.b")}
@@ -312,6 +313,6 @@ class BranchesMachine(RuleBasedStateMachine):
 
 
 BranchesMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(150), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestBranchesAgainstLists = BranchesMachine.TestCase

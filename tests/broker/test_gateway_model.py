@@ -25,6 +25,7 @@ from gateway.model.message import DURABLE, MAYBE_SEEN, SCHEDULED
 from gateway.model.stomp_form import unpack
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, body_of, entry, flags_of, stomp
+from tests.lanes import examples
 
 QUEUES = ("q", "s.plain", "s.ring")
 RING = 3
@@ -375,6 +376,6 @@ class GatewayMachine(RuleBasedStateMachine):
 
 
 GatewayMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=50, deadline=None, derandomize=True
+    max_examples=examples(150), stateful_step_count=50, deadline=None, derandomize=True
 )
 TestGatewayAgainstLists = GatewayMachine.TestCase

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gateway.model.message import DURABLE, SCHEDULED
 from gateway.model.stomp_form import pack, unpack
 from tests.broker.core import ANYCAST, Core, body_of, entry, flags_of
+from tests.lanes import examples
 
 KEY = "_AMQ_LVQ_NAME"
 NAMES = ("v", "n")
@@ -204,7 +205,7 @@ class KindsMachine(RuleBasedStateMachine):
 
 
 KindsMachine.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(120), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestKinds = KindsMachine.TestCase
 
@@ -216,6 +217,6 @@ class PagedKindsMachine(KindsMachine):
 
 
 PagedKindsMachine.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(80), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestPagedKinds = PagedKindsMachine.TestCase

@@ -11,6 +11,7 @@ from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.objects import NOBODY, Kind, ObjectLimits
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, Taker, entry, flags_of, stomp
+from tests.lanes import examples
 
 USERS = ["ann", "ben", NOBODY]
 ROUTINGS = [None, ANYCAST, MULTICAST]
@@ -346,5 +347,5 @@ class Made(RuleBasedStateMachine):
 
 TestMade = Made.TestCase
 TestMade.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(100), stateful_step_count=40, deadline=None, derandomize=True
 )

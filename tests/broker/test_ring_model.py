@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 
 from gateway.addresses.settings import RingVictim
 from tests.broker.core import ANYCAST, Core, entry
+from tests.lanes import examples
 
 SIZES = st.sampled_from([1, 2, 3])
 WHICH = st.integers(0, 3)
@@ -161,6 +162,6 @@ class RingMachine(RuleBasedStateMachine):
 
 
 RingMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(150), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestRingAgainstAList = RingMachine.TestCase

@@ -6,11 +6,12 @@ import proton
 from hypothesis import given, settings
 
 from gateway.model.amqp_types import decode, encode
+from tests.lanes import examples
 from tests.model.amqp_strategies import proton_same, proton_values, same, to_proton
 
 
 @given(proton_values)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_what_proton_writes_is_read(value):
     data = proton.Data()
     data.put_object(to_proton(value))
@@ -21,7 +22,7 @@ def test_what_proton_writes_is_read(value):
 
 
 @given(proton_values)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_proton_reads_what_is_written(value):
     raw = encode(value)
     data = proton.Data()

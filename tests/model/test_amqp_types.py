@@ -34,6 +34,7 @@ from gateway.model.amqp_types import (
     encode,
     skip,
 )
+from tests.lanes import examples
 from tests.model.amqp_strategies import same, values
 
 _UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -54,7 +55,7 @@ def unhex(text: str) -> bytes:
 
 
 @given(values)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_value_comes_back_with_its_types(value):
     raw = encode(value)
     found = whole(raw)
@@ -63,7 +64,7 @@ def test_a_value_comes_back_with_its_types(value):
 
 
 @given(values, st.binary(max_size=8), st.binary(max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_value_is_read_in_the_middle_of_a_buffer(value, before, behind):
     raw = encode(value)
     start, end = len(before), len(before) + len(raw)
@@ -74,7 +75,7 @@ def test_a_value_is_read_in_the_middle_of_a_buffer(value, before, behind):
 
 
 @given(values)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_value_cut_anywhere_is_a_decode_error(value):
     raw = encode(value)
     for cut in range(len(raw)):
@@ -472,7 +473,7 @@ def test_encode_is_bounded_in_depth():
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 def test_noise_is_a_value_or_a_decode_error(raw):
     try:
         value, end = decode(raw, 0, len(raw))
@@ -485,7 +486,7 @@ def test_noise_is_a_value_or_a_decode_error(raw):
 
 
 @given(values, st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_changed_byte_is_a_value_or_a_decode_error(value, data):
     raw = bytearray(encode(value))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -23,6 +23,7 @@ from gateway.model.amqp_types import (
     ULong,
 )
 from gateway.model.plain_text import id_text, iso_time, json_text, parse_id, text
+from tests.lanes import examples
 from tests.model.amqp_strategies import values
 
 _UUID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -86,7 +87,7 @@ def test_decimals_by_value(raw, shown):
 
 
 @given(st.binary(min_size=16, max_size=16))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_decimal_has_a_text(raw):
     for width in (4, 8, 16):
         assert text(AmqpDecimal(raw[:width]))
@@ -94,7 +95,7 @@ def test_any_decimal_has_a_text(raw):
 
 
 @given(values)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_every_value_has_a_text_and_valid_json(value):
     assert isinstance(text(value), str)
     json.loads(json_text(value))
@@ -138,7 +139,7 @@ def test_ids(value, written):
 
 
 @given(st.one_of(st.text(), st.text().map("ID:".__add__), st.binary(), st.uuids()))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_id_comes_back(value):
     back = parse_id(id_text(value))
     assert back == value

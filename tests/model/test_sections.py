@@ -42,6 +42,7 @@ from gateway.model.sections import (
     with_header,
     without_expiry,
 )
+from tests.lanes import examples
 
 NAMES = {
     0x70: "amqp:header:list",
@@ -526,7 +527,7 @@ def test_proton_reads_a_message_changed_in_every_way():
 
 
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_a_changed_message_is_read_or_a_decode_error(changes):
     raw = bytearray(b"".join(full()) + section(0x78, {Symbol("g"): [1, Byte(2)]}))
     for at, byte in changes:
@@ -550,7 +551,7 @@ def test_a_changed_message_is_read_or_a_decode_error(changes):
 
 
 @given(st.binary(max_size=80))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_noise_is_a_decode_error_or_nothing(raw):
     for use in (scan, peek, header_facts, strip_delivery_annotations, absolute_expiry):
         try:

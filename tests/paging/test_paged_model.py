@@ -19,6 +19,7 @@ from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
 from gateway.selectors import compile_selector
 from tests.broker.core import Core, Taker, body_of, entry, flags_of
+from tests.lanes import examples
 
 KINDS = ("a", "a", "b")
 _QUEUE = parse_destination("q")
@@ -232,5 +233,7 @@ class PagedMachine(RuleBasedStateMachine):
                 assert not self.wanted(kind), "it waits in vain"
 
 
-PagedMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+PagedMachine.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=25, deadline=None
+)
 TestPagedQueue = PagedMachine.TestCase

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.paging.part import Part
+from tests.lanes import examples
 
 FIRST = 100
 STEPS = st.lists(
@@ -34,7 +35,7 @@ def check(part: Part, live: set[int]) -> None:
         assert list(part.waiting(start)) == ranges_of(live, start)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS)
 def test_a_part_is_a_set_of_seqs(steps):
     part = Part(FIRST)

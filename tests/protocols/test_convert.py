@@ -32,6 +32,7 @@ from gateway.model.plain_text import id_text, parse_id
 from gateway.model.sections import scan, with_annotations
 from protocols import convert
 from protocols.convert import amqp_to_stomp, stomp_to_amqp
+from tests.lanes import examples
 from tests.model.amqp_strategies import symbols, values
 
 PLAIN = 4
@@ -625,7 +626,7 @@ _text = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
     st.fixed_dictionaries({"type": _text, "correlation-id": _text, "JMSXGroupID": _text}),
     st.binary(max_size=40),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_stomp_message_survives_the_way_through_amqp(user, standard, body):
     stored = stomp_form.pack(
         "q", body, content_type="text/plain", expires=77, headers=[*standard.items(), *user.items()]
@@ -661,7 +662,7 @@ def whole_frame(stored: bytes) -> None:
     st.dictionaries(st.text(), values, max_size=3),
     values,
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_message_reaches_a_subscriber(annotations, properties, named, value):
     raw = (
         section(0x72, annotations)
@@ -675,7 +676,7 @@ def test_any_message_reaches_a_subscriber(annotations, properties, named, value)
 
 
 @given(st.dictionaries(st.text(), values, max_size=5), values)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_properties_are_headers(named, value):
     stored = amqp_to_stomp(section(0x74, named) + section(0x77, value), PLAIN, "q")
     whole_frame(stored)
@@ -684,7 +685,7 @@ def test_any_properties_are_headers(named, value):
 
 
 @given(st.binary(max_size=200), st.integers(0, 9))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_noise_is_converted_both_ways(raw, flags):
     whole_frame(amqp_to_stomp(raw, flags, "q"))
     for more in (0, TEXT):
@@ -693,7 +694,7 @@ def test_noise_is_converted_both_ways(raw, flags):
 
 
 @given(st.binary(max_size=40), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_changed_message_reaches_a_subscriber(body, data):
     raw = bytearray(
         section(0x72, {Symbol("x-opt-a"): 1})

@@ -14,6 +14,7 @@ from OpenSSL import SSL
 
 from protocols.tls import HELD_BYTES_MAX, NOT_TLS, RECORD_BYTES, Tls
 from tests.certificates import Authority
+from tests.lanes import examples
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -77,7 +78,7 @@ def ready(contexts: Contexts, version: ssl.TLSVersion | None = None) -> Pair:
     return pair
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     said=st.lists(st.tuples(st.booleans(), st.integers(1, 3 * RECORD_BYTES)), max_size=6),
     cuts=st.lists(st.integers(1, 20_000), min_size=1, max_size=30),

@@ -14,6 +14,7 @@ from gateway.model.message import DURABLE, EXPIRES, GROUPED, SCHEDULED
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
+from tests.lanes import examples
 from tests.queues.test_queue_model import PRIORITIES, SELECTORS, SUBSET
 
 GROUPS = st.sampled_from([b"a", b"b", b"c", b"-", b"-"])
@@ -232,6 +233,6 @@ class GroupedMachine(RuleBasedStateMachine):
 
 
 GroupedMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(200), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestGrouped = GroupedMachine.TestCase

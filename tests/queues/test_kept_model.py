@@ -21,6 +21,7 @@ from gateway.queues import non_destructive
 from gateway.queues.non_destructive import NonDestructiveQueue
 from gateway.queues.queue import Gone
 from gateway.queues.scheduled import NEVER
+from tests.lanes import examples
 from tests.queues.naive import NaiveQueue
 from tests.queues.test_queue_model import (
     KEYS,
@@ -330,7 +331,7 @@ class KeptMachine(RuleBasedStateMachine):
 
 
 KeptMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(200), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestKeptAgainstNaive = KeptMachine.TestCase
 
@@ -342,6 +343,6 @@ class HastyKeptMachine(KeptMachine):
 
 
 HastyKeptMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(100), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestHastyKeptAgainstNaive = HastyKeptMachine.TestCase

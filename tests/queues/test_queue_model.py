@@ -21,6 +21,7 @@ from gateway.queues import selecting
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
+from tests.lanes import examples
 from tests.queues.naive import NaiveQueue, Seat
 
 PRIORITIES = st.sampled_from([0, 4, 4, 4, 9])
@@ -476,7 +477,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=400, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(400), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestQueueAgainstNaive = QueueMachine.TestCase
 
@@ -496,6 +497,6 @@ class HastyQueueMachine(QueueMachine):
 
 
 HastyQueueMachine.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, derandomize=True
+    max_examples=examples(200), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestHastyQueueAgainstNaive = HastyQueueMachine.TestCase

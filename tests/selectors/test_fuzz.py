@@ -18,6 +18,7 @@ from gateway.selectors.lexer import KEYWORDS
 from gateway.selectors.like import STEPS_MAX
 from gateway.selectors.parser import LENGTH_MAX, NODES_MAX
 from gateway.selectors.selector import Selector
+from tests.lanes import examples
 from tests.selectors.messages import amqp, stomp
 
 MESSAGES = (
@@ -60,13 +61,13 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(words=st.lists(WORDS, max_size=24), joint=st.sampled_from([" ", "", "\n"]))
 def test_words_in_any_order(words: list[str], joint: str) -> None:
     run(joint.join(words))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(text=st.text(max_size=60))
 @example(text="\ud800")
 @example(text="'\ud800' = a")
@@ -81,7 +82,7 @@ GOOD = (
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(at=st.integers(0, len(GOOD)), cut=st.integers(0, 6), put=st.text(max_size=3) | WORDS)
 def test_a_good_selector_with_a_change(at: int, cut: int, put: str) -> None:
     run(GOOD[:at] + put + GOOD[at + cut :])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gateway.model.message import Message
 from gateway.selectors import compile_selector
 from gateway.selectors.parser import DEPTH_MAX, LENGTH_MAX, NODES_MAX
+from tests.lanes import examples
 from tests.selectors import reference
 from tests.selectors.messages import amqp, stomp
 from tests.selectors.reference import HALF, Condition, Writer, truth
@@ -43,7 +44,7 @@ def written(condition: Condition, chance: Random) -> str:
     return text
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(condition=reference.leaves, fields=reference.fields, chance=CHANCE)
 def test_single_conditions(condition: Condition, fields: dict[str, Any], chance: Random) -> None:
     text = written(condition, chance)
@@ -52,7 +53,7 @@ def test_single_conditions(condition: Condition, fields: dict[str, Any], chance:
     assert said(text, message) == truth(condition, {**seen, "JMSPriority": 3})
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     condition=reference.conditions,
     fields=reference.fields,
@@ -86,7 +87,7 @@ HEADERS = st.dictionaries(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(condition=reference.conditions, headers=HEADERS, chance=CHANCE)
 def test_over_stomp(condition: Condition, headers: dict[str, str], chance: Random) -> None:
     text = written(condition, chance)

@@ -38,6 +38,7 @@ from storage.record import (
     encode_segment_header,
     salt_of,
 )
+from tests.lanes import examples
 
 UUID = bytes(range(16))
 U64 = st.integers(0, 2**64 - 1)
@@ -135,7 +136,7 @@ def test_other_records_cut_anywhere_are_bad(record: bytes) -> None:
             list(decode_records(record[:length]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=80))
 def test_garbage_is_bad_or_read_and_never_anything_else(garbage: bytes) -> None:
     with contextlib.suppress(BadRecordError):

@@ -26,6 +26,7 @@ from storage.record import (
     salt_of,
 )
 from storage.recovery import Recovered, recover
+from tests.lanes import examples
 
 SIZE = 4096
 
@@ -311,7 +312,7 @@ def test_a_newer_format_is_refused_and_nothing_else_read() -> None:
         recover(iter([(1, "file-1", data)]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, 1199), st.integers(1, 255)), min_size=1, max_size=8))
 def test_whatever_is_damaged_is_refused_or_a_prefix_is_found(flips) -> None:
     image = Image(1, 1)
@@ -326,7 +327,7 @@ def test_whatever_is_damaged_is_refused_or_a_prefix_is_found(flips) -> None:
     assert bodies(found, 7) == {n: b"%d" % n * 20 for n in range(1, found.ticket + 1)}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=400), st.booleans())
 def test_garbage_is_refused_or_empty(garbage: bytes, begun: bool) -> None:
     data = (encode_segment_header(1, bytes(16), 1) if begun else b"") + garbage

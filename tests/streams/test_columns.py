@@ -21,6 +21,7 @@ from gateway.streams.columns import (
     headers_json,
     headers_map,
 )
+from tests.lanes import examples
 from tests.streams.harness import amqp_message, section, stomp_message
 
 Row = tuple[Head, bytes | None]
@@ -194,7 +195,7 @@ def test_many_different_heads_fill_the_memory_and_are_still_right() -> None:
     assert [dict(head.headers)["n"] for head, _ in rows] == list(range(1500)) * 2
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(GOOD), st.data())
 @example((amqp_message(b"a"), 4), None)
 def test_cut_or_flipped_messages_arrive_and_their_neighbours_are_whole(
@@ -215,7 +216,7 @@ def test_cut_or_flipped_messages_arrive_and_their_neighbours_are_whole(
         assert body == raw
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=60), st.sampled_from([0, STOMP]))
 def test_noise_never_raises(raw: bytes, flags: int) -> None:
     ((head, body),) = read([raw], [flags])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from gateway.streams.rows import STORED, append_taken, blocks, rows_of
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Run, Taken
 from storage.arrow_log import SCHEMA
+from tests.lanes import examples
 
 
 def make_run(base: int, bodies: list[bytes], flags: int | list[int] = 4, now_ms: int = 7) -> Run:
@@ -34,7 +35,7 @@ def test_no_runs_are_no_rows() -> None:
     assert rows_of([]).schema == STORED
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gateway.model.errors import Code, Refusal
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, TAKE_BLOCKS, Run, Stream, Taken
+from tests.lanes import examples
 
 
 class Port:
@@ -240,5 +241,5 @@ class Model(RuleBasedStateMachine):
             break
 
 
-Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Model.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestModel = Model.TestCase

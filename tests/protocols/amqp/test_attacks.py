@@ -34,6 +34,7 @@ from protocols.amqp.performatives import (
     Target,
     Transfer,
 )
+from tests.lanes import examples
 from tests.protocols.amqp.fake_broker import FakeAuthenticator
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
@@ -95,7 +96,7 @@ EARLY = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.sampled_from(EARLY), max_size=8),
     st.lists(st.integers(1, 40), max_size=5),

@@ -43,6 +43,7 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
+from tests.lanes import examples
 from tests.protocols.amqp.controlling import asked
 from tests.protocols.amqp.fake_broker import FakeAuthenticator, FakeBroker
 from tests.protocols.amqp.peer import (
@@ -429,7 +430,7 @@ PAYLOADS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     st.lists(st.tuples(PERFORMATIVES, st.sampled_from([0, 0, 0, 1, 9]), PAYLOADS), max_size=12),
     st.booleans(),
@@ -451,7 +452,7 @@ def test_frames_whose_fields_are_wrong(said, whole, frame_max):
     line.end()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["header", "sasl", "open", "opened"]))
 def test_noise(noise, state):
     line = Line()

@@ -28,6 +28,7 @@ from protocols.amqp.performatives import (
     Released,
 )
 from protocols.amqp.shapes import Shapes
+from tests.lanes import examples
 from tests.protocols.amqp.peer import SENDER, Frame, Peer, data_message, frame, raw_frame
 
 #: (channel, handle) of the links; the last one has no fixed target.
@@ -408,7 +409,7 @@ def test_a_refusal_in_the_middle_of_a_run_asks_for_a_drain_once() -> None:
     assert run(raw, 4, cuts=[], learns=False)[0] == whole
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     OPERATIONS,
     st.sampled_from([0, 250, MASK - 5]),
@@ -435,7 +436,7 @@ def test_hot_loop_general_path_and_cuts_agree(operations, start, capacity, data)
     assert by_frame == whole
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(OPERATIONS, st.sampled_from([0, MASK - 5]))
 def test_byte_by_byte(operations, start):
     told = Told(start)

@@ -34,6 +34,7 @@ from protocols.amqp.performatives import (
     encode_performative,
     from_described,
 )
+from tests.lanes import examples
 
 COMPOSITES = [
     cls
@@ -202,7 +203,7 @@ def _of(name: str) -> st.SearchStrategy[Composite]:
 @pytest.mark.parametrize("name", STANDARD)
 def test_every_value_comes_back(name):
     @given(_of(name), st.binary(max_size=5))
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     def check(value, payload):
         raw = encode_performative(value)
         if name in FRAMES:
@@ -633,7 +634,7 @@ def test_values_are_frozen():
 
 
 @given(st.sampled_from(FRAMES).flatmap(_of), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_changed_frame_is_read_or_refused_by_our_errors(value, data):
     raw = bytearray(encode_performative(value))
     for _ in range(data.draw(st.integers(1, 4))):

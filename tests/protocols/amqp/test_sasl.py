@@ -26,6 +26,7 @@ from protocols.amqp.sasl import (
     State,
 )
 from protocols.amqp.scram import Scram, scram_exchanges
+from tests.lanes import examples
 
 SECRET = "correct horse battery"
 
@@ -516,7 +517,7 @@ def test_a_replayed_final_message_is_refused():
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_scram_noise_never_raises(first, final):
     sasl = scram_server(MECHANISMS[0], me=SECRET)
     sasl.receive_frame(init(b"n,,n=me,r=" + first, MECHANISMS[0]))
@@ -525,7 +526,7 @@ def test_scram_noise_never_raises(first, final):
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_scram_texts_never_raise(first, final):
     sasl = scram_server(MECHANISMS[0], me=SECRET)
     sasl.receive_frame(init(first.encode("utf-8", "replace"), MECHANISMS[0]))

@@ -13,6 +13,7 @@ from protocols.stomp.heads import FrameError
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.parser import ACKS, Parser
 from protocols.stomp.versions import Version
+from tests.lanes import examples
 
 
 class Collecting:
@@ -111,7 +112,7 @@ def test_whole_byte_by_byte_and_with_a_tail(sample: bytes) -> None:
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.permutations(SAMPLES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_chunks_do_not_matter(sizes: list[int], samples: list[bytes]) -> None:
     data = b"".join(samples) * 2
     whole = Collecting().feed(data)
@@ -139,7 +140,7 @@ def test_chunks_do_not_matter(sizes: list[int], samples: list[bytes]) -> None:
     st.sampled_from(list(Version)),
     st.sampled_from([b"\n", b"\r\n"]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_cache_changes_nothing(
     messages: list[tuple[str, bytes, str | None, bool, str | None]], version: Version, eol: bytes
 ) -> None:
