@@ -99,16 +99,16 @@ bench: $(STAMP)
 		$(if $(AGAINST_STOMP),--against-stomp $(AGAINST_STOMP)) $(BENCH)
 
 bench-store: $(STAMP)
-	@$(BIN)/python -m gateway.cli.bench_store $(BENCH)
+	@$(BIN)/python -m gateway.bench.store $(BENCH)
 
 bench-pages: $(STAMP)
-	@$(BIN)/python -m gateway.cli.bench_pages $(BENCH)
+	@$(BIN)/python -m gateway.bench.pages $(BENCH)
 
 bench-stalls: $(STAMP)
 	@$(BIN)/python -m tests.paging.stalls $(BENCH)
 
 bench-growth: $(STAMP)
-	@$(BIN)/python -m gateway.cli.bench_growth
+	@$(BIN)/python -m gateway.bench.growth
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ from twisted.application.service import ServiceMaker
 
 sluicegate = ServiceMaker(
     "Sluicegate",
-    "gateway.service",
+    "gateway.assembly.service",
     "An AMQP 1.0 and STOMP message gateway that Spark can read.",
     "sluicegate",
 )

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.self_signed import KeyPair
 
 _FROM: Final = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 _TO: Final = dt.datetime(2120, 1, 1, tzinfo=dt.UTC)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gateway.cli.java import NoJavaError
-from gateway.cli.java import spark_environment as _spark_environment
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.java import NoJavaError
+from gateway.trial.java import spark_environment as _spark_environment
+from gateway.trial.scratch import ScratchGateway
 from tests import lanes
 
 #: Starting Java, planning and the first micro-batch take most of it, on two busy cores.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 
 SECONDS = 20.0
 

@@ -15,8 +15,8 @@ import ssl
 from types import TracebackType
 from typing import Self
 
-from gateway.cli.scratch import HOST
-from protocols.tls import Tls
+from gateway.trial.scratch import HOST
+from protocols.transport.tls import Tls
 
 PATIENCE = 14.0
 

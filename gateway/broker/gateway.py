@@ -40,6 +40,7 @@ from gateway.broker.stamped import route_kind
 from gateway.broker.store_gate import StoreGate
 from gateway.broker.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.timetable import Timetable
+from gateway.broker.transactions import Work
 from gateway.broker.visible import Visible
 from gateway.model.address import Destination, RoutingType, check_not_ours
 from gateway.model.errors import Code, Refusal
@@ -49,7 +50,6 @@ from gateway.model.turn import Turn
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
 from gateway.selectors import compile_selector
-from gateway.transactions import Work
 
 #: Messages a queue hands out before the others have their turn: about 2 ms of work.
 DISPATCH_RUN = 2048

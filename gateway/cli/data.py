@@ -16,7 +16,7 @@ import click
 from gateway.cli.errors import EX_FAILED, EX_IOERR, EX_RUNNING, CliError
 from gateway.cli.settings import read_config
 from gateway.config.tree import MIB
-from gateway.datadir import (
+from gateway.store.datadir import (
     IDS_OF,
     MissingJournalError,
     PageFacts,
@@ -235,7 +235,7 @@ def compact_(places: Places, *, file_size: int) -> None:
 
     What a gateway keeps ready - empty files, the ballast - goes, too; the next start makes it.
     """
-    from gateway.service import make_uuid  # noqa: PLC0415 - what only looks needs no reactor
+    from gateway.assembly.service import make_uuid  # noqa: PLC0415 - to look needs no reactor
 
     done = compact(places, file_size, make_uuid)
     before, after = done.before, done.after

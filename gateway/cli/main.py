@@ -32,8 +32,8 @@ COMMANDS: Final = {
     "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),
     "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
-    "demo": ("gateway.cli.demo", "demo", "A gateway, senders and a Spark query, checked."),
-    "bench": ("gateway.cli.bench", "bench", "Measure messages a second."),
+    "demo": ("gateway.demo.command", "demo", "A gateway, senders and a Spark query, checked."),
+    "bench": ("gateway.bench.command", "bench", "Measure messages a second."),
     "version": ("gateway.cli.main", "version", "Print the version."),
 }
 _INTERRUPTED: Final = 130

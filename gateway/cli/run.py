@@ -10,7 +10,7 @@ from gateway.cli.errors import EX_IOERR, EX_RUNNING, EX_UNAVAILABLE, CliError
 from gateway.cli.settings import config_options, read_source
 from gateway.config.load import Source
 from gateway.config.tree import Config
-from gateway.places import check_directories, describe_os_error
+from gateway.process.places import check_directories, describe_os_error
 from storage.errors import LockedError, StorageError
 
 
@@ -32,16 +32,16 @@ def run(*, file: str | None, data: str | None, sets: tuple[str, ...], salvage: b
     if salvage:
         _salvage(config)
     # The reactor and all that hangs on it are loaded only now: a mistake is told at once.
-    from gateway.service import run_gateway  # noqa: PLC0415
+    from gateway.assembly.service import run_gateway  # noqa: PLC0415
 
     return run_gateway(config, read=source.read, say=_say, complain=_complain)
 
 
 def _salvage(config: Config) -> None:
     """Repair the journal, and say what was lost."""
-    from gateway.datadir import Places, lost_by_name, repair  # noqa: PLC0415 - as above
-    from gateway.page_rescue import rescued_by_address  # noqa: PLC0415 - as above
-    from gateway.service import make_uuid  # noqa: PLC0415 - as above
+    from gateway.assembly.service import make_uuid  # noqa: PLC0415 - as above
+    from gateway.store.datadir import Places, lost_by_name, repair  # noqa: PLC0415 - as above
+    from gateway.store.page_rescue import rescued_by_address  # noqa: PLC0415 - as above
 
     places = Places(
         data=config.data_directory,

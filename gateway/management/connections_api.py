@@ -25,8 +25,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
-from gateway.connection_log import remote_of
-from gateway.listeners import Connections
+from gateway.listening.listeners import Connections
+from gateway.logs.connections import remote_of
 from gateway.management.answers import Nothing
 from gateway.management.http import Request, Response, check_query, json_response, shorten
 from gateway.management.json_body import read_fields
@@ -34,7 +34,7 @@ from gateway.management.listing import PAGING, Key, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import ConsumerState, Peer, PeerState, SessionState
-from protocols.shell import Wire
+from protocols.transport.shell import Wire
 
 FILTERS: Final = ("user", "address", "remote", "protocol", "acceptor")
 #: Of a reason: it has to fit a frame of the smallest size that a peer may take.

@@ -17,16 +17,16 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from gateway import __version__
-from gateway.ages import Ages
 from gateway.broker.address import Address
-from gateway.disk_watch import DiskWatch
+from gateway.disk.watching import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
+from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
-from gateway.scrubber import Scrubber
+from gateway.store.scrubber import Scrubber
 from gateway.streams.registry import Tap
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -14,7 +14,7 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures
-from gateway.scrubber import Damage, Scrubber, Tour
+from gateway.store.scrubber import Damage, Scrubber, Tour
 
 PATH = "/api/v1/scrub"
 

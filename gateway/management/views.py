@@ -22,18 +22,19 @@ from gateway.broker.address import Address
 from gateway.broker.reaper import Rule
 from gateway.model.address import is_internal
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
+from gateway.model.peers import AcceptorFigures
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
 
-    from gateway.ages import Ages
-    from gateway.clock import BrokerClock
-    from gateway.disk_watch import DiskWatch
+    from gateway.disk.watching import DiskWatch
     from gateway.model.histogram import Histogram
-    from gateway.scrubber import Scrubber
+    from gateway.queues.ages import Ages
+    from gateway.store.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
+    from gateway.time.clock import BrokerClock
 
 #: Of each body that a browse shows; whoever needs all of it consumes or reads the stream.
 BODY_SHOWN_MAX: Final = 65536
@@ -92,16 +93,6 @@ class LoginFigures(Protocol):
 
     @property
     def refusals(self) -> Mapping[str, int]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptorFigures:
-    """An acceptor: what it took and refused since the start, and what is open by protocol."""
-
-    name: str
-    opened: int
-    refused: int
-    protocols: Mapping[str, int]
 
 
 def _no_acceptors() -> Sequence[AcceptorFigures]:

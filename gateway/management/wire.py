@@ -26,6 +26,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from gateway.config.tree import Config
+from gateway.logs.summing import Summed
 from gateway.management import access
 from gateway.management.api_request import ApiRequest
 from gateway.management.channel import Channel
@@ -39,7 +40,6 @@ from gateway.management.http import (
 )
 from gateway.management.router import Router
 from gateway.model.ports import Authenticator
-from gateway.summing import Summed
 
 #: The gate as the peer with this address meets it.
 Authenticators = Callable[[str], Authenticator]

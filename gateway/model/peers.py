@@ -6,7 +6,7 @@ looks: nothing here is kept up message by message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -138,3 +138,13 @@ class Peer(Protocol):
 
     def end_consumer(self, number: int, refusal: Refusal) -> bool:
         """End a consumer, telling the client; False when there is none of that number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptorFigures:
+    """An acceptor: what it took and refused since the start, and what is open by protocol."""
+
+    name: str
+    opened: int
+    refused: int
+    protocols: Mapping[str, int]

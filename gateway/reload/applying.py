@@ -15,19 +15,18 @@ from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
 from gateway.config.tree import Config, object_limits
-from gateway.core import Core, Reactor, set_up_store
-from gateway.declared import make_declared
-from gateway.listeners import Connections, budget_of, connection_limits, make_speakers
-from gateway.management.wire import ApiSite, wire_settings
+from gateway.core.core import Core, Reactor, set_up_store
+from gateway.core.declared import make_declared
+from gateway.core.upkeep import disk_limit, keep_declared, periods
+from gateway.listening.listeners import Connections, budget_of, connection_limits, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
-from gateway.upkeep import disk_limit, keep_declared, periods
 from protocols.amqp.containers import Containers
-from protocols.shell import Wire
+from protocols.transport.shell import Wire
 
 #: Keys of which each is one more reason to set the store up again.
 _STORE: Final = (
@@ -49,7 +48,9 @@ class Running(Protocol):
     groups: Sequence[Connections]
     budgets: dict[str, Budget]
     containers: Containers
-    site: ApiSite
+
+    def serve(self, config: Config) -> None:
+        """Bring what it says of the management API into force."""
 
     def pace(self, key: str, seconds: float) -> None:
         """Do what that key says how often at another distance."""
@@ -84,7 +85,7 @@ async def apply(
         if stream not in old.streams:
             await core.registry.create(stream.name, stream.address)
     _use_store(reactor, core, old, new)
-    running.site.use(wire_settings(new))
+    running.serve(new)
     broker.turn.need_end()  # what was defined goes to the disk, also where nobody sends
     for key, seconds in periods(new).items():
         if seconds != periods(old)[key]:

@@ -1,8 +1,8 @@
 """Reading the configuration again, and judging it before anything changes.
 
 What is read on a thread may block: file, users file. What the core would refuse is asked on the
-reactor (`gateway.declared.contradictions`). Wrong is also what would open the gateway to strangers:
-the same rules as at a start, for what would then be in force.
+reactor (`gateway.core.declared.contradictions`). Wrong is also what would open the gateway to
+strangers: the same rules as at a start, for what would then be in force.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 from twisted.internet.defer import Deferred
 
-from gateway.certificates import CertificateError, check_files
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import AddressConfig, Config, tls_listeners
-from gateway.core import Core
-from gateway.declared import contradictions
+from gateway.core.core import Core
+from gateway.core.declared import contradictions
+from gateway.listening.certificates import CertificateError, check_files
 from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users

@@ -15,7 +15,7 @@ from gateway.config.diff import Change
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.reach import Reach
 from gateway.config.tree import Config, LoggingConfig, LogLevel
-from gateway.core import Core, Reactor
+from gateway.core.core import Core, Reactor
 from gateway.model.errors import Code, RefusedError
 from gateway.reload.applying import Running, apply
 from gateway.reload.reading import check_against, read_again

@@ -10,11 +10,11 @@ from typing import Any, Final
 import structlog
 from twisted.python.failure import Failure
 
+from gateway.logs.summing import Summed
+from gateway.process.threads import started_pool
 from gateway.security.gate import Why
 from gateway.security.passwords import hash_problem
 from gateway.security.users import User, UsersError, parse_users
-from gateway.summing import Summed
-from gateway.threads import started_pool
 
 #: More threads would let logins take more than two cores from the messages.
 THREADS: Final = 2

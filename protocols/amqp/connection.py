@@ -64,8 +64,8 @@ from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
 from protocols.amqp.watch import Watch
-from protocols.patience import never
-from protocols.shell import PeerFacts
+from protocols.transport.patience import never
+from protocols.transport.shell import PeerFacts
 
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.

@@ -30,7 +30,6 @@ from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker, ConsumerFacts
 from protocols.mistakes import Mistakes
-from protocols.patience import never
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
@@ -53,6 +52,7 @@ from protocols.stomp.subscription import StompConsumer
 from protocols.stomp.traffic import Traffic
 from protocols.stomp.versions import Version
 from protocols.stuck import Stuck
+from protocols.transport.patience import never
 
 #: How often a connection is looked at when nothing is due sooner, in seconds.
 _LOOK_SECONDS: Final = 30.0

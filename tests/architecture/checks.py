@@ -174,6 +174,30 @@ def cycles(all_sources: Iterable[Source]) -> list[list[str]]:
     return rings(import_graph(all_sources, types=False))
 
 
+def room(module: str, rooms: frozenset[str]) -> str:
+    """Return the package that a module lies in, by its full name; alone in its root it is one."""
+    package = module.rpartition(".")[0]
+    return package if package in rooms else module
+
+
+def rooms_in_rings(all_sources: Iterable[Source]) -> list[list[str]]:
+    """Return the groups of rooms that import one another, imports for types counted."""
+    known = list(all_sources)
+    rooms = frozenset(
+        source.module
+        for source in known
+        if source.path.endswith("__init__.py")
+        and ("." in source.module or source.module == "storage")
+    )
+    between: dict[str, set[str]] = {}
+    for module, others in import_graph(known, types=True).items():
+        here = between.setdefault(module if module in rooms else room(module, rooms), set())
+        here |= {other if other in rooms else room(other, rooms) for other in others}
+    for name, others in between.items():
+        others.discard(name)
+    return rings(between)
+
+
 def modules_in_rings(all_sources: Iterable[Source]) -> Counter[str]:
     """Return how many modules of each package lie in rings, imports for types counted."""
     return Counter(

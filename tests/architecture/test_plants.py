@@ -14,6 +14,7 @@ from tests.architecture.checks import (
     long_functions,
     modules_in_rings,
     printing,
+    rooms_in_rings,
     stale_shells,
     too_many_positional,
     undocumented,
@@ -42,8 +43,8 @@ def planted(path: str, *lines: str) -> Source:
         ("gateway/spark/pyspark_sluicegate.py", "from gateway.model import errors"),
         ("protocols/amqp/session.py", "from protocols.stomp.session import StompSession"),
         ("protocols/stomp/session.py", "from gateway.broker import Gateway"),
-        ("protocols/sniff.py", "def f():\n    from gateway.model import errors"),
-        ("gateway/broker.py", "from protocols import sniff"),
+        ("protocols/transport/sniff.py", "def f():\n    from gateway.model import errors"),
+        ("gateway/broker/gateway.py", "from protocols.transport import sniff"),
     ],
 )
 def test_an_import_against_the_layers_is_found(path: str, line: str) -> None:
@@ -51,7 +52,7 @@ def test_an_import_against_the_layers_is_found(path: str, line: str) -> None:
         "gateway.broker",
         "gateway.queues.queue",
         "protocols.stomp.session",
-        "protocols.sniff",
+        "protocols.transport.sniff",
         "storage.journal",
     }
     assert len({text.split(" ")[0] for text in wrong_layer(planted(path, line), modules)}) == 1
@@ -61,14 +62,14 @@ def test_an_import_against_the_layers_is_found(path: str, line: str) -> None:
     ("path", "line"),
     [
         ("gateway/queues/queue.py", "from gateway.model import errors"),
-        ("gateway/persistence.py", "from storage import errors"),
-        ("gateway/app.py", "from protocols import sniff"),
+        ("gateway/store/persistence.py", "from storage import errors"),
+        ("gateway/assembly/app.py", "from protocols import sniff"),
         ("protocols/amqp/session.py", "from protocols.amqp import frames"),
         ("storage/files.py", "import os"),
     ],
 )
 def test_an_import_along_the_layers_is_fine(path: str, line: str) -> None:
-    modules = MODULES | {"protocols.sniff", "protocols.amqp.frames"}
+    modules = MODULES | {"protocols.transport.sniff", "protocols.amqp.frames"}
     assert list(wrong_layer(planted(path, line), modules)) == []
 
 
@@ -92,8 +93,8 @@ def test_a_module_outside_every_layer_is_found() -> None:
         (ambient, "storage/writer.py", "def f(clock=time.monotonic): ..."),
         (ambient, "gateway/cli/run.py", "import time\nnow = time.time()"),
         (ambient, "storage/files.py", "import os\nx = os.urandom(4)"),
-        (ambient, "gateway/logs.py", "import datetime\nx = datetime.datetime.now()"),
-        (ambient, "gateway/listeners.py", "from twisted.internet import reactor"),
+        (ambient, "gateway/logs/lines.py", "import datetime\nx = datetime.datetime.now()"),
+        (ambient, "gateway/listening/listeners.py", "from twisted.internet import reactor"),
         (large_files, "storage/files.py", "x = 1\n" * 600),
         (wide_lines, "storage/files.py", "x = '" + "y" * 100 + "'"),
         (
@@ -119,8 +120,8 @@ def test_a_planted_violation_is_found(check: Check, path: str, line: str) -> Non
 @pytest.mark.parametrize(
     ("check", "path", "line"),
     [
-        (impure, "protocols/shell.py", "from twisted.internet import defer"),
-        (ambient, "gateway/app.py", "import os\nx = os.urandom(4)"),
+        (impure, "protocols/transport/shell.py", "from twisted.internet import defer"),
+        (ambient, "gateway/assembly/app.py", "import os\nx = os.urandom(4)"),
         (ambient, "gateway/__main__.py", "from twisted.internet import reactor"),
         (large_files, "tests/storage/test_files.py", "x = 1\n" * 700),
         (long_functions, "storage/files.py", "def f():\n" + "    x = 1\n" * 59),
@@ -133,9 +134,9 @@ def test_what_is_allowed_is_not_found(check: Check, path: str, line: str) -> Non
 
 
 def test_a_shell_that_says_it_is_pure_is_found() -> None:
-    shell = Source("protocols/timers.py", '"""Timers. Pure."""\nimport twisted\n')
+    shell = Source("protocols/transport/timers.py", '"""Timers. Pure."""\nimport twisted\n')
     assert list(impure(shell)) == [
-        "protocols/timers.py:1 says that it is pure, and stands in SHELLS"
+        "protocols/transport/timers.py:1 says that it is pure, and stands in SHELLS"
     ]
 
 
@@ -165,6 +166,15 @@ def test_a_ring_through_imports_for_types_is_found() -> None:
     second = planted("storage/b.py", "if TYPE_CHECKING:\n    from storage.a import A")
     assert cycles([first, second]) == []
     assert modules_in_rings([first, second]) == {"storage": 2}
+
+
+def test_rooms_that_import_one_another_are_found() -> None:
+    rooms = [Source(f"gateway/{name}/__init__.py", '"""A room."""') for name in "ab"]
+    there = planted("gateway/a/x.py", "from gateway.b import y")
+    back = planted("gateway/b/z.py", "if TYPE_CHECKING:\n    from gateway.a.x import X")
+    other = planted("gateway/b/y.py")
+    assert rooms_in_rings([*rooms, there, other]) == []
+    assert rooms_in_rings([*rooms, there, other, back]) == [["gateway.a", "gateway.b"]]
 
 
 def test_a_class_with_one_heir_is_found() -> None:

@@ -17,6 +17,7 @@ from tests.architecture.checks import (
     long_functions,
     modules_in_rings,
     printing,
+    rooms_in_rings,
     stale_shells,
     too_many_positional,
     undocumented,
@@ -110,6 +111,10 @@ def test_every_hot_loop_exists_and_is_long() -> None:
 
 def test_packages_say_that_they_are_typed() -> None:
     assert [name for name in PACKAGES if not (ROOT / name / "py.typed").exists()] == []
+
+
+def test_rooms_import_one_way() -> None:
+    assert rooms_in_rings(CODE) == []
 
 
 # --- still to be mended: a smaller number than the one in rules.py goes into rules.py ---

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.attack.floods import FLOODS
 from tests.attack.run import Seen, attack, part
 from tests.certificates import Authority

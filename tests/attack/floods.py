@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 from protocols.amqp.performatives import (
     Attach,
     Begin,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.attack.floods import FLOODS, Where
 
 _PAUSE_SECONDS: Final = 0.02

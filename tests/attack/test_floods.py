@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.attack.floods import FLOODS
 from tests.attack.run import attack, part
 from tests.certificates import Authority

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Message
 
-from gateway.cli import bench_amqp as amqp
-from gateway.cli.bench_shapes import CYCLE, TTL_MS, Shape, mixed, uniform
+from gateway.bench import amqp
+from gateway.bench.shapes import CYCLE, TTL_MS, Shape, mixed, uniform
 from tests.bench.proton_peer import ProtonPeer
 
 
 def opened(peer: ProtonPeer, *, receiver: bool) -> list[bytes]:
-    """Open a session and a link the way bench_drive does; returns the peer's frames after SASL."""
+    """Open a session and a link the way the bench does; returns the peer's frames after SASL."""
     peer.push(amqp.SASL_HEADER)
     peer.push(amqp.login("", ""))
     peer.push(amqp.opening("bench"))

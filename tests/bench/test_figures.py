@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cli import bench_report as report
-from gateway.cli.bench import bench, is_flat
-from gateway.cli.bench_cpu import cpu_seconds, file_system, listener
-from gateway.cli.bench_latency import RunTimes, percentiles
-from gateway.cli.bench_report import Line
-from gateway.cli.bench_rows import ROWS, select
-from gateway.cli.bench_run import Measured
+from gateway.bench import report
+from gateway.bench.command import bench, is_flat
+from gateway.bench.cpu import cpu_seconds, file_system, listener
+from gateway.bench.latency import RunTimes, percentiles
+from gateway.bench.report import Line
+from gateway.bench.rows import ROWS, select
+from gateway.bench.run import Measured
 
 
 def figures(rate: float, **more: float | None) -> Measured:

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.bench_growth import ROWS, Cost, Growth, lines, main
+from gateway.bench.growth import ROWS, Cost, Growth, lines, main
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)

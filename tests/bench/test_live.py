@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.bench import bench
-from gateway.cli.bench_rows import ROWS
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.bench.command import bench
+from gateway.bench.rows import ROWS
+from gateway.trial.scratch import HOST, ScratchGateway
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from gateway.bench.pages import COUNT_MIN, Found, main, middle, show
 from gateway.cli import bench_pages
-from gateway.cli.bench_pages import COUNT_MIN, Found, main, middle, show
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 
 
 def test_medians():

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.bench import bench
-from gateway.cli.bench_rows import ROWS, Row
-from gateway.cli.bench_run import BenchError, Target, measure
+from gateway.bench.command import bench
+from gateway.bench.rows import ROWS, Row
+from gateway.bench.run import BenchError, Target, measure
 from tests.bench.brokers import broker
 
 CHOSEN = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from stomp import utils
 
-from gateway.cli import bench_stomp as stomp
-from gateway.cli.bench_amqp import PeerError
-from gateway.cli.bench_shapes import Shape, mixed, uniform
+from gateway.bench import stomp
+from gateway.bench.amqp import PeerError
+from gateway.bench.shapes import Shape, mixed, uniform
 
 
 def parsed(raw: bytes) -> list[utils.Frame]:

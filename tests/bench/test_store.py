@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from gateway.bench.slow_disk import slow_down
+from gateway.bench.store import Asked, Found, Pair, asked_of, middle, table
 from gateway.cli import bench_store
-from gateway.cli.bench_store import Asked, Found, Pair, asked_of, middle, table
-from gateway.cli.slow_disk import slow_down
 from storage.files import RealFiles
 
 

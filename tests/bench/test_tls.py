@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.bench import bench
-from gateway.cli.bench_rows import ROWS, Row
-from gateway.cli.bench_run import BenchError, Target, measure
-from gateway.cli.bench_tls import TlsSocket
-from gateway.cli.self_signed import self_signed
+from gateway.bench.command import bench
+from gateway.bench.rows import ROWS, Row
+from gateway.bench.run import BenchError, Target, measure
+from gateway.bench.tls import TlsSocket
+from gateway.trial.self_signed import self_signed
 from tests.bench.brokers import broker
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.broker import reaper
 from gateway.model.message import STOMP
-from gateway.slices import Slices
+from gateway.time.slices import Slices
 from tests.broker.core import MULTICAST, Core, stomp
 
 MANY = 2000

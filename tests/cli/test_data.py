@@ -14,7 +14,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 from tests.logs import records, whole_log
 
 Start = Callable[..., ScratchGateway]

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cli import demo as demo_module
-from gateway.cli.demo_orders import PRICES, SCHEMA, Total, differences, encoded, expected, order
-from gateway.cli.demo_screen import LineScreen, table
+from gateway.demo.orders import PRICES, SCHEMA, Total, differences, encoded, expected, order
+from gateway.demo.screen import LineScreen, table
 
 
 def test_an_order_is_json_with_the_columns_of_the_schema() -> None:

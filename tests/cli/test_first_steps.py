@@ -18,13 +18,13 @@ from threading import Thread
 
 import pytest
 
+from gateway.assembly.first_steps import first_steps
 from gateway.cli.errors import CliError
 from gateway.cli.http_client import post
-from gateway.cli.scratch import free_ports, importing_environment
-from gateway.cli.self_signed import self_signed
 from gateway.cli.tls_trust import Trust
 from gateway.config.endpoints import read_endpoint
-from gateway.first_steps import first_steps
+from gateway.trial.scratch import free_ports, importing_environment
+from gateway.trial.self_signed import self_signed
 from tests.certificates import Authority
 
 GATEWAY = [sys.executable, "-m", "gateway"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import java
-from gateway.cli.java import LACKING, NoJavaError, java_home, major_version, write_shim
+from gateway.trial.java import LACKING, NoJavaError, java_home, major_version, write_shim
 
 
 def fake_java(folder: Path, version: str) -> Path:

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.message_form import as_object, as_text, encoded
-from gateway.cli.scratch import ScratchGateway, free_ports, importing_environment
-from gateway.cli.self_signed import self_signed
 from gateway.model.amqp_types import Described, Symbol, Timestamp, UByte, ULong, encode
+from gateway.trial.scratch import ScratchGateway, free_ports, importing_environment
+from gateway.trial.self_signed import self_signed
 
 PLAIN_INSTALL = (
     "import sys\n"

@@ -18,8 +18,8 @@ import pytest
 from proton import Message, Timeout, symbol
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
-from gateway.datadir import look
+from gateway.store.datadir import look
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 from tests.cli.test_data import change, cli, journal_files, send, take
 from tests.durability.rounds import AmqpReceiver, StompSender
 from tests.logs import whole_log

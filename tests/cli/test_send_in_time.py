@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway, importing_environment
-from gateway.cli.self_signed import self_signed
+from gateway.trial.scratch import ScratchGateway, importing_environment
+from gateway.trial.self_signed import self_signed
 
 _HEADER = b"AMQP\x03\x01\x00\x00"  # SASL
 

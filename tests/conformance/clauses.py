@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 from protocols.amqp.performatives import (
     Attach,
     Begin,

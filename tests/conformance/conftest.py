@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.broker.core import Core, entry
 from tests.conformance.clauses import Engine, Socket, Talk
 

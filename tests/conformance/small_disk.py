@@ -14,10 +14,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway import disk_watch
 from gateway.cli.main import main
-from gateway.cli.scratch import ScratchGateway
-from gateway.disk import Space
+from gateway.disk import watching as disk_watch
+from gateway.disk.judging import Space
+from gateway.trial.scratch import ScratchGateway
 
 GIB = 1 << 30
 TOTAL = 100 * GIB

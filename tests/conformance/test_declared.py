@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.cli.amqp_client import Login, Sending
 from gateway.cli.message_form import encoded
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 
 DECLARED = """
 [address-settings."#"]

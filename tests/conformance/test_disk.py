@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock, LoopingCall
 
 from gateway.addresses.settings import DiskFullPolicy, FullPolicy
-from gateway.disk import MARGIN_MAX, Change, DiskLimit, DiskMonitor, Space
-from gateway.disk_watch import DiskWatch
+from gateway.disk.judging import MARGIN_MAX, Change, DiskLimit, DiskMonitor, Space
+from gateway.disk.watching import DiskWatch
 from gateway.model.errors import Code
 from gateway.model.message import DURABLE
 from protocols.amqp.performatives import Accepted, Disposition, Flow, Rejected, Released

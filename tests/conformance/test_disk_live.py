@@ -20,7 +20,7 @@ import stomp
 from proton import Message, ProtonException
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import GatewayFailedError
+from gateway.trial.scratch import GatewayFailedError
 from tests.conformance.small_disk import GIB, FiguresGateway, MountedGateway, mounted
 from tests.logs import wait_log
 

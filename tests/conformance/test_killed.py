@@ -9,7 +9,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 
 Start = Callable[..., ScratchGateway]
 

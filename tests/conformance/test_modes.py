@@ -9,7 +9,7 @@ import pytest
 from gateway.addresses.settings import Durability
 from gateway.model.definitions import QueueDefinition
 from gateway.model.errors import Code
-from gateway.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, open_journal
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.opening import our_open
 from protocols.amqp.performatives import Attach

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.match import SettingsEntry
-from gateway.persistence import JournalStore
+from gateway.store.persistence import JournalStore
 from protocols.amqp.performatives import Accepted, Disposition
 from storage.journal import Journal
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry

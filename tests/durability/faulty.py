@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 
 #: `ahead()` is what a file says, in seconds; the wall clock of the process shows that much more.
 WALL = """
@@ -82,9 +82,9 @@ for name in ("pwrite", "fsync", "fdatasync"):
 
 #: A disk that hangs is given up after 2 s, and what waits for it then after 4 s.
 IMPATIENT = """
-import gateway.slow_store, gateway.service
-gateway.slow_store.FAIL_SECONDS = 2.0
-gateway.service.FATAL_SECONDS = 4.0
+import gateway.store.hanging, gateway.assembly.service
+gateway.store.hanging.FAIL_SECONDS = 2.0
+gateway.assembly.service.FATAL_SECONDS = 4.0
 """
 
 _MAIN = "from gateway.cli.main import main\nmain()\n"

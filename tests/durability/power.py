@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.durability.rounds import Tally, run_rounds
 
 #: What the system may need to see that nobody uses the files any more.

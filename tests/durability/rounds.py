@@ -18,7 +18,7 @@ from pathlib import Path
 from proton import Message
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway
+from gateway.trial.scratch import HOST, GatewayFailedError, ScratchGateway
 
 ADDRESS = "kill.q"
 

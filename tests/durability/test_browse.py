@@ -16,7 +16,7 @@ from proton import Message, Timeout
 from proton.reactor import Copy
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, importing_environment
+from gateway.trial.scratch import HOST, importing_environment
 from tests.durability.faulty import HANG, FaultyGateway
 from tests.durability.test_hang import send as stomp_send
 from tests.interop.support import SECONDS, connected, wait_until

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, GatewayFailedError, ScratchGateway
+from gateway.trial.scratch import HOST, GatewayFailedError, ScratchGateway
 from tests.durability.faulty import REFUSING, UNREADABLE, FaultyGateway
 from tests.durability.rounds import StompSender, drain
 from tests.durability.test_syscalls import SETTINGS, TracedGateway, works

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.logs import EVENTS
-from gateway.service import EX_CONFIG, EX_IOERR, EX_RUNNING
+from gateway.assembly.service import EX_CONFIG, EX_IOERR, EX_RUNNING
+from gateway.logs.lines import EVENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.durability.faulty import HANG, IMPATIENT, FaultyGateway
 from tests.durability.rounds import drain
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.durability.rounds import AmqpSender, StompSender, drain, run_rounds
 
 ROUNDS = 20

@@ -11,7 +11,7 @@ import stomp
 from proton import Message
 from proton.utils import BlockingConnection, BlockingReceiver
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 from tests.durability.faulty import HANG, FaultyGateway
 from tests.logs import wait_log
 

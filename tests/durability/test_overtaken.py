@@ -10,7 +10,7 @@ import stomp
 from proton import Message
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 from tests.durability.faulty import HANG, FaultyGateway
 
 SECONDS = 20.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import GatewayFailedError, ScratchGateway
+from gateway.trial.scratch import GatewayFailedError, ScratchGateway
 from tests.durability.rounds import StompSender, drain
 
 STRACE = shutil.which("strace")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 from tests.durability.faulty import WALL, FaultyGateway
 from tests.logs import wait_log, whole_log
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

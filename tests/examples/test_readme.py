@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway, importing_environment
-from gateway.cli.self_signed import self_signed
+from gateway.trial.scratch import ScratchGateway, importing_environment
+from gateway.trial.self_signed import self_signed
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

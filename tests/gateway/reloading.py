@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.logs import records
 
 Start = Callable[..., ScratchGateway]

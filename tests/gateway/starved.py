@@ -24,10 +24,10 @@ from typing import Any, Final
 
 from twisted.internet.base import ReactorBase
 
-from gateway import slow_store
 from gateway.cli.main import main
-from gateway.cli.scratch import ScratchGateway
 from gateway.model.turn import Turn
+from gateway.store import hanging as slow_store
+from gateway.trial.scratch import ScratchGateway
 from storage.journal import Journal
 from storage.segments import Segments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 
 
 class StompPeer:

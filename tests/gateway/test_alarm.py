@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from gateway.alarm import Alarm
+from gateway.time.alarm import Alarm
 
 
 class Bell:

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gateway.certificates import LOOK_SECONDS, CertificateError, Certificates
-from gateway.cli.scratch import HOST, ScratchGateway, free_ports, importing_environment
-from gateway.cli.self_signed import KeyPair
 from gateway.config.tls import TlsSource, TlsVersion
-from protocols.tls import Tls
+from gateway.listening.certificates import LOOK_SECONDS, CertificateError, Certificates
+from gateway.trial.scratch import HOST, ScratchGateway, free_ports, importing_environment
+from gateway.trial.self_signed import KeyPair
+from protocols.transport.tls import Tls
 from tests.certificates import Authority, serial_in, serial_of
 
 NOW_MS = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)

@@ -15,10 +15,10 @@ import pytest
 
 from gateway import __version__
 from gateway.cli.main import COMMANDS, main
-from gateway.cli.scratch import importing_environment
 from gateway.security.around import load_users
 from gateway.security.passwords import verify_password
 from gateway.security.users import parse_users
+from gateway.trial.scratch import importing_environment
 
 
 @pytest.fixture(autouse=True)
@@ -327,7 +327,7 @@ def test_every_exit_status_is_in_the_readme() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
     _, _, table = readme.partition("| status |")
     told = {int(row.split("|")[1]) for row in table.partition("\n\n")[0].splitlines()[2:]}
-    from gateway.app import EX_SOFTWARE
+    from gateway.assembly.app import EX_SOFTWARE
     from gateway.cli import data, errors
 
     named = {value for name, value in vars(errors).items() if name.startswith("EX_")}

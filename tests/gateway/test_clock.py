@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clock import STEP_MAX_SECONDS, TRUST_SECONDS, BrokerClock, ClockChange
+from gateway.time.clock import STEP_MAX_SECONDS, TRUST_SECONDS, BrokerClock, ClockChange
 
 SECOND = 1_000_000_000
 HOUR = 3600

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway, free_ports
+from gateway.trial.scratch import HOST, ScratchGateway, free_ports
 from tests.certificates import Authority
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.support import queue, wait_until

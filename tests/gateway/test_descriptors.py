@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from gateway.descriptors import MANAGEMENT_MIN, share_out
+from gateway.process.descriptors import MANAGEMENT_MIN, share_out
 from gateway.security.passwords import hash_password
 from gateway.security.users import User, add_user
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.certificates import Authority
 from tests.gateway.stomp_peer import StompPeer
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.cli.scratch import importing_environment
+from gateway.trial.scratch import importing_environment
 from tests.gateway.test_service import FREE_PORTS, command
 
 #: Has the scan for unused queues fail, then runs the command line that follows.

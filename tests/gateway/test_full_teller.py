@@ -15,9 +15,9 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.tree import Config
+from gateway.core.upkeep import chores
+from gateway.logs.fullness import WINDOW_MS, FullTeller
 from gateway.management.api import FULL_SHOWN_MAX, _full
-from gateway.told_full import WINDOW_MS, FullTeller
-from gateway.upkeep import chores
 from tests.broker.core import Core
 from tests.conformance.test_disk import GIB, Site
 from tests.gateway.reloading import Live, Start

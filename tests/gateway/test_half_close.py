@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from protocols.amqp.performatives import (
     ACCEPTED,
     Attach,

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from gateway import service
-from gateway.heap import keep_heap
-from protocols.patience import SHARE_SECONDS
+from gateway.assembly import service
+from gateway.process.heap import keep_heap
+from protocols.transport.patience import SHARE_SECONDS
 
 GLIBC = hasattr(ctypes.CDLL(None), "gnu_get_libc_version")
 ROUNDS = 200
@@ -19,7 +19,7 @@ ROUNDS = 200
 PROGRAM = f"""
 import resource, sys
 if sys.argv[1] == "keep":
-    from gateway.heap import keep_heap
+    from gateway.process.heap import keep_heap
     assert keep_heap({{}})
 def answers():
     for _ in range({ROUNDS}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.lingering import Linger
+from gateway.store.lingering import Linger
 from storage.batch import Batch
 from storage.record import AddRun
 

@@ -15,8 +15,7 @@ from gateway.config.check import HostFacts
 from gateway.config.endpoints import read_endpoint
 from gateway.config.load import load
 from gateway.config.tree import Config
-from gateway.descriptors import Descriptors, Share
-from gateway.listeners import (
+from gateway.listening.listeners import (
     BACKLOG,
     FOR_EVER_MS,
     ConnectionLimits,
@@ -32,10 +31,11 @@ from gateway.listeners import (
 from gateway.model.address import RoutingType
 from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
-from protocols.reads import Reads
-from protocols.shell import PeerFacts, Speaker
-from protocols.sniff import Guess
-from protocols.timers import Timers
+from gateway.process.descriptors import Descriptors, Share
+from protocols.transport.reads import Reads
+from protocols.transport.shell import PeerFacts, Speaker
+from protocols.transport.sniff import Guess
+from protocols.transport.timers import Timers
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
 

@@ -15,8 +15,8 @@ import structlog
 from twisted.logger import Logger, LogLevel, LogPublisher
 from twisted.python.failure import Failure
 
-from gateway import logs
-from gateway.logs import (
+from gateway.logs import lines as logs
+from gateway.logs.lines import (
     EVENTS,
     LINES_WAITING_MAX,
     RECORD_BYTES_MAX,

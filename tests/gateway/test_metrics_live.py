@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.support import add_user, wait_until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from proton.utils import BlockingConnection, LinkDetached
 
-from gateway.cli.scratch import HOST, ScratchGateway
 from gateway.security.passwords import hash_password
 from gateway.security.users import User, add_user
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
 

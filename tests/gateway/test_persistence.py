@@ -20,7 +20,7 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, ONE_DELIVERY
-from gateway.persistence import (
+from gateway.store.persistence import (
     JournalStore,
     Restored,
     decode_definition,

@@ -12,7 +12,7 @@ import pytest
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.interop.support import queue
 from tests.interop.transacting import take, transacting
 

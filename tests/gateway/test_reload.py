@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import importing_environment
-from gateway.cli.self_signed import self_signed
+from gateway.trial.scratch import importing_environment
+from gateway.trial.self_signed import self_signed
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
 from tests.logs import whole_log

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
-from gateway.scrubber import FIRST_SECONDS, Scrubber
+from gateway.store.scrubber import FIRST_SECONDS, Scrubber
 from storage.scrub import Place
 
 MIB = 1 << 20

@@ -19,9 +19,9 @@ import stomp
 from proton import Message
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import ScratchGateway, importing_environment
 from gateway.security.passwords import hash_password
 from gateway.security.users import User, add_user
+from gateway.trial.scratch import ScratchGateway, importing_environment
 from tests.logs import wait_log
 
 LOOPBACK = "tcp:0:interface=127.0.0.1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.slow_store import FAIL_SECONDS, WARN_SECONDS, StoreWatch
+from gateway.store.hanging import FAIL_SECONDS, WARN_SECONDS, StoreWatch
 
 
 class Journal:

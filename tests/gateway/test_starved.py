@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.last_resort import FATAL_SECONDS, LastResort, cause_of
+from gateway.process.last_resort import FATAL_SECONDS, LastResort, cause_of
+from gateway.trial.scratch import ScratchGateway
 from tests.durability.rounds import drain
 from tests.gateway.starved import FAULTS, StarvedGateway
 from tests.gateway.stomp_peer import StompPeer

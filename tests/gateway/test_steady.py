@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 from twisted.internet.base import ReactorBase
 
-from gateway.slow_store import FAIL_SECONDS, StoreWatch
-from gateway.steady import GAP_SECONDS, ActiveSeconds, tell_gaps, use_steady_time
+from gateway.store.hanging import FAIL_SECONDS, StoreWatch
+from gateway.time.steady import GAP_SECONDS, ActiveSeconds, tell_gaps, use_steady_time
 
 
 class World:

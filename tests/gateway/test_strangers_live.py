@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway
 from gateway.security.passwords import hash_password
 from gateway.security.users import User, add_user
 from gateway.security.verifiers import make_verifier
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.gateway.stomp_peer import StompPeer
 
 SCRAM = "SCRAM-SHA-256"

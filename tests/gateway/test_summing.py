@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twisted.internet.task import Clock
 
-from gateway.summing import Summed
+from gateway.logs.summing import Summed
 
 
 def test_a_few_are_told_and_the_rest_are_summed_until_it_is_quiet() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway, free_ports
+from gateway.trial.scratch import HOST, ScratchGateway, free_ports
 from protocols.amqp.performatives import (
     Begin,
     Close,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from gateway.broker.fullness import Full
-from gateway.cli.scratch import ScratchGateway, importing_environment
+from gateway.trial.scratch import ScratchGateway, importing_environment
 from tests.broker.core import Core
 from tests.logs import wait_log
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.waits import (
+from gateway.time.waits import (
     ASIDE_AFTER_SECONDS,
     ASIDE_SECONDS,
     SHORT_SECONDS,

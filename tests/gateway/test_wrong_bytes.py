@@ -23,7 +23,7 @@ import stomp
 from proton import Link, Message
 from proton.utils import BlockingConnection, LinkDetached
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.certificates import Authority
 from tests.logs import wait_log, wait_records
 from tests.secure import connected

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair, self_signed
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair, self_signed
 from tests.interop.support import add_user
 
 SETTINGS = (

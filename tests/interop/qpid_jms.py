@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gateway.cli.java import NoJavaError, java_home
+from gateway.trial.java import NoJavaError, java_home
 
 FOLDER = Path(__file__).resolve().parent / "jms"
 JARS = FOLDER / "jars"

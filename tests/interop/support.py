@@ -19,7 +19,7 @@ import stomp
 from proton import SSLDomain
 from proton.utils import BlockingConnection
 
-from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 
 SECONDS = 10.0
 

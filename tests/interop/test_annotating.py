@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from proton import Delivery, Message, symbol
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_proton_blocking import Topic, take_dead
 from tests.interop.test_scenarios import VERSIONS, Client

@@ -8,8 +8,8 @@ import pytest
 from proton import Message, symbol
 from proton.reactor import SenderOption
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import StompClient
 from tests.interop.transacting import transacting

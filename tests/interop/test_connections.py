@@ -15,8 +15,8 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from gateway.cli.self_signed import self_signed
+from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.trial.self_signed import self_signed
 from tests.gateway.stomp_peer import StompPeer
 from tests.interop.node import FOLDER, install
 from tests.interop.support import SECONDS, add_user, connected, queue, wait_until

@@ -14,7 +14,7 @@ import stomp
 from proton import Message, symbol
 from proton.reactor import ReceiverOption
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.interop.support import SECONDS, connected, over_tls, queue, raw, wait_until
 
 pytestmark = pytest.mark.interop

@@ -12,7 +12,7 @@ from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container, LinkOption
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import SECONDS, amqp_url, raw, trust, wait_until
 
 pytestmark = pytest.mark.interop

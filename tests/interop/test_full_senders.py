@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from proton import Message
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.interop.support import connected, queue, raw, wait_until
 
 pytestmark = pytest.mark.interop

@@ -13,8 +13,8 @@ import pytest
 from proton import Message, Timeout
 from proton.reactor import Copy, Selector
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.durability.faulty import ELSEWHERE, FaultyGateway
 from tests.interop.support import connected, queue, raw, wait_until
 
@@ -33,7 +33,7 @@ SETTINGS = {
 SET = [f'address-settings."#".{key}={value}' for key, value in SETTINGS.items()]
 #: The store reads where it is asked: on the reactor's thread.
 AT_ONCE = """
-from gateway.persistence import JournalStore
+from gateway.store.persistence import JournalStore
 JournalStore.fetches = property(lambda self: None, lambda self, fetches: None)
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.interop.support import connected, queue, wait_until
 
 PEER = Path(__file__).with_name("php") / "peer.php"

@@ -15,8 +15,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import SendException
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.interop.support import SECONDS, amqp_url, connected, queue, trust, wait_until
 from tests.interop.test_scenarios import Client
 from tests.logs import wait_records

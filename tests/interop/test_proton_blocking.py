@@ -35,7 +35,7 @@ from proton.utils import (
     SyncRequestResponse,
 )
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import blocking, connected, queue, wait_until
 
 pytestmark = pytest.mark.interop

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, ScratchGateway
-from gateway.cli.self_signed import self_signed
+from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.trial.self_signed import self_signed
 from tests.interop.proton_c import Examples, NoExamplesError
 from tests.interop.support import queue, wait_until
 

@@ -12,7 +12,7 @@ from proton import Collector, Connection, Endpoint, Message, Transport
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import amqp_url, connected, queue, raw, trust, wait_until
 
 pytestmark = pytest.mark.interop

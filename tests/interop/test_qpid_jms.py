@@ -16,8 +16,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.interop.conftest import SETTINGS
 from tests.interop.qpid_jms import NoJmsError, install
 from tests.interop.support import add_user, amqp_url, queue, wait_until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from proton import Message
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import stomped
 

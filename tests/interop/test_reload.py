@@ -15,7 +15,7 @@ import pytest
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
-from gateway.cli.scratch import HOST, ScratchGateway, importing_environment
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 from tests.certificates import Authority
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer

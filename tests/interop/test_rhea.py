@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.node import FOLDER, NoNodeError, install
 from tests.interop.support import queue, wait_until
 

@@ -16,7 +16,7 @@ import pytest
 import stomp
 from proton import Message
 
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway
 from tests.interop.support import SECONDS, connected, over_tls, queue, wait_until
 
 pytestmark = pytest.mark.interop

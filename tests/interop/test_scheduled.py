@@ -7,7 +7,7 @@ import time
 import pytest
 from proton import Message, symbol
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_crossing import StompClient
 

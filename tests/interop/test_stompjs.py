@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.node import STOMPJS, NoNodeError, install
 from tests.interop.support import queue, wait_until
 

@@ -9,7 +9,7 @@ from proton import Message
 from proton.reactor import Copy
 from proton.utils import LinkDetached
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import connected, raw
 from tests.interop.test_crossing import Topic, stomped
 

@@ -12,8 +12,8 @@ import pytest
 from proton import Delivery, Message
 from proton.utils import LinkDetached
 
-from gateway.cli.scratch import ScratchGateway
-from gateway.cli.self_signed import KeyPair
+from gateway.trial.scratch import ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.interop.support import connected, queue, wait_until
 from tests.interop.test_proton_reactor import Script
 from tests.interop.transacting import ACCEPTED, Transacting, take, transacting

@@ -13,7 +13,7 @@ from proton._utils import Fetcher
 from proton.reactor import SenderOption
 from proton.utils import BlockingConnection, BlockingReceiver
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.interop.support import connected
 
 TRANSACTIONAL = 0x34

@@ -9,14 +9,14 @@ import re
 import pytest
 from twisted.internet.task import Clock
 
-from gateway.clock import BrokerClock
 from gateway.management.api import add_routes
 from gateway.management.http import json_response
 from gateway.management.metrics import exposition
 from gateway.management.router import Router
 from gateway.management.wire import OPEN_PATHS, ApiSite, WireSettings
 from gateway.model.turn import Turn
-from gateway.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, open_journal
+from gateway.time.clock import BrokerClock
 from storage.files import RealFiles
 from storage.segments import Segments
 from storage.writer import ThreadWriter

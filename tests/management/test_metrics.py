@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import __version__
 from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
-from gateway.ages import Ages
 from gateway.management.metrics import CONTENT_TYPE, exposition
-from gateway.management.views import AcceptorFigures
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.histogram import Histogram
 from gateway.model.message import DURABLE, STOMP
 from gateway.model.objects import GATEWAY_DEFAULTS, NOBODY, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.peers import AcceptorFigures
+from gateway.queues.ages import Ages
 from tests.management.core import Core, Journal, limited
 
 

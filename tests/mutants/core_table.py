@@ -61,13 +61,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "a number of a page used again",
-        "gateway.paged_recovery:_next_page",
+        "gateway.store.paged_recovery:_next_page",
         "return max([definition.next_page, *(page + 1 for page in (*blocks, *dead))])",
         "return 1",
     ),
     _core(
         "a number of a queue on pages used again",
-        "gateway.paged_recovery:ids_on_pages",
+        "gateway.store.paged_recovery:ids_on_pages",
         "    for store in stores:\n",
         "    for store in ():\n",
     ),
@@ -112,7 +112,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "delays of paged messages forgotten at a start",
-        "gateway.paged_recovery:find_pages",
+        "gateway.store.paged_recovery:find_pages",
         "            postponed=found.postponed,\n",
         "",
     ),
@@ -124,7 +124,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a start on pages alone is not noted",
-        "gateway.persistence:_mark_begun",
+        "gateway.store.persistence:_mark_begun",
         "paged = found.pages or any(note.startswith(_PAGES_NOTE) for note in found.notes)",
         "paged = found.pages",
         first=2_800,
@@ -155,7 +155,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a transaction's sends outside its batch",
-        "gateway.transactions:Work.commit",
+        "gateway.broker.transactions:Work.commit",
         "    self._core.begin_atomic()\n    try:\n"
         "        ticket = self._core.send_all(self._sends)\n",
         "    ticket = self._core.send_all(self._sends)\n    self._core.begin_atomic()\n    try:\n",
@@ -224,7 +224,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a rolled back acknowledgement counts no attempt",
-        "gateway.transactions:Work.rollback",
+        "gateway.broker.transactions:Work.rollback",
         "messages, True, False)",
         "messages, False, False)",
     ),
@@ -278,7 +278,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "blocks grow over a batch",
-        "gateway.persistence:JournalStore.page",
+        "gateway.store.persistence:JournalStore.page",
         "    if ticket != self._blocks_ticket:\n",
         "    if not self._blocks_ticket:\n",
     ),
@@ -290,13 +290,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "a browser judges a queue by what another waits for",
-        "gateway.persistence:JournalStore.first_unsynced",
+        "gateway.store.persistence:JournalStore.first_unsynced",
         "batch.first_seqs.get(queue_id)",
         "min(batch.first_seqs.values(), default=None)",
     ),
     _core(
         "a browser is shown what does not wait for the writer yet",
-        "gateway.persistence:JournalStore.first_unsynced",
+        "gateway.store.persistence:JournalStore.first_unsynced",
         "in self.journal.waiting():",
         "in list(self.journal.waiting())[:1]:",
     ),
@@ -369,19 +369,19 @@ CORE_MUTANTS = (
     ),
     _core(
         "memory gives back another message",
-        "gateway.scrub_plan:_runs",
+        "gateway.store.scrub_plan:_runs",
         "[(number, run[0].seq)],",
         "[(number, run[-1].seq)],",
     ),
     _core(
         "memory gives back messages that never expire",
-        "gateway.scrub_plan:_runs",
+        "gateway.store.scrub_plan:_runs",
         "message.expires if message.flags & EXPIRES else 0",
         "0",
     ),
     _core(
         "memory is asked for what waits for a consumer alone",
-        "gateway.scrub_plan:_held",
+        "gateway.store.scrub_plan:_held",
         "chain(queue.holdings(), queue.storing())",
         "list(queue.browse(0, 1 << 30))[:1]",
     ),

@@ -134,7 +134,7 @@ MUTANTS = (
     ),
     Mutant(
         "names of a killed process not synced",
-        "gateway.persistence:open_journal",
+        "gateway.store.persistence:open_journal",
         "    fs.fsync_dir(directory)\n",
         "",
     ),
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "a clean stop counts twice",
-        "gateway.persistence:_mark_begun",
+        "gateway.store.persistence:_mark_begun",
         "        found.clean = False\n",
         "        pass\n",
     ),
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "a deleted queue counts again after a restart",
-        "gateway.persistence:open_journal",
+        "gateway.store.persistence:open_journal",
         "if queue_id in alive:",
         "if True:",
     ),
@@ -263,13 +263,13 @@ MUTANTS = (
     ),
     Mutant(
         "an old segment is written on",
-        "gateway.persistence:open_journal",
+        "gateway.store.persistence:open_journal",
         "next_segment=found.segment + 1",
         "next_segment=found.segment",
     ),
     Mutant(
         "ticket of the torn batch skipped",
-        "gateway.persistence:open_journal",
+        "gateway.store.persistence:open_journal",
         "next_ticket=found.ticket + 1",
         "next_ticket=found.ticket + 1 + (found.torn_bytes > 0)",
     ),
@@ -336,13 +336,13 @@ MUTANTS = (
     ),
     Mutant(
         "new flags forgotten at a start",
-        "gateway.persistence:_index",
+        "gateway.store.persistence:_index",
         "changes.count(queue_id, [(seq, stored.flags | seen)])",
         "pass",
     ),
     Mutant(
         "new due times forgotten at a start",
-        "gateway.persistence:_index",
+        "gateway.store.persistence:_index",
         "changes.postpone(queue_id, [(seq, stored.due)])",
         "pass",
     ),
@@ -372,7 +372,7 @@ MUTANTS = (
     ),
     Mutant(
         "places of copies not sorted at a start",
-        "gateway.persistence:_index",
+        "gateway.store.persistence:_index",
         "for seq in sorted(held):",
         "for seq in held:",
     ),

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.scratch import HOST, free_ports
+from gateway.trial.scratch import HOST, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 

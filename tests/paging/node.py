@@ -8,7 +8,7 @@ from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
 from gateway.model.address import parse_destination
 from gateway.model.turn import Turn
-from gateway.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, open_journal
 from storage.files import RealFiles
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments

@@ -25,9 +25,9 @@ from urllib.parse import quote
 from proton.reactor import Copy
 from proton.utils import BlockingConnection
 
-from gateway.cli.bench_drive import Job
-from gateway.cli.bench_run import timed
-from gateway.cli.scratch import HOST, ScratchGateway
+from gateway.bench.drive import Job
+from gateway.bench.run import timed
+from gateway.trial.scratch import HOST, ScratchGateway
 
 SECONDS = 600
 DRAINED = 5000
@@ -43,7 +43,7 @@ SETTINGS = {
 SURROUNDINGS = """
 import mmap, struct, time
 from storage.files import RealFiles
-from gateway.service import Run
+from gateway.assembly.service import Run
 _open, _pread, _pages = RealFiles.open, RealFiles.pread, set()
 def opened(self, path, **how):
     fd = _open(self, path, **how)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.cli.data import lines_of, pages_of, report
-from gateway.datadir import look, look_at_pages, places_below
+from gateway.store.datadir import look, look_at_pages, places_below
 from storage.page_scan import scan_page
 from storage.pages import page_files
 from tests.paging.node import Node, node

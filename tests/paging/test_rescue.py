@@ -10,9 +10,9 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.cli.data import lines_of, pages_of, report
-from gateway.datadir import Salvaged, look, look_at_pages, lost_by_name, places_below, repair
 from gateway.model.message import MAYBE_SEEN
-from gateway.page_rescue import rescued_by_address
+from gateway.store.datadir import Salvaged, look, look_at_pages, lost_by_name, places_below, repair
+from gateway.store.page_rescue import rescued_by_address
 from storage.errors import DamageError
 from storage.pages import page_files
 from storage.record import BATCH_HEADER_BYTES, Note, Paged, decode_records

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from twisted.internet.task import Clock
 
-from protocols.departures import GRACE_SECONDS, LOOK_SECONDS, Departures, descriptor_of
+from protocols.transport.departures import GRACE_SECONDS, LOOK_SECONDS, Departures, descriptor_of
 
 
 class Watched:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from protocols.amqp.performatives import Flow
-from protocols.patience import CROWD, SHARE_SECONDS, TURN_SECONDS, Patience
+from protocols.transport.patience import CROWD, SHARE_SECONDS, TURN_SECONDS, Patience
 from tests.protocols.amqp.peer import Peer as AmqpPeer
 from tests.protocols.amqp.peer import frame, of
 from tests.protocols.stomp.scripted import Peer as StompPeer

@@ -22,12 +22,12 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
 from protocols import shell
-from protocols.patience import Patience
-from protocols.reads import LEAST_READ_BYTES, READ_BYTES, Reads
-from protocols.shell import FIRST_BYTES_SECONDS, Speaker, Wire
-from protocols.timers import Timers
-from protocols.tls import Tls
-from protocols.unread import Output
+from protocols.transport.patience import Patience
+from protocols.transport.reads import LEAST_READ_BYTES, READ_BYTES, Reads
+from protocols.transport.shell import FIRST_BYTES_SECONDS, Speaker, Wire
+from protocols.transport.timers import Timers
+from protocols.transport.tls import Tls
+from protocols.transport.unread import Output
 from tests.certificates import Authority
 from tests.protocols.key_updates import KeyUpdates
 

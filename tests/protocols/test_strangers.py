@@ -8,8 +8,8 @@ import io
 import pytest
 
 from protocols.amqp.headers import not_spoken
-from protocols.sniff import sniff
-from protocols.strangers import decline
+from protocols.transport.sniff import sniff
+from protocols.transport.strangers import decline
 
 REQUEST = b"GET /stomp HTTP/1.1\r\nHost: x\r\n"
 UPGRADE = b"Connection: keep-alive, Upgrade\r\nUPGRADE:  WebSocket\r\nSec-WebSocket-Version: 13\r\n"

@@ -7,7 +7,7 @@ import weakref
 
 from twisted.internet.task import Clock
 
-from protocols.timers import Timers
+from protocols.transport.timers import Timers
 
 
 class One:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from OpenSSL import SSL
 
-from protocols.tls import HELD_BYTES_MAX, NOT_TLS, RECORD_BYTES, Tls
+from protocols.transport.tls import HELD_BYTES_MAX, NOT_TLS, RECORD_BYTES, Tls
 from tests.certificates import Authority
 from tests.lanes import examples
 

@@ -14,8 +14,8 @@ from twisted.internet.task import Clock
 from gateway.model.budget import Budget
 from gateway.model.peers import Cause
 from protocols import shell
-from protocols.shell import Reads
-from protocols.unread import LOOK_SECONDS, Backlogs, Output
+from protocols.transport.shell import Reads
+from protocols.transport.unread import LOOK_SECONDS, Backlogs, Output
 from tests.protocols.test_reads import Contexts, Line
 
 KIB = 1 << 10

@@ -15,8 +15,8 @@ import random
 
 from twisted.internet.task import Clock
 
-from gateway.clock import BrokerClock
-from gateway.steady import ActiveSeconds
+from gateway.time.clock import BrokerClock
+from gateway.time.steady import ActiveSeconds
 from tests.simulation.model import ViolationError
 
 MS = 1_000_000

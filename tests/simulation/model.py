@@ -20,7 +20,7 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED
-from gateway.persistence import Restored
+from gateway.store.persistence import Restored
 from storage.batch import Batch
 
 

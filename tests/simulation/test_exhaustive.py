@@ -16,7 +16,7 @@ import pytest
 from gateway.model.address import RoutingType
 from gateway.model.definitions import QueueDefinition
 from gateway.model.message import DURABLE
-from gateway.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, open_journal
 from storage.compaction import CompactionRule
 from storage.segments import Segments
 from tests.simulation.disk import SimDisk

@@ -1,8 +1,8 @@
 """One seed: lives of a journal, each ended by a crash, a kill, a fault or a stop, and checked.
 
 Each seed draws its own sizes, weights and faults, so that some build backlogs, some roll a segment
-with each batch and some do little but transactions. The code under test is `gateway.persistence`
-and all of `storage` but its threads.
+with each batch and some do little but transactions. The code under test is
+`gateway.store.persistence` and all of `storage` but its threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition, QueueDefinition, StreamDefinition
 from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY, SCHEDULED
-from gateway.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, open_journal
 from storage import journal as journal_module
 from storage.compaction import CompactionRule
 from storage.journal import Journal

@@ -18,7 +18,7 @@ from proton import Delivery, Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
-from gateway.cli.scratch import HOST
+from gateway.trial.scratch import HOST
 
 #: Unconfirmed at once.
 WINDOW = 400

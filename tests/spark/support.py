@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from gateway.cli.scratch import free_ports
+from gateway.trial.scratch import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.scratch import ScratchGateway
+from gateway.trial.scratch import ScratchGateway
 from tests.spark.senders import AmqpSender, Sender, StompPySender, StompSocketSender
 from tests.spark.session import STARVED, spark_session
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from gateway.disk_watch import ballast_for, make_room, measuring
+from gateway.disk.watching import ballast_for, make_room, measuring
 from storage.ballast import Ballast
 from storage.files import RealFiles
 from storage.pages import PageBlock, PageReader, PageWriter

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.persistence import open_journal
+from gateway.store.persistence import open_journal
 from storage.files import read_file
 from storage.salvage import salvage
 from storage.segments import segment_name, segment_number

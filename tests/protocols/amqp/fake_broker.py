@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gateway.broker.transactions import Work
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
 from gateway.selectors import compile_selector
-from gateway.transactions import Work
 
 FULL = Refusal(code=Code.ADDRESS_FULL, text='Address "q" is full.', transient=True)
 

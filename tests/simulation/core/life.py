@@ -13,13 +13,13 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 from gateway.addresses.match import SettingsTable
-from gateway.alarm import Alarm
 from gateway.broker import Gateway
 from gateway.model.message import Message
 from gateway.model.turn import Turn
 from gateway.paging import paging as paging_module
-from gateway.persistence import Restored, open_journal
 from gateway.queues.queue import Queue
+from gateway.store.persistence import Restored, open_journal
+from gateway.time.alarm import Alarm
 from storage import journal as journal_module
 from storage import pages as pages_module
 from storage.errors import StorageError

@@ -18,8 +18,8 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PAGED, SCHEDULED, SHARED, Message
-from gateway.persistence import JournalStore, Restored
 from gateway.queues.queue import Queue
+from gateway.store.persistence import JournalStore, Restored
 from tests.simulation.model import Kept, Model, State, ViolationError
 
 _NEVER_STORED = SHARED | PAGED

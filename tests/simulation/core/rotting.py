@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gateway.scrub_plan import recall
+from gateway.store.scrub_plan import recall
 from storage.compaction import Ranges
 from storage.record import (
     BATCH_HEADER_BYTES,

@@ -16,8 +16,8 @@ from gateway.broker.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
-from gateway.persistence import Restored
 from gateway.queues.queue import Gone, Queue
+from gateway.store.persistence import Restored
 from storage import pages as pages_module
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of

@@ -24,8 +24,8 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from protocols.reads import Reads
-from protocols.tls import Tls
+from protocols.transport.reads import Reads
+from protocols.transport.tls import Tls
 from tests.simulation.wire.secure import NAME, contexts
 
 

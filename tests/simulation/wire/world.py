@@ -13,24 +13,24 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 from gateway.broker import Gateway
-from gateway.listeners import Connections
+from gateway.listening.listeners import Connections
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Authenticator
-from gateway.persistence import Restored
 from gateway.queues.queue import Gone, Queue
+from gateway.store.persistence import Restored
 from protocols import shell
 from protocols.amqp import connection as connection_module
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
-from protocols.shell import PeerFacts, Speaker
-from protocols.sniff import Guess
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
-from protocols.timers import Timers
+from protocols.transport.shell import PeerFacts, Speaker
+from protocols.transport.sniff import Guess
+from protocols.transport.timers import Timers
 from tests.simulation.core.life import CALM_MAX, Life, small
 from tests.simulation.disk import Crash
 from tests.simulation.model import ViolationError

@@ -1,0 +1,1 @@
+"""The gateway put together: configuration to a running service, its listeners, what is declared."""

@@ -1,0 +1,520 @@
+"""The composition root: one function that builds the whole gateway from reactor and configuration.
+
+    build(reactor, config) -> GatewayService
+        core         data directory lock, journal and recovery, broker, streams
+        acceptors    one listener each, opened when recovery is done
+        management   the HTTP listener
+        upkeep       expiry scans, ticks of the streams
+
+Starting goes down this list and is complete when every listener is open (`ready`). Stopping goes
+the other way: no new connections, good-byes, HTTP last, then the journal is synced and closed.
+Whatever is not determined by its inputs (clock, chance, threads) is made here and handed down.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import structlog
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.internet.task import LoopingCall, deferLater
+from twisted.python.failure import Failure
+
+from gateway import __version__
+from gateway.config.errors import ConfigError, Problem
+from gateway.config.exposure import exposure_problems
+from gateway.config.tree import Config, LoggingConfig, tls_listeners
+from gateway.core.core import EX_IOERR, Chance, Core, Failing, Fatal, Reactor, make_core
+from gateway.core.declared import declare
+from gateway.core.upkeep import chores, periods, tidy
+from gateway.listening.certificates import CertificateError, Certificates
+from gateway.listening.listeners import (
+    Connections,
+    Contexts,
+    Listener,
+    ListenError,
+    budget_of,
+    connection_limits,
+    drain,
+    make_speakers,
+    secured,
+)
+from gateway.management.api import add_routes
+from gateway.management.audit import tell_change
+from gateway.management.config_api import ConfigApi
+from gateway.management.connections_api import ConnectionsApi
+from gateway.management.router import Router
+from gateway.management.streams_api import StreamsApi
+from gateway.management.views import JournalFigures, Sources
+from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.turn import Turn
+from gateway.process.descriptors import Descriptors
+from gateway.process.figures import lag_histogram, process_figures
+from gateway.process.last_resort import cause_of
+from gateway.queues.ages import Ages
+from gateway.reload.reloads import Again, Reloads
+from gateway.security.around import ReactorSurroundings, load_users
+from gateway.security.gate import PasswordGate
+from gateway.security.users import UsersError
+from gateway.store.hanging import StoreWatch
+from gateway.time.clock import TRUST_SECONDS, BrokerClock, ClockChange
+from gateway.time.lag import ReactorLag
+from gateway.time.waits import shorten_waits
+from protocols.amqp.containers import Containers
+from protocols.transport.departures import Departures
+from protocols.transport.patience import Patience
+from protocols.transport.reads import Reads
+from protocols.transport.timers import Timers
+from protocols.transport.unread import Backlogs
+from storage.files import RealFiles
+
+#: How long connections may take to read our good-byes.
+DRAIN_SECONDS: Final = 5.0
+#: How long requests under way may take when the gateway stops.
+HTTP_DRAIN_SECONDS: Final = 1.0
+#: Streams look after their tails a few times a second.
+STREAM_TICK_SECONDS: Final = 0.1
+#: A journal that was quiet for so long is covered: rot of its last batch is told from a torn tail.
+COVER_SECONDS: Final = 1.0
+#: How often it is noted which messages have come, for the age of the oldest one.
+AGE_LOOK_SECONDS: Final = 1.0
+#: How often it is looked whether the disk hangs.
+WATCH_SECONDS: Final = 1.0
+
+#: How often it is looked whether a scrub is due, or a repair may go on.
+SCRUB_LOOK_SECONDS: Final = 1.0
+
+EX_UNAVAILABLE: Final = 69
+EX_SOFTWARE: Final = 70
+
+_log = structlog.get_logger()
+
+
+class GatewayService(MultiService):
+    """The whole gateway as a Twisted service; see the module text.
+
+    Attributes:
+        config: what is in force: what it was built from, or has taken over since.
+        core: None until `startService`.
+        acceptors: the listeners of messaging protocols; `groups` are their connections.
+        ready: recovery is done and all listeners are open.
+        on_ready: called once when it becomes so.
+        reloads: reads the configuration again.
+        budgets: of unfinished messages, by acceptor.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: Config,
+        fatal: Fatal,
+        again: Again | None = None,
+        *,
+        alarm: Failing | None = None,
+    ) -> None:
+        """Build everything that needs no disk; raises ConfigError, ListenError."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.config = config
+        self.core: Core | None = None
+        self.ready = False
+        self.on_ready: Callable[[], None] = _nothing
+        self._reactor = reactor
+        self._fatal = fatal
+        self._alarm = alarm
+        self._around = ReactorSurroundings(reactor)
+        self.gate = _make_gate(config, self._around)
+        self.clock = BrokerClock(wall=time.time_ns, monotonic=_passed_ns)
+        self.clock.on_change = _tell_clock
+        self._turn = Turn(lambda action: reactor.callLater(0, action))
+        self._turn.end = lambda: self._guarded(self._turn.run)
+        self._timers = Timers(reactor)
+        self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
+        self._lag = ReactorLag(reactor, lag_histogram())
+        self._router = Router()
+        self._router.on_change = tell_change
+        self.site = ApiSite(
+            reactor,
+            self._router,
+            self.gate.for_peer,
+            wire_settings(config),
+        )
+        again = again or Again(read=lambda: config, relog=_no_log)
+        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.containers = Containers()
+        self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
+        self._loops: list[LoopingCall] = []
+        self._paced: dict[str, LoopingCall] = {}
+        self._watching: LoopingCall | None = None
+        self._opening: Deferred[None] | None = None
+        self._stopping = False
+        self._descriptors = Descriptors()
+        secrets = _certificates(config, reactor, self.clock)
+        self.groups = self._make_groups(secrets)
+        self._descriptors.crowds = self.groups
+        self.acceptors = [
+            Listener(reactor, f"acceptors.{a.name}", a.endpoint, group)
+            for a, group in zip(config.acceptors, self.groups, strict=True)
+        ]
+        self.management: Listener | None = None
+        if config.management.enabled:
+            path, endpoint = "management", config.management.endpoint
+            site: IProtocolFactory = self.site
+            if path in secrets:
+                site = secured(reactor, path, site, secrets[path])
+            self.management = Listener(reactor, path, endpoint, site)
+
+    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+        return [
+            Connections(
+                a.name,
+                self._turn,
+                self._timers,
+                self._reads,
+                connection_limits(self.config, a),
+                contexts=secrets.get(f"acceptors.{a.name}"),
+                descriptors=self._descriptors,
+            )
+            for a in self.config.acceptors
+        ]
+
+    # ---- start
+
+    def startService(self) -> None:
+        """Recover, then open the listeners. Raises what `make_core` and `declare` raise."""
+        super().startService()  # type: ignore[no-untyped-call]
+        config = self.config
+        self.core = core = make_core(
+            self._reactor,
+            config,
+            self._turn,
+            self._fatal,
+            _chance(self.clock),
+            alarm=self._alarm,
+            guard=self._guarded,
+        )
+        journal = core.store.journal
+        shorten_waits(
+            self._reactor,
+            may_spin=lambda: not journal.writing,
+            clock=time.perf_counter,
+            direct=self._reads.direct,
+            sleep=time.sleep,
+        )
+        _log.info("gateway.started", version=__version__, data=config.data_directory)
+        _log.info("store.recovered", **core.recovered)
+        core.disk.start()
+        self._around.start()
+        declare(core, config)
+        tidy(core.broker, config)
+        for acceptor, group in zip(config.acceptors, self.groups, strict=True):
+            budget = self.budgets[acceptor.name]
+            group.bound_output(config, acceptor)
+            group.speakers = make_speakers(
+                config,
+                acceptor,
+                core.broker,
+                self.gate,
+                budget,
+                containers=self.containers,
+                objects=core.broker.directory.objects,
+            )
+        self._add_routes(core)
+        # Not before the reactor runs: only then does it hear the signals that stop it.
+        self._reactor.callWhenRunning(self._start_opening, core)
+
+    def _start_opening(self, core: Core) -> None:
+        if self._stopping:
+            return
+        self._opening = Deferred.fromCoroutine(self._open(core))
+        self._opening.addErrback(self._not_opened)
+
+    async def _open(self, core: Core) -> None:
+        for stream in self.config.streams:
+            await core.registry.create(stream.name, stream.address)
+        self._share_descriptors()
+        for listener in self._listeners():
+            await listener.open()
+        self._loop(core.registry.tick, STREAM_TICK_SECONDS)
+        self._loop(core.store.journal.cover, COVER_SECONDS)
+        watch = StoreWatch(
+            core.store.journal,
+            self._reactor.seconds,
+            lambda text: core.store.journal.failed(OSError(text)),
+        )
+        self._watching = self._loop(watch.look, WATCH_SECONDS)
+        self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
+        regular = chores(core.broker, core.disk, lambda: self.config, self._later)
+        for work, key, seconds in [sync, *regular]:
+            self._paced[key] = self._loop(work, seconds)
+        self._lag.start()
+        self.ready = True
+        self.reloads.ready()
+        secure = [one.address for one in self._listeners() if one.endpoint.tls]
+        _log.info(
+            "gateway.ready",
+            acceptors=" ".join(one.address for one in self.acceptors),
+            **({"tls": " ".join(secure)} if secure else {}),
+        )
+        self.on_ready()
+
+    def _share_descriptors(self) -> None:
+        """Say how many connections there is room for; raises ListenError when for none."""
+        listeners = len(self._listeners())
+        try:
+            share = self._descriptors.measure(listeners=listeners)
+        except OSError as error:
+            raise ListenError(f"No connection can be taken: {error}.") from None
+        self.site.share = share.management
+        _log.info(
+            "descriptors.shared",
+            limit=share.most,
+            clients=share.clients,
+            management=share.management,
+        )
+
+    def _not_opened(self, failure: Failure) -> None:
+        """A listener or a stream could not be had: the gateway does not run half."""
+        if not self._stopping:
+            _log.error("gateway.failed", error=failure.getErrorMessage())
+            self._fatal(EX_UNAVAILABLE, failure.getErrorMessage())
+
+    def _listeners(self) -> list[Listener]:
+        # Management comes last: whoever sees it ready may use all others.
+        return [*self.acceptors, *([self.management] if self.management else [])]
+
+    def _loop(self, function: Callable[[], object], seconds: float) -> LoopingCall:
+        loop = LoopingCall(function)
+        loop.clock = self._reactor
+        self._loops.append(loop)
+        if seconds > 0:
+            loop.start(seconds, now=False).addErrback(self._loop_failed)
+        return loop
+
+    def serve(self, config: Config) -> None:
+        """Bring what the configuration says of the management API into force."""
+        self.site.use(wire_settings(config))
+
+    def pace(self, key: str, seconds: float) -> None:
+        """Do what a key of the configuration says how often at another distance; 0: no more."""
+        loop = self._paced[key]
+        if loop.running:
+            loop.stop()
+        if seconds > 0:
+            loop.start(seconds, now=False).addErrback(self._loop_failed)
+
+    def _loop_failed(self, failure: Failure) -> None:
+        _log.error(
+            "gateway.failed", error=failure.getErrorMessage(), traceback=failure.getTraceback()
+        )
+        self._fatal(EX_SOFTWARE, f"The gateway met a fault of its own: {failure.getErrorMessage()}")
+
+    def _later(self, action: Callable[[], None]) -> None:
+        """Go on with long work in the next turn, unless the gateway is stopping."""
+
+        def go_on() -> None:
+            if not self._stopping:
+                self._guarded(action)
+
+        self._reactor.callLater(0, go_on)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """End a turn. One that breaks off is never ended: everybody would wait for it for ever."""
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn is half done
+            if self._alarm is not None:
+                self._alarm(error)
+            starved = isinstance(error, MemoryError)
+            if not starved:
+                _log.error("gateway.failed", error=str(error), traceback=Failure().getTraceback())
+            text = f"The gateway cannot finish what it was doing: {cause_of(error)}."
+            self._fatal(EX_IOERR if starved else EX_SOFTWARE, text)
+
+    def _add_routes(self, core: Core) -> None:
+        files, directory = RealFiles(), self.config.data_directory
+        sources = Sources(
+            gateway=core.broker,
+            not_ready=self.not_ready,
+            journal=cast("JournalFigures", core.store.journal),
+            free_bytes=lambda: files.free_bytes(directory),
+            disk=core.disk,
+            clock=self.clock,
+            acceptors=lambda: [group.figures() for group in self.groups],
+            logins=_Logins(self.gate, self._around),
+            ages=self._ages(core),
+            python=platform.python_version(),
+            process=process_figures,
+            histograms=(core.syncs, self._lag.late),
+            streams=core.registry,
+            scrubber=core.scrubber,
+            reactor=self._reactor,
+        )
+        add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
+        StreamsApi(self._reactor, core.registry).install(self._router)
+        ConfigApi(self.reloads).add_routes(self._router)
+        connections = ConnectionsApi(self.groups, self._reactor, self.clock.now_ms)
+        connections.add_routes(self._router)
+
+    def not_ready(self) -> str | None:
+        """Return why messages cannot be sent and received, or None when they can."""
+        if self._stopping:
+            return "The gateway is stopping."
+        return None if self.ready else "The gateway is opening its listeners."
+
+    def _ages(self, core: Core) -> Ages:
+        """Return what knows how old messages are, and have it look."""
+        ages = Ages(lambda: core.broker.queues, self._reactor.seconds)
+        ages.look()
+        self._loop(ages.look, AGE_LOOK_SECONDS)
+        return ages
+
+    # ---- stop
+
+    def stopService(self) -> Deferred[None]:
+        """Stop in order; fires when everything is on disk and closed."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        self._stopping = True
+        self.ready = False
+        core = self.core
+        if core is None:
+            return
+        _log.info("gateway.stopping", connections=sum(group.count for group in self.groups))
+        if self._opening is not None and not self._opening.called:
+            self._opening.cancel()
+        for listener in self.acceptors:
+            await listener.stop_listening()
+        await drain(self._reactor, self.groups, DRAIN_SECONDS)
+        for loop in self._loops:
+            # One that failed has stopped: it is why the others are stopped now.
+            if loop.running and loop is not self._watching:
+                loop.stop()
+        self._lag.stop()
+        await self._stop_management()
+        self._around.stop()
+        await core.close()
+        if self._watching is not None and self._watching.running:
+            self._watching.stop()  # not before: a disk that hangs now must end, too
+        self.core = None
+        _log.info("gateway.stopped", clean=core.store.journal.failure is None)
+
+    async def _stop_management(self) -> None:
+        if self.management is None:
+            return
+        await self.management.stop_listening()
+        self.site.close_connections()
+        deadline = self._reactor.seconds() + HTTP_DRAIN_SECONDS
+        while self.site.channels and self._reactor.seconds() < deadline:
+            await deferLater(self._reactor, 0.02)
+        self.site.close_connections(force=True)
+
+
+def build(
+    reactor: Reactor,
+    config: Config,
+    fatal: Fatal,
+    again: Again | None = None,
+    *,
+    alarm: Failing | None = None,
+) -> GatewayService:
+    """Return the gateway as a service, not started; `fatal` is told when it cannot go on.
+
+    `alarm` hears of that before, from any thread: it ends the process where nothing else can.
+    `again` has the configuration once more; without it a reload finds it as it is.
+
+    Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
+    """
+    return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+class _Logins:
+    """Implements `views.LoginFigures`: the gate counts who is let in, its log who is not."""
+
+    def __init__(self, gate: PasswordGate, around: ReactorSurroundings) -> None:
+        self._gate = gate
+        self._around = around
+
+    @property
+    def accepted(self) -> int:
+        return self._gate.accepted
+
+    @property
+    def refusals(self) -> Mapping[str, int]:
+        return self._around.refusals
+
+
+def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
+    """Read the users and judge who could reach what."""
+    path = config.users_file
+    try:
+        users = load_users(path, required=config.users_file_required)
+    except UsersError as error:
+        raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
+    problems = exposure_problems(config, has_users=bool(users))
+    if problems:
+        raise ConfigError(problems)
+    return PasswordGate(users, around, os.urandom(32))
+
+
+def _certificates(config: Config, reactor: Reactor, clock: BrokerClock) -> dict[str, Contexts]:
+    """Read the certificates of the listeners that speak TLS; raises ConfigError with all faults."""
+    found: dict[str, Contexts] = {}
+    problems = []
+    for path, endpoint in tls_listeners(config):
+        if endpoint.source is None:
+            continue
+        try:
+            made = Certificates(endpoint.source, path, seconds=reactor.seconds, now_ms=clock.now_ms)
+        except CertificateError as error:
+            key = endpoint.source.key_of(path, error.part)
+            where = config.origins.get(key, "")
+            problems.append(Problem(where=where, path=key, text=str(error)))
+        else:
+            found[path] = made.context
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _chance(clock: BrokerClock) -> Chance:
+    """Name the clocks and the chance of this process, the one time."""
+    return Chance(
+        now_ms=clock.now_ms,
+        fraction=random.random,
+        name=lambda: str(uuid.uuid4()),
+        salt=lambda: os.urandom(16),
+    )
+
+
+def _passed_ns() -> int:
+    """Count what really passes, also while the machine is suspended, where the system can say."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _tell_clock(change: ClockChange, seconds: float) -> None:
+    match change:
+        case ClockChange.DISTRUSTED:
+            _log.warning("clock.distrusted", ahead=round(seconds), trusted_in=TRUST_SECONDS)
+        case ClockChange.RETURNED:
+            _log.info("clock.returned", ahead=round(seconds, 3))
+        case ClockChange.FOLLOWED:
+            _log.warning("clock.followed", ahead=round(seconds))
+
+
+def _no_log(logging: LoggingConfig) -> None:
+    """Stand for a log that is not ours."""
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

@@ -1,0 +1,1 @@
+"""The bench: messages a second, latency, memory, disk; alone or beside another broker."""

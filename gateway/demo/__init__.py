@@ -1,0 +1,1 @@
+"""The demo: senders, a gateway and a Spark query that adds up what they sent, checked."""

@@ -1,0 +1,1 @@
+"""Listeners: from an endpoint to open ports, the connections behind them, and certificates."""

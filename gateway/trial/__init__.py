@@ -1,0 +1,1 @@
+"""Gateways to try things on, in processes of their own, with certificates; Java for Spark."""
