@@ -35,8 +35,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-if lanes.QUICK:
-    lanes.keep_in_lane()
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Watch over the quick lane once tests begin: xdist starts processes before that."""
+    if lanes.QUICK and session.items:
+        lanes.keep_in_lane()
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

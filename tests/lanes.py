@@ -32,7 +32,6 @@ FOLDERS: Final = (
 MODULES: Final = (
     "gateway/test_alarm.py",
     "gateway/test_clock.py",
-    "gateway/test_full_teller.py",
     "gateway/test_lingering.py",
     "gateway/test_logs.py",
     "gateway/test_persistence.py",
@@ -41,12 +40,16 @@ MODULES: Final = (
     "gateway/test_slow_store.py",
     "gateway/test_steady.py",
     "gateway/test_summing.py",
-    "gateway/test_told_full.py",
 )
 #: What lies in those folders and is for the whole run alone: processes, ports, or many seconds.
 LATER: Final = (
+    "management/test_chunks.py",
     "paging/test_rescue.py",
     "paging/test_soak.py",
+    "protocols/test_departures.py",
+    "protocols/test_reads.py",
+    "protocols/test_unread.py",
+    "storage/test_lock.py",
 )
 #: What says that a test has left the lane.
 FORBIDDEN: Final = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn", "socket.bind"})

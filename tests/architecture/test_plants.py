@@ -63,7 +63,7 @@ def test_an_import_against_the_layers_is_found(path: str, line: str) -> None:
     [
         ("gateway/queues/queue.py", "from gateway.model import errors"),
         ("gateway/store/persistence.py", "from storage import errors"),
-        ("gateway/assembly/app.py", "from protocols import sniff"),
+        ("gateway/assembly/app.py", "from protocols.transport import sniff"),
         ("protocols/amqp/session.py", "from protocols.amqp import frames"),
         ("storage/files.py", "import os"),
     ],

@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from gateway.bench import pages
 from gateway.bench.pages import COUNT_MIN, Found, main, middle, show
-from gateway.cli import bench_pages
 from gateway.trial.scratch import ScratchGateway
 
 
@@ -33,7 +33,7 @@ def test_a_backlog_that_memory_has_room_for_is_refused():
 
 
 def test_it_is_run_beside_another_gateway(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench_pages, "MEMORY_BYTES", 1 << 18)
+    monkeypatch.setattr(pages, "MEMORY_BYTES", 1 << 18)
     with ScratchGateway(tmp_path) as peer:
         place = f"127.0.0.1:{peer.port}"
         options = ["--against", place, "--address", "q.other", "--count", "2048", "--json"]
@@ -44,7 +44,7 @@ def test_it_is_run_beside_another_gateway(tmp_path, monkeypatch):
 
 
 def test_what_did_not_page_is_not_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench_pages, "MEMORY_BYTES", 1 << 30)
+    monkeypatch.setattr(pages, "MEMORY_BYTES", 1 << 30)
     answer = CliRunner().invoke(main, ["--count", "2048"])
     assert answer.exit_code == 1
     assert "0 bytes of 2048 messages are on pages" in answer.output

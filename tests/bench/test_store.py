@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from gateway.bench import store
 from gateway.bench.slow_disk import slow_down
 from gateway.bench.store import Asked, Found, Pair, asked_of, middle, table
-from gateway.cli import bench_store
 from storage.files import RealFiles
 
 
@@ -39,7 +39,7 @@ def test_the_table_says_what_was_missed():
 
 
 def test_rows_wait_one_by_one_for_a_fast_consumer():
-    rows = list(bench_store.rows())
+    rows = list(store.rows())
     assert {row.connections for row in rows} == {1, 8, 32}
     assert {(row.window, row.kind, row.durable) for row in rows} == {(1, "both", True)}
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cli import demo as demo_module
+from gateway.demo import command as demo_module
 from gateway.demo.orders import PRICES, SCHEMA, Total, differences, encoded, expected, order
 from gateway.demo.screen import LineScreen, table
 

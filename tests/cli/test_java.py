@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import java
+from gateway.trial import java
 from gateway.trial.java import LACKING, NoJavaError, java_home, major_version, write_shim
 
 

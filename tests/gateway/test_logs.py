@@ -26,7 +26,7 @@ from gateway.logs.lines import (
 )
 from gateway.security.secret import Secret
 
-ROOT = Path(logs.__file__).parent.parent
+ROOT = Path(logs.__file__).parents[2]
 METHODS = ("debug", "info", "warning", "error", "critical", "exception")
 
 

@@ -21,7 +21,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
-from protocols import shell
+from protocols.transport import shell
 from protocols.transport.patience import Patience
 from protocols.transport.reads import LEAST_READ_BYTES, READ_BYTES, Reads
 from protocols.transport.shell import FIRST_BYTES_SECONDS, Speaker, Wire

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 
 from gateway.model.budget import Budget
 from gateway.model.peers import Cause
-from protocols import shell
+from protocols.transport import shell
 from protocols.transport.shell import Reads
 from protocols.transport.unread import LOOK_SECONDS, Backlogs, Output
 from tests.protocols.test_reads import Contexts, Line

@@ -21,13 +21,13 @@ from gateway.model.message import Message
 from gateway.model.ports import Authenticator
 from gateway.queues.queue import Gone, Queue
 from gateway.store.persistence import Restored
-from protocols import shell
 from protocols.amqp import connection as connection_module
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
+from protocols.transport import shell
 from protocols.transport.shell import PeerFacts, Speaker
 from protocols.transport.sniff import Guess
 from protocols.transport.timers import Timers
