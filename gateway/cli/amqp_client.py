@@ -124,10 +124,11 @@ class _Wire:
     def _write_some(self) -> None:
         while self._unwritten:
             try:
-                count = self._socket.send(self._unwritten[:_READ_BYTES])
+                with _uninterrupted():
+                    count = self._socket.send(self._unwritten[:_READ_BYTES])
+                    del self._unwritten[:count]
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
-            del self._unwritten[:count]
 
     def close(self) -> None:
         """Give the socket back."""
@@ -243,10 +244,11 @@ class Conversation(ABC):
         """Do one turn of writing and reading; returns whether the peer has left."""
         assert self._wire is not None
         due = min(due, self.link.tick(now))
-        out = self.link.data_to_send()
-        if out:
-            self._wire.write(out)
-            self.link.spoke(now)
+        with _uninterrupted():
+            out = self.link.data_to_send()
+            if out:
+                self._wire.write(out)
+                self.link.spoke(now)
         try:
             data, over = self._wire.exchange(due - now)
         except OSError as error:

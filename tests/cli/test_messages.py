@@ -30,6 +30,25 @@ PLAIN_INSTALL = (
 )
 
 
+#: Ctrl-C comes when the last of three outcomes has been taken to be written, and is not yet.
+INTERRUPTED = """
+import os, signal
+from gateway.cli.amqp_link import ClientLink
+settle, take = ClientLink.settle, ClientLink.data_to_send
+settled = []
+def settles(link, *how):
+    settled.append(how)
+    settle(link, *how)
+def takes(link):
+    out = take(link)
+    if len(settled) == 3 and out:
+        settled.append("told")
+        os.kill(os.getpid(), signal.SIGINT)
+    return out
+ClientLink.settle, ClientLink.data_to_send = settles, takes
+"""
+
+
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", PLAIN_INSTALL, *arguments]
 
@@ -161,6 +180,22 @@ def test_a_stopped_receiver_has_accepted_all_that_it_printed(
     assert following.returncode == 130
     assert "Traceback" not in errors
     assert run("receive", "followed", "--timeout", "0.3", *reached).stdout == ""
+
+
+def test_an_outcome_that_is_being_written_when_ctrl_c_comes_is_not_lost(
+    reached: list[str],
+) -> None:
+    run("send", "halved", "n{{n}}", "--count", "3", *reached)
+    stopped = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED + PLAIN_INSTALL, "receive", "halved", *reached],
+        capture_output=True,
+        text=True,
+        env=importing_environment(),
+        timeout=60,
+        check=False,
+    )
+    assert (stopped.returncode, stopped.stdout) == (130, "n1\nn2\nn3\n"), stopped.stderr
+    assert run("receive", "halved", "--timeout", "0.3", *reached).stdout == ""
 
 
 def test_a_reader_who_leaves_gets_no_more_and_the_rest_stays(reached: list[str]) -> None:
