@@ -197,10 +197,6 @@ class Gateway(Parts):
         """Whether somebody waits for the disk."""
         return self.listeners.waiting or self.holds.waiting or self.visible.waiting
 
-    def end_of_turn(self, action: Callable[[], None]) -> None:
-        """See the Broker port."""
-        self.turn.at_end(action)
-
     # ---- durability
 
     def await_durable(self, listener: DurableListener) -> None:

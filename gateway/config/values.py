@@ -56,11 +56,6 @@ def name_text(value: object) -> str:
     return taken
 
 
-def optional_text(value: object) -> str | None:
-    """Take a text; an empty one means "none" and unsets what would be inherited."""
-    return text(value) or None
-
-
 def names(value: object) -> frozenset[str]:
     """Take an array of names, kept in lower case."""
     if not isinstance(value, list):

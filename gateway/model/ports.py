@@ -378,9 +378,6 @@ class Broker(Protocol):
         At the end of the turn when everything is on disk already.
         """
 
-    def end_of_turn(self, action: Callable[[], None]) -> None:
-        """Run `action` at the end of this reactor turn, after dispatch."""
-
 
 class Authenticator(Protocol):
     """Who may come in."""

@@ -36,16 +36,6 @@ METADATA: Final = "sluicegate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """What a reader asks for: offsets [start, end) of one stream."""
-
-    stream: str
-    epoch: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """Where the parts of one range are, at the moment it was asked for."""
 

@@ -117,8 +117,8 @@ class Entrance:
             connection.cut(not_spoken(header))
 
     def _sasl_wants(self) -> bool:
-        """Whether another SASL frame may be read now: not while a password is being checked."""
-        return self._sasl is not None and self._sasl.state.value != "checking"
+        """Whether another SASL frame may be read now."""
+        return self._sasl is not None and self._sasl.wants_input
 
     def _sasl_frame(self, data: bytes, at: int, end: int) -> None:
         if data[at + 5] != SASL_FRAME:

@@ -212,6 +212,11 @@ class SaslServer:
         return f"SaslServer({self.state.value}, mechanism={self.mechanism!r}, user={self.user!r})"
 
     @property
+    def wants_input(self) -> bool:
+        """Whether another frame may be read now: not while a password is being checked."""
+        return self.state is not State.CHECKING
+
+    @property
     def outcome(self) -> bool | None:
         return {State.PASSED: True, State.FAILED: False}.get(self.state)
 

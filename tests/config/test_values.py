@@ -91,7 +91,6 @@ def test_choices() -> None:
 
 def test_texts() -> None:
     assert v.text("x") == "x"
-    assert v.optional_text("") is None
     with pytest.raises(ValueError, match="in quotes"):
         v.text(5)
     with pytest.raises(ValueError, match="control"):

@@ -136,3 +136,14 @@ def test_m10_on_pages_in_transactions_and_by_name():
     taker = core.consume("t::s2")
     core.sync()
     assert [body_of(m) for m in taker.got] == [b"1", b"2", b"3", b"4"]
+
+
+def test_a_producer_finds_the_address_that_was_deleted_and_made_again():
+    core = Core()
+    producer, _ = core.producer("news", MULTICAST)
+    producer.send([stomp(b"0")], flags_of())
+    core.directory.delete_address("news", force=True)
+    taker = core.consume("news", routing=MULTICAST)
+    producer.send([stomp(b"1")], flags_of())
+    core.turn()
+    assert taker.bodies() == [b"1"]

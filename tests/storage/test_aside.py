@@ -140,7 +140,21 @@ def test_however_long_the_disk_stands_what_is_set_aside_has_an_end() -> None:
     journal.written(paper.written[1], 1)
     assert durable[-1] >= tickets[-1]
     assert journal.tasks == 0
-    assert TURNS_MAX < RUNS_MAX
+
+
+def test_however_many_runs_a_turn_brings_what_is_set_aside_has_an_end() -> None:
+    journal, paper, durable, _ = held()
+    journal._overtaken = 2
+    each, turns = RUNS_MAX // 10, 20
+    tickets = []
+    for number in range(turns):
+        tickets += [add(journal, 2 + number, queue=8 + at) for at in range(each)]
+        journal.flush()
+    assert len(set(tickets)) == RUNS_MAX // each + 1 < TURNS_MAX
+    journal.written(paper.written[0], 1)
+    assert len(paper.written[1].adds) == each * turns
+    journal.written(paper.written[1], 1)
+    assert durable[-1] >= tickets[-1]
 
 
 def test_a_suspect_start_is_marked_by_the_first_batch_that_is_written() -> None:

@@ -263,7 +263,6 @@ class FakeBroker:
         self._ticket = 1
         self._recorded = False
         self._listeners: list[DurableListener] = []
-        self._actions: list[Callable[[], None]] = []
 
     # ---- what tests use
 
@@ -293,10 +292,7 @@ class FakeBroker:
                 self.touched[id(subscription)] = subscription
 
     def turn(self) -> None:
-        """End a reactor turn: actions, then dispatch."""
-        actions, self._actions = self._actions, []
-        for action in actions:
-            action()
+        """End a reactor turn: dispatch."""
         touched, self.touched = self.touched, {}
         for subscription in touched.values():
             subscription.dispatch()
@@ -429,9 +425,6 @@ class FakeBroker:
     def await_durable(self, listener: DurableListener) -> None:
         if listener not in self._listeners:
             self._listeners.append(listener)
-
-    def end_of_turn(self, action: Callable[[], None]) -> None:
-        self._actions.append(action)
 
 
 class FakeAuthenticator:

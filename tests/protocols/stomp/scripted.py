@@ -345,9 +345,6 @@ class ScriptedBroker:
         assert listener not in self.listeners, "asked twice"
         self.listeners.append(listener)
 
-    def end_of_turn(self, action: Callable[[], None]) -> None:
-        raise AssertionError("what is left for later is done before the next output")
-
 
 class ScriptedAuthenticator:
     """Lets everybody in, or waits for the test's word."""

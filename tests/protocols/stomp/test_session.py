@@ -733,3 +733,16 @@ def test_what_is_acted_on_whole_waits_for_no_turn() -> None:
     peer.session.spent = lambda: True
     peer.session.receive_data(b"SEND\ndestination:a\n\nx\0" * 100, peer.now)
     assert not peer.session.behind
+
+
+def test_a_login_that_is_being_checked_is_waited_for_however_long_that_takes() -> None:
+    peer = Peer(None, authenticator=ScriptedAuthenticator(is_open=False))
+    peer.say(b"CONNECT\nlogin:a\npasscode:b\nhost:h\n\n\0")
+    assert peer.session.state is State.CHECKING
+    late = peer.now + 10 * peer.limits.login_seconds
+    assert peer.session.tick(late) == late + 1
+    assert peer.session.state is State.CHECKING
+    answer = peer.authenticator.answer
+    assert answer is not None
+    answer(True)
+    assert [frame[0] for frame in frames(peer.hear())] == ["CONNECTED"]
