@@ -25,6 +25,7 @@ from gateway.model import stomp_form
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, STOMP, Message
 from gateway.model.ports import ConsumerFacts, Producer, Subscription
+from gateway.model.run import MixedRun, Run
 from gateway.model.turn import Turn
 
 #: Messages in one call, as a connection with some in flight sends them.
@@ -92,7 +93,7 @@ class Core:
     def fill(self, producer: Producer, count: int) -> None:
         """Send `count` messages in large runs."""
         for done in range(0, count, 10_000):
-            producer.send([_BODY] * min(10_000, count - done), _FLAGS)
+            producer.send(Run([_BODY] * min(10_000, count - done), _FLAGS))
             self.turn()
 
 
@@ -175,7 +176,7 @@ def deep_through(depth: int) -> Callable[[], None]:
     bodies = [_BODY] * RUN
 
     def work() -> None:
-        producer.send(bodies, _FLAGS)
+        producer.send(Run(bodies, _FLAGS))
         taker.take(RUN)
         core.turn()
         taker.settle()
@@ -211,7 +212,7 @@ def deep_ring(depth: int) -> Callable[[], None]:
     bodies = [_BODY] * RUN
 
     def work() -> None:
-        producer.send(bodies, _FLAGS)
+        producer.send(Run(bodies, _FLAGS))
         core.turn()
 
     return work
@@ -226,11 +227,11 @@ def deep_ring_of_priorities(depth: int) -> Callable[[], None]:
     flags = [priority | DURABLE for priority in priorities]
     never = [0] * RUN
     for _ in range(0, depth, RUN):
-        producer.send_mixed(bodies, flags, never)
+        producer.send_mixed(MixedRun(bodies, flags, never))
         core.turn()
 
     def work() -> None:
-        producer.send_mixed(bodies, flags, never)
+        producer.send_mixed(MixedRun(bodies, flags, never))
         core.turn()
 
     return work
@@ -241,13 +242,13 @@ def deep_schedule(depth: int) -> Callable[[], None]:
     core = Core()
     producer = core.queue("q")
     for done in range(0, depth, RUN):
-        producer.send_later([_BODY] * RUN, _FLAGS, 0, core.now_ms + 10_000_000_000 - done)
+        producer.send(Run([_BODY] * RUN, _FLAGS, 0, core.now_ms + 10_000_000_000 - done))
         core.turn()
     taker = Taker.on(core, "q")
     bodies = [_BODY] * RUN
 
     def work() -> None:
-        producer.send_later(bodies, _FLAGS, 0, core.now_ms + 10)
+        producer.send(Run(bodies, _FLAGS, 0, core.now_ms + 10))
         core.turn()
         core.now_ms += 10
         taker.take(RUN)
@@ -278,7 +279,7 @@ def deep_settle(depth: int) -> Callable[[], None]:
             place = (place + 7919) % len(held)
             held[place], held[-1] = held[-1], held[place]
             taker.hold.acknowledge([held.pop()])
-        producer.send(bodies, _FLAGS)
+        producer.send(Run(bodies, _FLAGS))
         core.turn()
 
     return work
@@ -296,13 +297,13 @@ def deep_values(keys: int) -> Callable[[], None]:
         for first in range(0, keys, RUN)
     ]
     for run in runs:
-        producer.send(run, _FLAGS | STOMP)
+        producer.send(Run(run, _FLAGS | STOMP))
         core.turn()
     whole = [run * (RUN // len(run)) for run in runs]
     turn = itertools.cycle([whole[number * 7919 % len(whole)] for number in range(len(whole))])
 
     def work() -> None:
-        producer.send(next(turn), _FLAGS | STOMP)
+        producer.send(Run(next(turn), _FLAGS | STOMP))
         core.turn()
 
     return work
@@ -322,7 +323,7 @@ def many_consumers(count: int) -> Callable[[], None]:
 
     def work() -> None:
         for _ in range(RUN):
-            producer.send(bodies, _FLAGS)
+            producer.send(Run(bodies, _FLAGS))
             core.turn()
             got.pop().settle()
             core.turn()
@@ -341,7 +342,7 @@ def many_queues(count: int) -> Callable[[], None]:
 
     def work() -> None:
         producer, taker = next(turn)
-        producer.send(bodies, _FLAGS)
+        producer.send(Run(bodies, _FLAGS))
         taker.take(RUN)
         core.turn()
         taker.settle()
@@ -364,7 +365,7 @@ def many_matches(count: int) -> Callable[[], None]:
 
     def work() -> None:
         producer = core.gateway.open_producer(where, RoutingType.ANYCAST, _Owner())
-        producer.send(bodies, _FLAGS)
+        producer.send(Run(bodies, _FLAGS))
         producer.close()
         taker.take(RUN)
         core.turn()

@@ -23,7 +23,7 @@ from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, UByte, Value
 from gateway.model.definitions import DivertDefinition
 from gateway.model.errors import Code, RefusedError
-from gateway.model.message import EXPIRES, STOMP, Message
+from gateway.model.message import STOMP, Message
 from gateway.model.sections import with_annotations
 from gateway.selectors import compile_selector
 
@@ -78,27 +78,21 @@ class Divert:
         where = self.definition.address
         return where == address or (is_wildcard(where) and fits(where, address))
 
-    def takes(self, body: bytes, flags: int, expires: int) -> bool:
+    def takes(self, message: Message) -> bool:
         """Whether a message passes its filter."""
-        if self._condition is None:
-            return True
-        message = Message(body, 0, flags)
-        if flags & EXPIRES:
-            message.expires = expires
-        return self._condition.matches(message)
+        return self._condition is None or self._condition.matches(message)
 
-    def copy(
-        self, body: bytes, flags: int, where: str, number: int, routing: RoutingType | None
-    ) -> bytes:
+    def copy(self, message: Message, where: str, number: int, routing: RoutingType | None) -> bytes:
         """Return the copy of a message that was sent to `where`, telling where it comes from.
 
         What tells of an earlier origin keeps that.
         """
+        body = message.body
         # Few messages have an origin, and looking for its name costs less than reading them.
-        if _ORIGIN in body and origin_of(Message(body, 0, flags)) is not None:
+        if _ORIGIN in body and origin_of(message) is not None:
             return body
         kind = None if routing is None else _KINDS[routing]
-        if flags & STOMP:
+        if message.flags & STOMP:
             facts = [
                 ("_AMQ_ORIG_ADDRESS", where),
                 ("_AMQ_ORIG_QUEUE", self.name),

@@ -23,28 +23,24 @@ from gateway.model.definitions import IdsDefinition
 from gateway.model.errors import Code, Refusal
 from gateway.model.identity import duplicate_key
 from gateway.model.message import DEFAULT_PRIORITY, DURABLE, IDENTIFIED
-from gateway.model.ports import Producer
+from gateway.model.ports import Producer, Send
+from gateway.model.run import Outcome, Run
 
 #: Artemis' id-cache-size.
 CACHE_SIZE: Final = 20_000
-
-#: producer, body, flags, expires, due
-Send = tuple[Producer, bytes, int, int, int]
 
 
 class Sender(Protocol):
     """What is needed of the route that a run came over."""
 
     sent: int
-    taken: int
-    ticket: int
 
     @property
     def target(self) -> Address: ...
 
     def resolve(self) -> Refusal | None: ...
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int: ...
+    def send(self, run: Run) -> Outcome: ...
 
 
 class Core(Protocol):
@@ -132,59 +128,51 @@ class Duplicates:
 
     # ---- sends
 
-    def send(self, route: Sender, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def send(self, route: Sender, run: Run) -> Outcome:
         """As `Producer.send` for a run whose messages have ids; known ones count as taken."""
-        plain = flags & ~IDENTIFIED
+        plain = run.marked(run.flags & ~IDENTIFIED, run.expires)
         refusal = route.resolve()
         if refusal is not None or not self.size_for(route.target.settings):
-            return route.send(bodies, plain, expires)
+            return route.send(plain)
         address = route.target
-        keys = [duplicate_key(body, flags) for body in bodies]
-        if len(bodies) > 1 and (
+        if run.count > 1 and (
             address.guarded and address.settings.address_full_policy is FullPolicy.DROP
         ):
-            return self._send_singly(route, bodies, flags, expires)  # who was dropped is known so
+            return self._send_singly(route, run)  # which of them was dropped is known so
+        keys = [duplicate_key(body, run.flags) for body in run.bodies]
         known = self._known_at(address)
-        new: set[bytes] = set()
-        places = []
-        for place, key in enumerate(keys):
-            if key is None or not (key in known or key in new):
-                places.append(place)
-                if key is not None:
-                    new.add(key)
-        address.duplicates += len(bodies) - len(places)
-        route.sent += len(bodies) - len(places)
-        before = known.ticket if len(places) < len(bodies) else 0
+        places = _new_places(known, keys)
+        again = run.count - len(places)
+        address.duplicates += again
+        route.sent += again
+        before = known.ticket if again else 0
         ticket = before if before > self._core.durable else 0
         if not places:
-            return ticket
-        fresh = bodies if len(places) == len(bodies) else [bodies[place] for place in places]
+            return Outcome(ticket)
+        fresh = plain.of([run.bodies[place] for place in places]) if again else plain
         self._core.store.begin_atomic()
         try:
             dropped = address.dropped
-            last = route.send(fresh, plain, expires)
-            taken = len(fresh) if last >= 0 else route.taken
+            outcome = route.send(fresh)
+            taken = fresh.count if outcome.refusal is None else outcome.taken
             if address.dropped == dropped:
                 fresh_keys = [keys[place] for place in places[:taken]]
                 ticket = max(ticket, self._remember(known, address, fresh_keys))
         finally:
             self._core.store.end_atomic()
-        if last >= 0:
-            return max(ticket, last)
-        route.taken = places[taken]
-        route.ticket = max(route.ticket, ticket)
-        return -1
+        ticket = max(ticket, outcome.ticket)
+        if outcome.refusal is None:
+            return Outcome(ticket)
+        return Outcome(ticket, outcome.refusal, places[taken])
 
-    def _send_singly(self, route: Sender, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def _send_singly(self, route: Sender, run: Run) -> Outcome:
         ticket = 0
-        for place, body in enumerate(bodies):
-            last = self.send(route, (body,), flags, expires)
-            if last < 0:
-                route.taken = place
-                route.ticket = ticket
-                return -1
-            ticket = max(ticket, last)
-        return ticket
+        for place, one in enumerate(run.singles()):
+            outcome = self.send(route, one)
+            if outcome.refusal is not None:
+                return Outcome(ticket, outcome.refusal, place)
+            ticket = max(ticket, outcome.ticket)
+        return Outcome(ticket)
 
     def _known_at(self, address: Address) -> Known:
         known = self._known.get(address.name)
@@ -208,13 +196,9 @@ class Duplicates:
     def _record(self, known: Known, keys: Sequence[bytes]) -> None:
         first = known.add(keys)
         if known.ids_id:
+            run = Run(keys, DEFAULT_PRIORITY | DURABLE)
             known.ticket = self._core.store.append(
-                ((known.ids_id, first),),
-                keys,
-                DEFAULT_PRIORITY | DURABLE,
-                expires=0,
-                size=sum(map(len, keys)),
-                now_ms=self._core.now_ms(),
+                ((known.ids_id, first),), run, run.size, self._core.now_ms()
             )
 
     def _forget(self, known: Known, size: int) -> None:
@@ -229,11 +213,11 @@ class Duplicates:
     ) -> Refusal | None:
         """Return why these cannot be sent together: an id is known, or comes twice."""
         seen: set[tuple[str, bytes]] = set()
-        for producer, body, flags, _, _ in sends:
-            if not flags & IDENTIFIED:
+        for producer, run in sends:
+            if not run.flags & IDENTIFIED:
                 continue
             address = target(producer)
-            key = duplicate_key(body, flags)
+            key = duplicate_key(run.bodies[0], run.flags)
             if key is None or not self.size_for(address.settings):
                 continue
             known = self._known.get(address.name)
@@ -247,11 +231,11 @@ class Duplicates:
             seen.add((address.name, key))
         return None
 
-    def remember(self, address: Address, bodies: Sequence[bytes], flags: int) -> int:
+    def remember(self, address: Address, run: Run) -> int:
         """Remember the ids of messages that were sent in a transaction; returns the ticket."""
         if not self.size_for(address.settings):
             return 0
-        keys = [duplicate_key(body, flags) for body in bodies]
+        keys = [duplicate_key(body, run.flags) for body in run.bodies]
         return self._remember(self._known_at(address), address, keys)
 
     # ---- what is remembered
@@ -312,3 +296,16 @@ class Duplicates:
         """Apply the sizes of the settings to what a start found."""
         for name, known in list(self._known.items()):
             self._forget(known, self.size_for(settings_of(name)))
+
+
+def _new_places(known: Known, keys: Sequence[bytes | None]) -> list[int]:
+    """Return the places of messages without an id, or with one that is new here."""
+    new: set[bytes] = set()
+    places = []
+    for place, key in enumerate(keys):
+        if key is None:
+            places.append(place)
+        elif key not in known and key not in new:
+            places.append(place)
+            new.add(key)
+    return places

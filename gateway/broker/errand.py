@@ -37,6 +37,7 @@ from gateway.model.message import (
     TEXT,
     Message,
 )
+from gateway.model.run import Run
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Gone, Queue
 
@@ -303,16 +304,12 @@ class Move:
 
     def _send(self, message: Message) -> bool:
         """Send a copy; returns whether a queue has it. What no queue wants stays where it is."""
-        route, flags = self._route, message.flags
-        address = route.target
-        lost = address.unrouted + address.dropped
+        flags = message.flags
         expires = message.expires if flags & EXPIRES else 0
-        if flags & SCHEDULED:
-            ticket = route.send_later([message.body], flags & _KEPT, expires, message.due)
-        else:
-            ticket = route.send([message.body], flags & _KEPT, expires)
+        due = message.due if flags & SCHEDULED else 0
+        taken, ticket = self._route.has_taker_for(Run((message.body,), flags & _KEPT, expires, due))
         self._gateway.recorded = max(self._gateway.recorded, ticket)
-        return ticket >= 0 and address.unrouted + address.dropped == lost
+        return taken
 
     def _room_for(self, messages: Sequence[Message]) -> tuple[list[Message], Refusal | None]:
         """Return the first ones that the target takes, and why not the others.

@@ -11,7 +11,6 @@ sender is held back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from gateway.broker.address import Address
 from gateway.model.address import RoutingType, check_not_ours, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import Refusal, RefusedError
+from gateway.model.run import MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class Part:
         ring: what is kept for queues to come, whatever the limits say: it is a ring.
     """
 
-    __slots__ = ("bodies", "copied", "divert", "leg", "ring", "taps_only")
+    __slots__ = ("copied", "divert", "leg", "ring", "run", "taps_only")
 
     def __init__(
         self,
         leg: Route | None,
-        bodies: Sequence[bytes],
+        run: Run,
         divert: Divert | None,
         *,
         copied: bool = True,
@@ -60,7 +60,7 @@ class Part:
         ring: bool = False,
     ) -> None:
         self.leg = leg
-        self.bodies = bodies
+        self.run = run
         self.divert = divert
         self.copied = copied
         self.taps_only = taps_only
@@ -177,19 +177,18 @@ class Fan:
 
     # ---- the plan
 
-    def plan(self, bodies: Sequence[bytes], flags: int, expires: int) -> list[Part]:
-        """Return who gets which of these messages; changes nothing but opens ways."""
+    def plan(self, run: Run) -> list[Part]:
+        """Return which address gets which of these messages; changes nothing but opens ways."""
         if self._epoch != self._core.branches.epoch:
             self._open_all()
         parts: list[Part] = []
-        self._plan(self._own, bodies, (flags, expires), frozenset(), parts)
+        self._plan(self._own, run, frozenset(), parts)
         return parts
 
     def _plan(
         self,
         route: Route,
-        bodies: Sequence[bytes],
-        kind: tuple[int, int],
+        run: Run,
         passed: frozenset[str],
         parts: list[Part],
         *,
@@ -201,20 +200,16 @@ class Fan:
             diverts = []
         exclusive = [d for d in diverts if d.definition.exclusive]
         for divert in exclusive:
-            self._divert(divert, route, bodies, kind, passed=passed, parts=parts)
-        copied = route is not self._own
-        rest = bodies
+            self._divert(divert, route, run, passed, parts)
+        rest = run
         if exclusive:
-            rest = []
-            # Neighbours in order: a stream keeps all that the address accepted, wherever it went.
-            for leaves, run in groupby(bodies, lambda b: any(d.takes(b, *kind) for d in exclusive)):
-                part = list(run)
-                parts.append(Part(route, part, by, copied=copied, taps_only=leaves))
-                rest += [] if leaves else part
+            rest = self._split(
+                exclusive, Part(route, run, by, copied=route is not self._own), parts
+            )
         else:
             # The same list to all: what is stored then is one record with all their queues.
-            parts.append(Part(route, bodies, by, copied=copied))
-        if not rest or route.is_fixed:
+            parts.append(Part(route, run, by, copied=route is not self._own))
+        if not rest.count or route.is_fixed:
             return
         self._keep(address, route.routing, rest, parts)
         for wild in address.wild:
@@ -222,100 +217,99 @@ class Fan:
             self._keep(wild, route.routing, rest, parts)
         for divert in diverts:
             if not divert.definition.exclusive:
-                self._divert(divert, route, rest, kind, passed=passed, parts=parts)
+                self._divert(divert, route, rest, passed, parts)
+
+    @staticmethod
+    def _split(exclusive: list[Divert], whole: Part, parts: list[Part]) -> Run:
+        """Plan what exclusive diverts take and what they leave, in order; returns the latter.
+
+        A stream keeps all that the address accepted, wherever it went.
+        """
+        run = whole.run
+        leaves = [any(divert.takes(message) for divert in exclusive) for message in run.messages()]
+        at = 0
+        for gone, group in groupby(leaves):
+            end = at + len(list(group))
+            part = run.part(at, end)
+            parts.append(Part(whole.leg, part, whole.divert, copied=whole.copied, taps_only=gone))
+            at = end
+        stays = [body for body, gone in zip(run.bodies, leaves, strict=True) if not gone]
+        return run.of(stays)
 
     def _keep(
-        self,
-        address: Address,
-        routing: RoutingType | None,
-        bodies: Sequence[bytes],
-        parts: list[Part],
+        self, address: Address, routing: RoutingType | None, run: Run, parts: list[Part]
     ) -> None:
         """Plan what is kept for queues that an address is still to get."""
         if address.retro is not None:
-            parts.append(Part(self._leg_at(address.retro, routing), bodies, None, ring=True))
+            parts.append(Part(self._leg_at(address.retro, routing), run, None, ring=True))
 
     def _divert(
-        self,
-        divert: Divert,
-        route: Route,
-        bodies: Sequence[bytes],
-        kind: tuple[int, int],
-        *,
-        passed: frozenset[str],
-        parts: list[Part],
+        self, divert: Divert, route: Route, run: Run, passed: frozenset[str], parts: list[Part]
     ) -> None:
         """Plan the copies of those messages that a divert takes."""
-        taken = [body for body in bodies if divert.takes(body, *kind)]
+        taken = [message for message in run.messages() if divert.takes(message)]
         if not taken:
             return
         number = self._core.received
         where = route.target.name
-        copies = [
-            divert.copy(body, kind[0], where, number + i, route.routing)
-            for i, body in enumerate(taken, 1)
-        ]
+        copies = run.of(
+            [
+                divert.copy(message, where, number + i, route.routing)
+                for i, message in enumerate(taken, 1)
+            ]
+        )
         for name in divert.definition.forwarding:
             leg = self._leg_to(name, _routing_of(divert, route))
             if leg is None:
                 parts.append(Part(None, copies, divert))
             else:
-                run = leg.stamped(copies, kind[0])
-                self._plan(leg, run, kind, passed | {divert.name}, parts, by=divert)
+                self._plan(leg, leg.stamped(copies), passed | {divert.name}, parts, by=divert)
 
     # ---- sends
 
-    def send(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
-        """As `Producer.send_mixed`."""
+    def send(self, run: Run | MixedRun) -> Outcome:
+        """As `Producer.send` and `send_mixed`."""
         root = self._root
         ticket = at = 0
-        count = len(bodies)
-        while at < count:
-            stop = at + 1
-            while stop < count and (flags[stop], expires[stop]) == (flags[at], expires[at]):
-                stop += 1
-            taken, last, refusal = self._send_run(bodies[at:stop], flags[at], expires[at])
-            ticket = max(ticket, last)
+        for one in run.runs():
+            outcome = self._send_run(one)
+            refusal = outcome.refusal
+            taken = one.count if refusal is None else outcome.taken
+            ticket = max(ticket, outcome.ticket)
             at += taken
             root.sent += taken
             if refusal is not None and refusal is self._held():
                 # Nothing is refused for good: its sender keeps the others until there is room.
-                root.taken, root.ticket, root.refusal = at, ticket, refusal
-                return -1
+                return Outcome(ticket, refusal, at)
             if refusal is not None:
-                return root.refuse(refusal, count - at, at, ticket)
-        return ticket
+                return root.refuse(refusal, run.count - at, at, ticket)
+        return Outcome(ticket)
 
-    def _send_run(
-        self, bodies: Sequence[bytes], flags: int, expires: int
-    ) -> tuple[int, int, Refusal | None]:
-        """Send a run that shares flags and expiry; returns (taken, ticket, refusal)."""
-        parts = self.plan(bodies, flags, expires)
-        legs = [(p.leg, p.bodies) for p in parts if p.leg is not None and not p.ring]
+    def _send_run(self, run: Run) -> Outcome:
+        parts = self.plan(run)
+        legs = [(p.leg, p.run) for p in parts if p.leg is not None and not p.ring]
         if all(leg.fits(some, len(legs)) for leg, some in legs):
-            return len(bodies), self._store(parts, flags, expires, near=False), None
+            return Outcome(self._store(parts, near=False))
         ticket = 0
-        for at, body in enumerate(bodies):
+        for at, one in enumerate(run.singles()):
             refusal = self._held()
+            if refusal is None:
+                parts = self.plan(one)
+                refusal = self._core.forecast.why_not(parts)
             if refusal is not None:
-                return at, ticket, refusal
-            parts = self.plan((body,), flags, expires)
-            refusal = self._core.forecast.why_not(parts, flags, expires, self._root.due)
-            if refusal is not None:
-                return at, ticket, refusal
-            ticket = max(ticket, self._store(parts, flags, expires, near=True))
-        return len(bodies), ticket, None
+                return Outcome(ticket, refusal, at)
+            ticket = max(ticket, self._store(parts, near=True))
+        return Outcome(ticket)
 
-    def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def send_admitted(self, run: Run) -> int:
         """Send what was admitted as a whole before."""
-        self._root.sent += len(bodies)
+        self._root.sent += run.count
         ticket = 0
-        for body in bodies:
-            parts = self.plan((body,), flags, expires)
-            ticket = max(ticket, self._store(parts, flags, expires, near=True))
+        for one in run.singles():
+            ticket = max(ticket, self._store(self.plan(one), near=True))
         return ticket
 
-    def _store(self, parts: list[Part], flags: int, expires: int, *, near: bool) -> int:
+    def _store(self, parts: list[Part], *, near: bool) -> int:
         """Give each address its part, in one batch; `near`: some limit is."""
         core = self._core
         goes_on = any(p.leg is not None and p.copied and not p.ring for p in parts)
@@ -323,7 +317,7 @@ class Fan:
         core.store.begin_atomic()
         try:
             for part in parts:
-                leg, count = part.leg, len(part.bodies)
+                leg, count = part.leg, part.run.count
                 if part.divert is not None:
                     part.divert.diverted += count
                 if leg is None:
@@ -331,7 +325,7 @@ class Fan:
                         part.divert.lost += count
                     continue
                 unrouted, received = leg.target.unrouted, core.received
-                last = self._store_part(part, leg, (flags, expires), near=near)
+                last = self._store_part(part, leg, near=near)
                 if part.copied:
                     core.received = received  # by a client it was sent once
                 if part.ring or (part.divert is None and (part.copied or goes_on)):
@@ -343,15 +337,14 @@ class Fan:
             core.store.end_atomic()
         return ticket
 
-    def _store_part(self, part: Part, leg: Route, kind: tuple[int, int], *, near: bool) -> int:
+    def _store_part(self, part: Part, leg: Route, *, near: bool) -> int:
+        run = part.run
         if part.taps_only:
-            leg.target.routed += len(part.bodies)
+            leg.target.routed += run.count
             if not part.copied:
-                self._core.received += len(part.bodies)
-            return leg.record_taps(part.bodies, *kind) if leg.target.taps else 0
-        if near and not part.ring:
-            return leg.send_admitted(part.bodies, *kind, self._root.due)
-        return leg.store_run(part.bodies, *kind, self._root.due)
+                self._core.received += run.count
+            return leg.record_taps(run) if leg.target.taps else 0
+        return leg.send_admitted(run) if near and not part.ring else leg.store_run(run)
 
 
 def _routing_of(divert: Divert, route: Route) -> RoutingType | None:

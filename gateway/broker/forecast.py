@@ -19,7 +19,8 @@ from gateway.broker.fan import Part
 from gateway.broker.producer import OVERHEAD_BYTES, Route
 from gateway.model.errors import Refusal
 from gateway.model.message import IDENTIFIED, SHARED, Message
-from gateway.model.ports import Producer, Subscription
+from gateway.model.ports import Producer, Send, Subscription
+from gateway.model.run import Run, joined
 from gateway.paging.forecast import PageForecast
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Queue
@@ -27,7 +28,6 @@ from gateway.queues.queue import Queue
 if TYPE_CHECKING:
     from gateway.broker.gateway import Gateway
 
-Send = tuple[Producer, bytes, int, int, int]
 Settled = tuple[Subscription, list[Message]]
 
 
@@ -70,20 +70,17 @@ class Forecast:
             return again
         walk = _Walk(self._gateway)
         walk.leave(leaving)
-        now_ms = self._gateway.now_ms()
-        for send in sends:
-            producer = send[0]
+        for producer, run in sends:
             assert isinstance(producer, Route), "a producer of another gateway"
-            refusal = producer.resolve() or walk.send(producer, send, later=send[4] > now_ms)
+            refusal = producer.resolve() or walk.send(producer, run)
             if refusal is not None:
                 self._gateway.refused(refusal, len(sends))
                 return refusal
         return None
 
-    def why_not(self, parts: Sequence[Part], flags: int, expires: int, due: int) -> Refusal | None:
+    def why_not(self, parts: Sequence[Part]) -> Refusal | None:
         """Return why not all addresses would take their part of one message now, or None."""
-        walk = _Walk(self._gateway)
-        return walk.go_all(parts, (flags, expires, due), later=due > self._gateway.now_ms())
+        return _Walk(self._gateway).go_all(parts)
 
     def send_all(self, sends: Sequence[Send]) -> int:
         """Send what `refusal` had nothing against; neighbours that can, in one run."""
@@ -91,13 +88,14 @@ class Forecast:
         for index in range(1, len(sends) + 1):
             if index < len(sends) and _alike(sends[start], sends[index]):
                 continue
-            route, _, flags, expires, due = sends[start]
+            route = sends[start][0]
             assert isinstance(route, Route), "a producer of another gateway"
-            bodies = [send[1] for send in sends[start:index]]
+            run = joined([one for _, one in sends[start:index]])
             route.hold()
-            ticket = max(ticket, route.send_admitted(bodies, flags & ~IDENTIFIED, expires, due))
-            if flags & IDENTIFIED:
-                ticket = max(ticket, self._gateway.duplicates.remember(route.target, bodies, flags))
+            plain = run.marked(run.flags & ~IDENTIFIED, run.expires)
+            ticket = max(ticket, route.send_admitted(plain))
+            if run.flags & IDENTIFIED:
+                ticket = max(ticket, self._gateway.duplicates.remember(route.target, run))
             start = index
         return ticket
 
@@ -109,7 +107,7 @@ def _target(producer: Producer) -> Address:
 
 
 def _alike(one: Send, other: Send) -> bool:
-    return one[0] is other[0] and one[2:] == other[2:]
+    return one[0] is other[0] and one[1].alike(other[1])
 
 
 class _Ring:
@@ -191,18 +189,15 @@ class _Walk:
                 held[0] -= freed
                 held[1] -= freed > OVERHEAD_BYTES or not message.flags & SHARED
 
-    def send(self, route: Route, send: Send, *, later: bool) -> Refusal | None:
+    def send(self, route: Route, run: Run) -> Refusal | None:
         """Go on by one message to all addresses that get it."""
         if not route.credited:
             refusal = self._uncredited(route)
             if refusal is not None:
                 return refusal
         if route.fan is None:
-            return self.step(route, send, later=later)
-        _, body, flags, expires, due = send
-        return self.go_all(
-            route.fan.plan((body,), flags, expires), (flags, expires, due), later=later
-        )
+            return self.step(route, run)
+        return self.go_all(route.fan.plan(run))
 
     def _uncredited(self, route: Route) -> Refusal | None:
         """Return why an address that holds senders takes nothing of one without credit.
@@ -222,42 +217,40 @@ class _Walk:
                 return why
         return None
 
-    def go_all(
-        self, parts: Sequence[Part], how: tuple[int, int, int], *, later: bool
-    ) -> Refusal | None:
+    def go_all(self, parts: Sequence[Part]) -> Refusal | None:
         """Go on by one message's parts; returns the first refusal."""
         for part in parts:
             leg = part.leg
             if leg is None or part.ring or part.taps_only:
                 continue
-            refusal = self.step(leg, (leg, part.bodies[0], *how), later=later)
+            refusal = self.step(leg, part.run)
             if refusal is not None:
                 return refusal
         return None
 
-    def step(self, route: Route, send: Send, *, later: bool = False) -> Refusal | None:
-        """Go on by one message, due `later` or now; returns the refusal that it would meet."""
-        _, body, flags, expires, _ = send
-        size = len(body)
+    def step(self, route: Route, run: Run) -> Refusal | None:
+        """Go on by a run of one message; returns the refusal that it would meet."""
         address = route.target
         held = self._held.setdefault(address.name, [address.size_bytes, address.messages, 0])
-        decision, why = judge(address.name, self._usage(address), address.settings, flags)
+        decision, why = judge(address.name, self._usage(address), address.settings, run.flags)
+        message = next(run.messages())
         if decision is Admission.PAGE or address.paging or address.name in self._pages:
-            takers = route.takers_of(body, flags, expires, held[2])
+            takers = route.takers_of(message, held[2])
             held[2] += 1
-            return self._page(address, takers, size)
+            return self._page(address, takers, run.size)
         match decision:
             case Admission.FAIL:
                 return why
             case Admission.DROP:
                 return None
             case Admission.STORE | Admission.BLOCK:
-                takers = route.takers_of(body, flags, expires, held[2])
+                takers = route.takers_of(message, held[2])
                 held[2] += 1
                 if takers:
-                    self._change(held, size + OVERHEAD_BYTES * len(takers), 1)
-                    if not later:  # what waits for its time takes no room of a ring
-                        self._evict(held, takers, Message(body, 0, flags))
+                    self._change(held, run.size + OVERHEAD_BYTES * len(takers), 1)
+                    # What waits for its time takes no room of a ring.
+                    if not run.as_of(self._gateway.now_ms()).due:
+                        self._evict(held, takers, message)
                 return None
 
     def _page(self, address: Address, takers: list[Queue], size: int) -> Refusal | None:

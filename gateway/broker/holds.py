@@ -14,6 +14,7 @@ from typing import Protocol
 
 from gateway.broker.address import Address
 from gateway.broker.ports import Appends
+from gateway.model.run import StoredRun
 from gateway.queues.queue import Queue
 
 
@@ -120,37 +121,10 @@ class HeldStore:
         self._queues = {queue.queue_id: queue for queue in queues}
 
     def append(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        size: int,
-        now_ms: int,
-        due: int = 0,
+        self, targets: Sequence[tuple[int, int]], run: StoredRun, size: int, now_ms: int
     ) -> int:
         """See the Store port."""
-        ticket = self._store.append(
-            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
-        )
-        self._stamp(targets, ticket)
-        return ticket
-
-    def append_mixed(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes | None],
-        flags: Sequence[int],
-        *,
-        expires: Sequence[int],
-        size: int,
-        now_ms: int,
-    ) -> int:
-        """See the Store port."""
-        ticket = self._store.append_mixed(
-            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
-        )
+        ticket = self._store.append(targets, run, size, now_ms)
         self._stamp(targets, ticket)
         return ticket
 

@@ -9,12 +9,12 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from gateway.model import stomp_form
 from gateway.model.amqp_types import DecodeError
 from gateway.model.message import STOMP
+from gateway.model.run import Run
 from gateway.model.sections import with_annotations
 
 ANNOTATION: Final = "x-opt-ingress-time"
@@ -35,6 +35,6 @@ def stamp(body: bytes, flags: int, now_ms: int) -> bytes:
         return body
 
 
-def stamp_all(bodies: Sequence[bytes], flags: int, now_ms: int) -> list[bytes]:
-    """As `stamp`, for a run of one kind."""
-    return [stamp(body, flags, now_ms) for body in bodies]
+def stamp_run(run: Run, now_ms: int) -> Run:
+    """As `stamp`, for a run."""
+    return run.of([stamp(body, run.flags, now_ms) for body in run.bodies])

@@ -9,7 +9,6 @@ what cannot go back stays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.addresses.settings import AddressSettings
@@ -18,6 +17,7 @@ from gateway.model.address import RoutingType, is_internal
 from gateway.model.amqp_types import DecodeError, Symbol, Value
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, PRIORITY_MASK, STOMP, TEXT, Message
+from gateway.model.run import Run
 from gateway.model.sections import peek, with_annotations, without_expiry
 from gateway.queues.queue import Gone, Queue
 
@@ -107,28 +107,28 @@ class Mover:
         finally:
             gateway.store.end_atomic()
 
-    def unrouted(self, address: str, bodies: Sequence[bytes], flags: int) -> int:
+    def unrouted(self, address: str, run: Run) -> int:
         """Send copies of what no queue of an address wants to its dead-letter address."""
         gateway = self._gateway
         settings = gateway.settings.for_address(address)
         target = settings.dead_letter_address
         # A dead letter that a divert takes where nobody wants it is none again, or there is no end.
         if not target or target == address or self._moving:
-            gateway.figures.lost_dead_letters += len(bodies)
+            gateway.figures.lost_dead_letters += run.count
             return 0
-        ticket = 0
+        ticket, flags = 0, run.flags
         gateway.store.begin_atomic()
         self._moving = True
         try:
             self._make_queue(address, target, settings, Gone.KILLED)
             route = gateway.internal_route(target)
-            for body in bodies:
+            for body in run.bodies:
                 if not route.send_copy(_unrouted_copy(body, flags, address), flags & _KEPT):
                     gateway.figures.lost_dead_letters += 1
                 elif flags & DURABLE:
                     ticket = gateway.store.ticket  # an atomic part is one batch
         except RefusedError:
-            gateway.figures.lost_dead_letters += len(bodies)
+            gateway.figures.lost_dead_letters += run.count
         finally:
             self._moving = False
             gateway.store.end_atomic()

@@ -21,6 +21,7 @@ from gateway.model.definitions import PagesDefinition
 from gateway.model.errors import Refusal
 from gateway.model.message import PAGED, SHARED, Message
 from gateway.model.pages import FoundPages
+from gateway.model.run import MixedRun, Outcome, Run, joined
 from gateway.paging.backlog import Backlog
 from gateway.paging.limits import Room, reading_room, searching_room
 from gateway.paging.paging import Paging
@@ -160,117 +161,93 @@ class Pager:
 
     # ---- in
 
-    def send(
-        self,
-        route: Route,
-        bodies: Sequence[bytes],
-        flags: Sequence[int],
-        expires: Sequence[int],
-        *,
-        admitted: bool,
-    ) -> tuple[int, int, Refusal | None]:
+    def send(self, route: Route, run: Run | MixedRun, *, admitted: bool) -> Outcome:
         """Store up to the message that reaches a limit, send the others to pages.
-
-        Returns (taken, ticket, refusal).
 
         `admitted`: no limit counts any more.
         """
-        ticket = start = 0
-        count = len(bodies)
-        while start < count and not self.pages(route.target):
-            last = route.send_to_memory(bodies[start], flags[start], expires[start])
-            ticket = max(ticket, last)
-            start += 1
-        while start < count:
-            stop = start + 1
-            while stop < count and (flags[stop], expires[stop]) == (flags[start], expires[start]):
-                stop += 1
-            kind = route.ruled(flags[start], expires[start])
-            taken, last, refusal = self._send_run(
-                route, bodies[start:stop], kind, admitted=admitted
-            )
-            ticket = max(ticket, last)
-            if refusal is not None:
-                return start + taken, ticket, refusal
-            start = stop
+        ticket = done = 0
+        for one in run.runs():
+            at = 0
+            while at < one.count and not self.pages(route.target):
+                ticket = max(ticket, route.store_run(one.part(at, at + 1)))
+                at += 1
+            if at < one.count:
+                outcome = self._send_run(
+                    route, route.ruled(one.part(at, one.count)), admitted=admitted
+                )
+                ticket = max(ticket, outcome.ticket)
+                if outcome.refusal is not None:
+                    return Outcome(ticket, outcome.refusal, done + at + outcome.taken)
+            done += one.count
         self.pages(route.target)  # what was stored last may have reached the limit
-        return count, ticket, None
+        return Outcome(ticket)
 
-    def _send_run(
-        self, route: Route, bodies: Sequence[bytes], kind: tuple[int, int], *, admitted: bool
-    ) -> tuple[int, int, Refusal | None]:
-        """Send a run that shares flags and expiry."""
+    def _send_run(self, route: Route, run: Run, *, admitted: bool) -> Outcome:
+        """Send a run to pages."""
         address = route.target
         paging = address.paging
         assert paging is not None, "not in page mode"
         settings = address.settings
         ticket = start = 0
-        while start < len(bodies):
-            rest = bodies[start:]
+        while start < run.count:
+            rest = run.part(start, run.count)
             fails = settings.page_full_policy is PageFullPolicy.FAIL
             refusal = None if admitted and fails else paging.full(settings)
             if refusal is not None:
                 if fails:
-                    return start, ticket, refusal
-                address.dropped += len(rest)
-                self._gateway.refused(refusal, len(rest))
+                    return Outcome(ticket, refusal, start)
+                address.dropped += rest.count
+                self._gateway.refused(refusal, rest.count)
                 break
             count = paging.room(settings, rest, limited=not (admitted and fails))
-            ticket = max(ticket, self._append(route, paging, rest[:count], kind))
+            ticket = max(ticket, self._append(route, paging, rest.part(0, count)))
             start += count
-        return len(bodies), ticket, None
+        return Outcome(ticket)
 
-    def _append(
-        self, route: Route, paging: Paging, bodies: Sequence[bytes], kind: tuple[int, int]
-    ) -> int:
+    def _append(self, route: Route, paging: Paging, run: Run) -> int:
         """Give a run to the queues that it is for, each message once for all of them."""
         gateway, address = self._gateway, route.target
-        flags, expires = kind
-        gateway.received += len(bodies)
-        route.sent += len(bodies)
+        gateway.received += run.count
+        route.sent += run.count
         gateway.turn.need_end()  # no queue is touched, and the store waits for the end of a turn
-        runs: list[tuple[list[Queue], Sequence[bytes]]] = []
-        unwanted: list[bytes] = []
-        for first, end, able, copies in route.routed(bodies, flags, expires):
-            runs += self._deal(address, able, copies, bodies[first:end])
+        dealt: list[tuple[list[Queue], Run]] = []
+        unwanted: list[Run] = []
+        for part, able, copies in route.routed(run):
+            dealt += self._deal(address, able, copies, part)
             if not (able or copies or address.taps):
-                unwanted += bodies[first:end]
+                unwanted.append(part)
         gateway.store.begin_atomic()
         try:
-            ticket = route.give_up(unwanted, flags) if unwanted else 0
-            for queues, run in runs:
+            ticket = route.give_up(joined(unwanted)) if unwanted else 0
+            for queues, some in dealt:
                 last = paging.append(
                     queues,
-                    run,
-                    flags,
-                    expires=expires,
-                    due=route.due,
+                    some,
                     now_ms=gateway.now_ms(),
                     page_size=address.settings.page_size_bytes,
                     origin=route.origin,
                 )
                 ticket = max(ticket, last)
-            return max(ticket, route.record_taps(bodies, flags, expires))
+            return max(ticket, route.record_taps(run))
         finally:
             gateway.store.end_atomic()
 
     @staticmethod
     def _deal(
-        address: Address, able: list[Queue], copies: list[Queue], bodies: Sequence[bytes]
-    ) -> list[tuple[list[Queue], Sequence[bytes]]]:
+        address: Address, able: list[Queue], copies: list[Queue], run: Run
+    ) -> list[tuple[list[Queue], Run]]:
         """Return which queues get what, with each message once where that can be."""
         if not able and not copies and not address.taps:
-            address.unrouted += len(bodies)
+            address.unrouted += run.count
             return []
-        address.routed += len(bodies)
+        address.routed += run.count
         ways = len(able)
         if ways <= 1:
-            return [(able + copies, bodies)] if able or copies else []
-        address.chose(able[(len(bodies) - 1) % ways])
-        dealt: list[tuple[list[Queue], Sequence[bytes]]] = [
-            ([able[way]], bodies[way::ways]) for way in range(min(ways, len(bodies)))
-        ]
-        return [*dealt, (copies, bodies)] if copies else dealt
+            return [(able + copies, run)] if able or copies else []
+        address.chose(able[(run.count - 1) % ways])
+        dealt = [([able[way]], run.dealt(way, ways)) for way in range(min(ways, run.count))]
+        return [*dealt, (copies, run)] if copies else dealt
 
     # ---- out
 

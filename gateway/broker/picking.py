@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gateway.model.message import EXPIRES, Message
+from gateway.model.message import Message
+from gateway.model.run import Run
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
 
@@ -39,33 +40,26 @@ class Picker:
         self._origin = origin
         self._verdicts: dict[int, bool] = {}
 
-    def runs(
-        self, bodies: Sequence[bytes], flags: int, expires: int, cursor: int
-    ) -> Iterator[tuple[int, int, list[Queue], list[Queue]]]:
-        """Yield neighbours that go to the same queues: first, end, the anycast one, the copies."""
+    def runs(self, run: Run, cursor: int) -> Iterator[tuple[Run, list[Queue], list[Queue]]]:
+        """Yield neighbours that go to the same queues, the anycast one, and the copies' queues."""
         start = 0
         before: tuple[list[Queue], list[Queue]] | None = None
-        for index, body in enumerate(bodies):
-            chosen = self.choose(body, flags, expires, cursor)
+        for index, message in enumerate(run.messages()):
+            chosen = self.choose(message, cursor)
             if chosen[0]:
                 cursor = self._places.get(chosen[0][0], 0) + 1
             if before is not None and chosen != before:
-                yield start, index, *before
+                yield run.part(start, index), *before
                 start = index
             before = chosen
         if before is not None:
-            yield start, len(bodies), *before
+            yield run.part(start, run.count), *before
 
-    def choose(
-        self, body: bytes, flags: int, expires: int, cursor: int
-    ) -> tuple[list[Queue], list[Queue]]:
+    def choose(self, message: Message, cursor: int) -> tuple[list[Queue], list[Queue]]:
         """Return the anycast queue, if any, and the multicast queues that get a message.
 
         `cursor` is the place behind the queue that was chosen last.
         """
-        message = Message(body, 0, flags)
-        if flags & EXPIRES:
-            message.expires = expires
         message.origin = self._origin
         self._verdicts.clear()
         able = [q for q in self._anycast if self._lets_in(q, message)]

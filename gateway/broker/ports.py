@@ -7,35 +7,19 @@ from typing import Protocol
 
 from gateway.model.definitions import Definition
 from gateway.model.pages import PageStore
+from gateway.model.run import Run, StoredRun
 
 
 class Appends(Protocol):
     """The part of the store that a route writes to. Calls return the ticket of the batch."""
 
     def append(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        size: int,
-        now_ms: int,
-        due: int = 0,
+        self, targets: Sequence[tuple[int, int]], run: StoredRun, size: int, now_ms: int
     ) -> int:
-        """Store a run once for several queues or streams; targets are (id, first seq)."""
+        """Store a run once for several queues or streams; targets are (id, first seq).
 
-    def append_mixed(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes | None],
-        flags: Sequence[int],
-        *,
-        expires: Sequence[int],
-        size: int,
-        now_ms: int,
-    ) -> int:
-        """As `append` with flags and expiry for each; a body of None is a place without record."""
+        `size` is that of its bodies in bytes.
+        """
 
 
 class Store(PageStore, Appends, Protocol):
@@ -99,7 +83,7 @@ class Tap(Protocol):
 
     stream_id: int
 
-    def record(self, bodies: Sequence[bytes], flags: int | Sequence[int], now_ms: int) -> int:
+    def record(self, run: Run, now_ms: int) -> int:
         """Take a run; returns the offset of its first message."""
 
     def recorded(self, base: int, count: int, ticket: int) -> None:

@@ -1,7 +1,8 @@
 """A sender's route to one address: admission, routing and storing, a run at a time. Hot.
 
 The common case (one anycast queue, no limit near) is one pass of `send`; everything else goes
-through the guarded and the many-queue paths below it.
+through the guarded and the many-queue paths below it. Which queues a message is for the `Placement`
+says; the `Spread` gives it to several of them.
 """
 
 from __future__ import annotations
@@ -11,40 +12,44 @@ from collections.abc import Sequence
 from gateway.addresses.settings import NO_LIMIT, Durability, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
-from gateway.broker.choosing import Choosing
 from gateway.broker.expiry_rules import apply_expiry_rules
 from gateway.broker.fan import Fan
-from gateway.broker.ingress import stamp_all
+from gateway.broker.ingress import stamp_run
 from gateway.broker.pager import uses_pages
-from gateway.broker.picking import is_picky
-from gateway.broker.spread import OVERHEAD_BYTES, Core
+from gateway.broker.placement import Placement
+from gateway.broker.ports import Appends
+from gateway.broker.spread import OVERHEAD_BYTES, Core, Spread
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED
+from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Message
 from gateway.model.ports import ProducerOwner
+from gateway.model.run import MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
 __all__ = ["OVERHEAD_BYTES", "Route"]
 
 
-class Route(Choosing):
+class Route:
     """Implements the Producer port. `only` is the queue of an `address::queue` producer."""
 
     __slots__ = (
+        "_address",
         "_copies",
+        "_core",
         "_fan",
         "_key",
+        "_origin",
         "_owner",
+        "_place",
         "_queue",
         "_rules",
+        "_spread",
+        "_store",
         "_version",
         "credited",
         "is_leg",
         "promised",
-        "refusal",
         "sent",
-        "taken",
-        "ticket",
         "user",
     )
 
@@ -63,26 +68,23 @@ class Route(Choosing):
     ) -> None:
         """`is_leg`: part of another one's fan, and without one of its own."""
         self._core = core
-        self._store = core.store
+        self._store: Appends = core.store
         self._address = address
-        self._routing = routing
         self._owner = owner
-        self._only = only
+        self._place = Placement(address, routing, only, origin)
+        self._spread = Spread(core, self._place, origin, is_owned=owner is not None)
         self._version = -1
         self.is_leg = is_leg
         self.user: str | None = None  # for whom the address is made again; None: the gateway
         self.credited = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
-        self.due = 0  # of the run that is on its way; 0: it is for now
         self._queue: Queue | None = None
         self._rules = False
-        self._picky = False
         self.promised = 0  # bytes that the sender may still send, as it was told last
         self._origin = origin
         self._key = id(self)
-        self.sent = self.taken = self.ticket = 0
-        self.refusal: Refusal | None = None
+        self.sent = 0
         if owner is not None:
             core.branches.begins(address, self._key, self)
 
@@ -96,7 +98,7 @@ class Route(Choosing):
 
     @property
     def routing(self) -> RoutingType | None:
-        return self._routing
+        return self._place.routing
 
     @property
     def origin(self) -> str:
@@ -105,7 +107,7 @@ class Route(Choosing):
     @property
     def is_fixed(self) -> bool:
         """Whether it leads to one queue."""
-        return self._only is not None
+        return self._place.only is not None
 
     @property
     def fan(self) -> Fan | None:
@@ -205,19 +207,14 @@ class Route(Choosing):
             or settings.max_expiry_delay != NO_LIMIT
             or settings.durability is Durability.MEMORY
         )
-        only = self._only
-        if only is not None and only.deleted:
-            # Until another one takes its name, what is sent here is unrouted.
-            self._only = next((q for q in address.queues if q.name == only.name), only)
-        targets = self.targets()
+        targets = self._place.look_again()
         self._copies = max(1, len(targets))
-        self._picky = is_picky(targets)
-        plain = not (address.taps or self._rules or self._picky or address.purging)
+        plain = not (address.taps or self._rules or self._place.picky or address.purging)
         plain = plain and not address.replacing
         self._queue = targets[0] if len(targets) == 1 and plain else None
         if self._fan is not None or address.branched:
             self._branch()
-        self._store = self._core.holds.store_for(targets)
+        self._store = self._spread.store = self._core.holds.store_for(targets)
         return None
 
     def _branch(self) -> None:
@@ -225,16 +222,18 @@ class Route(Choosing):
         if self._fan is not None:
             self._fan.close()
             self._fan = None
-        if self._address.branched and self._only is None and not self.is_leg:
+        if self._address.branched and self._place.only is None and not self.is_leg:
             self._fan = Fan(self)
 
     def _find_again(self) -> None:
         """Go on at the address that has the name of the deleted one. Raises RefusedError."""
         old = self._address
-        only = None if self._only is None else self._only.name
-        self._address, self._only = self._core.find_again(
-            Destination(old.name, only), self._routing, self.user
+        place = self._place
+        only = None if place.only is None else place.only.name
+        self._address, queue = self._core.find_again(
+            Destination(old.name, only), place.routing, self.user
         )
+        place.move(self._address, queue)
         if self._core.branches.ends(old, self._key):
             self._core.branches.begins(self._address, self._key, self)
 
@@ -244,29 +243,29 @@ class Route(Choosing):
 
     # ---- the hot path
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
+    def send(self, run: Run) -> Outcome:
         """See the Producer port."""
+        flags = run.flags
         if flags & IDENTIFIED:
-            return self._core.duplicates.send(self, bodies, flags, expires)
+            return self._core.duplicates.send(self, run)
         address = self._address
         core = self._core
-        count = len(bodies)
+        count = run.count
         if self._version != address.version:
             refusal = self.resolve()
             if refusal is not None:
                 return self.refuse(refusal, count)
             address = self._address
         if core.disk.refusal is not None and self._owner is not None:
-            return self._meet_full_disk([flags] * count)
-        size = sum(map(len, bodies))
-        charge = size + OVERHEAD_BYTES * count * self._copies
+            return self._meet_full_disk(run)
+        charge = run.size + OVERHEAD_BYTES * count * self._copies
         if (
             address.guarded or core.memory + charge >= core.memory_max or core.messages_max >= 0
         ) and not self._fits(charge, count):
-            return self._send_guarded(bodies, [flags] * count, [expires] * count)
+            return self._send_guarded(run)
         queue = self._queue
         if queue is None or flags & SCHEDULED:
-            return self._send_many(bodies, flags, expires)
+            return Outcome(self._send_many(run))
         core.received += count
         self.sent += count
         core.memory += charge
@@ -274,94 +273,62 @@ class Route(Choosing):
         address.size_bytes += charge
         address.messages += count
         address.routed += count
-        first = queue.add_run(bodies, flags, expires, size)
+        first = queue.add_run(run)
         if not queue.touched:
             core.touch(queue)
         ticket = 0
         if flags & DURABLE and queue.durable:
-            ticket = self._store.append(
-                ((queue.queue_id, first),),
-                bodies,
-                flags,
-                expires=expires,
-                size=size,
-                now_ms=core.now_ms(),
-            )
+            ticket = self._store.append(((queue.queue_id, first),), run, run.size, core.now_ms())
         if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
-        return ticket
+        return Outcome(ticket)
 
-    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
+    def send_mixed(self, run: MixedRun) -> Outcome:
         """See the Producer port."""
-        if due <= self._core.now_ms():
-            return self.send(bodies, flags, expires)
-        self.due = due
-        try:
-            return self.send(bodies, flags | SCHEDULED, expires)
-        finally:
-            self.due = 0
-
-    def send_mixed(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
-        """See the Producer port."""
-        address = self._address
         core = self._core
-        count = len(bodies)
+        count = run.count
         refusal = self.resolve()
         if refusal is not None:
             return self.refuse(refusal, count)
         if core.disk.refusal is not None and self._owner is not None:
-            return self._meet_full_disk(flags)
+            return self._meet_full_disk(run)
         address = self._address
-        size = sum(map(len, bodies))
-        charge = size + OVERHEAD_BYTES * count * self._copies
+        charge = run.size + OVERHEAD_BYTES * count * self._copies
         if not self._fits(charge, count):
-            return self._send_guarded(bodies, flags, expires)
+            return self._send_guarded(run)
         queue = self._queue
-        if queue is None:
-            return self._send_equal_ones(bodies, flags, expires)
+        if queue is None or run.dues:
+            return Outcome(self._send_runs(run))
         core.received += count
         self.sent += count
-        self._charge(count, charge)
+        self._spread.charge(count, charge)
         address.routed += count
-        first = queue.add_mixed(bodies, flags, expires, size)
+        first = queue.add_mixed(run)
         core.touch(queue)
         ticket = 0
-        if queue.durable:
-            stored = [b if f & DURABLE else None for b, f in zip(bodies, flags, strict=True)]
-            if stored.count(None) < count:
-                ticket = self._store.append_mixed(
-                    ((queue.queue_id, first),),
-                    stored,
-                    flags,
-                    expires=expires,
-                    size=size,
-                    now_ms=core.now_ms(),
-                )
+        stored = run.durable_part() if queue.durable else None
+        if stored is not None:
+            ticket = self._store.append(((queue.queue_id, first),), stored, run.size, core.now_ms())
         if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
-        return ticket
+        return Outcome(ticket)
 
-    def refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> int:
-        """Count and remember a refusal; returns -1."""
+    def refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> Outcome:
+        """Count the refusal of the last `count` messages; returns it."""
         self._core.refused(refusal, count)
-        self.taken = taken
-        self.ticket = ticket
-        self.refusal = refusal
-        return -1
+        return Outcome(ticket, refusal, taken)
 
     # ---- limits near
 
-    def _meet_full_disk(self, flags: Sequence[int]) -> int:
+    def _meet_full_disk(self, run: Run | MixedRun) -> Outcome:
         """Refuse or drop what comes while the disk is full, each message by its own flags."""
         disk, settings = self._core.disk, self._address.settings
-        for index, each in enumerate(flags):
+        for index, each in enumerate(run.flags_each()):
             refusal = disk.refuses(settings, each)
             if refusal is not None:
-                return self.refuse(refusal, len(flags) - index, index)
+                return self.refuse(refusal, run.count - index, index)
             self._drop(1)
-        return 0
+        return Outcome(0)
 
     def _drop(self, count: int) -> None:
         refusal = self._core.disk.refusal
@@ -386,32 +353,34 @@ class Route(Choosing):
             and (core.messages_max < 0 or core.messages + count < core.messages_max)
         )
 
-    def _send_guarded(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
+    def _send_guarded(self, run: Run | MixedRun) -> Outcome:
         """Ask admission for each message where it may say no."""
         if self._fan is not None:
-            return self._fan.send(bodies, flags, expires)
+            return self._fan.send(run)
         address = self._address
         settings = address.settings
-        ticket = 0
         if uses_pages(address):
-            return self._send_paging(bodies, flags, expires)
+            return self._send_paging(run)
         if not self.credited and address.holds:
-            return self._send_while_room(bodies, flags, expires)
+            return self._send_while_room(run)
         # The gateway's own sends are not what a reject threshold is for.
         takes_all = settings.rejects_above < 0 or self._owner is None
         if admit_always(settings.address_full_policy) and takes_all:
             # It came on credit that was given before; what is not given is more of it.
-            ticket = self._send_equal_ones(bodies, flags, expires)
+            ticket = self._send_runs(run)
             self._look_for_block()
-            return ticket
-        for index, body in enumerate(bodies):
+            return Outcome(ticket)
+        return self._send_judged(run)
+
+    def _send_judged(self, run: Run | MixedRun) -> Outcome:
+        """Ask admission for each message, up to the first that fails."""
+        address, ticket = self._address, 0
+        for index, one in enumerate(run.singles()):
             usage = self._core.usage(address)
-            decision, refusal = judge(address.name, usage, settings, flags[index])
+            decision, refusal = judge(address.name, usage, address.settings, one.flags)
             match decision:
                 case Admission.STORE | Admission.BLOCK | Admission.PAGE:
-                    ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
+                    ticket = max(ticket, self._send_many(one))
                 case Admission.DROP:
                     address.dropped += 1
                     assert refusal is not None
@@ -419,180 +388,154 @@ class Route(Choosing):
                 case Admission.FAIL:
                     assert refusal is not None
                     self._look_for_block()
-                    return self.refuse(refusal, len(bodies) - index, index, ticket)
+                    return self.refuse(refusal, run.count - index, index, ticket)
         self._look_for_block()
-        return ticket
+        return Outcome(ticket)
 
-    def _send_while_room(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
-        """Store what comes without credit up to the message that reaches a limit; -1 beyond it.
+    def _send_while_room(self, run: Run | MixedRun) -> Outcome:
+        """Store what comes without credit up to the message that reaches a limit.
 
         Nothing is refused for good: its sender keeps the others until there is room.
         """
         address, ticket = self._address, 0
-        for index, body in enumerate(bodies):
+        for index, one in enumerate(run.singles()):
             self._look_for_block()
             if address.blocked is not None:
-                self.taken, self.ticket, self.refusal = index, ticket, address.blocked
-                return -1
-            ticket = max(ticket, self._send_many((body,), flags[index], expires[index]))
+                return Outcome(ticket, address.blocked, index)
+            ticket = max(ticket, self._send_many(one))
+        self._look_for_block()
+        return Outcome(ticket)
+
+    def send_admitted(self, run: Run) -> int:
+        """As `send` for what was admitted as a whole before: nothing is refused any more."""
+        refusal = self.resolve()
+        assert refusal is None, "admitted to an address that is not there"
+        if self._fan is not None:
+            return self._fan.send_admitted(run)
+        settings, disk = self._address.settings, self._core.disk
+        if disk.refusal is not None and disk.refuses(settings, run.flags) is None:
+            self._drop(run.count)
+            return 0
+        if uses_pages(self._address):
+            return self._send_paging(run, admitted=True).ticket
+        if settings.address_full_policy is FullPolicy.DROP:
+            return self._send_guarded(run).ticket
+        ticket = self._send_many(run)
         self._look_for_block()
         return ticket
 
-    def send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int, due: int = 0) -> int:
-        """As `send` for what was admitted as a whole before: nothing is refused any more."""
-        self.due = due if due > self._core.now_ms() else 0
-        try:
-            return self._send_admitted(bodies, flags | (SCHEDULED if self.due else 0), expires)
-        finally:
-            self.due = 0
-
-    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+    def stamped(self, run: Run) -> Run:
         """See the Producer port."""
         if not self._address.settings.enable_ingress_timestamp:
-            return bodies
-        return stamp_all(bodies, flags, self._core.now_ms())
+            return run
+        return stamp_run(run, self._core.now_ms())
 
     def hold(self) -> None:
         """Have what is sent from here wait until its transaction knows its ticket."""
         fanned = [] if self._fan is None else self._fan.targets()
         self._core.holds.begin(self.targets() + fanned)
 
-    def _send_admitted(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
-        refusal = self.resolve()
-        assert refusal is None, "admitted to an address that is not there"
-        if self._fan is not None:
-            return self._fan.send_admitted(bodies, flags, expires)
-        settings, disk = self._address.settings, self._core.disk
-        if disk.refusal is not None and disk.refuses(settings, flags) is None:
-            self._drop(len(bodies))
-            return 0
-        count = len(bodies)
-        if uses_pages(self._address):
-            return self._send_paging(bodies, [flags] * count, [expires] * count, admitted=True)
-        if settings.address_full_policy is FullPolicy.DROP:
-            return self._send_guarded(bodies, [flags] * count, [expires] * count)
-        ticket = self._send_many(bodies, flags, expires)
-        self._look_for_block()
-        return ticket
-
-    def fits(self, bodies: Sequence[bytes], ways: int) -> bool:
+    def fits(self, run: Run, ways: int) -> bool:
         """Whether a run fits, if as much is sent on so many ways at once."""
-        charge = sum(map(len, bodies)) + OVERHEAD_BYTES * len(bodies) * self._copies
-        return self._fits(charge * ways, len(bodies) * ways)
+        charge = run.size + OVERHEAD_BYTES * run.count * self._copies
+        return self._fits(charge * ways, run.count * ways)
 
-    def store_run(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
-        """Store what was found to fit."""
-        self.due = due
-        try:
-            return self._send_many(bodies, flags, expires)
-        finally:
-            self.due = 0
+    def store_run(self, run: Run) -> int:
+        """Store what was found to fit, or what no limit holds for."""
+        return self._send_many(run)
 
-    def hand_over(self, queue: Queue, body: bytes, flags: int, expires: int) -> None:
-        """Give one queue of the address what was sent before it was there."""
+    def hand_over(self, queue: Queue, run: Run) -> None:
+        """Give one queue of the address a message that was sent before it was there."""
         self.resolve()  # or a queue that waits for the disk never hears that it is there
-        self._charge(1, len(body) + OVERHEAD_BYTES)
-        self._store_one(queue, (body,), flags, expires, shares=())
+        self._spread.charge(run.count, run.size + OVERHEAD_BYTES * run.count)
+        self._spread.give_one(queue, run, ())
 
     def send_copy(self, body: bytes, flags: int) -> bool:
         """Send a message of the gateway's own; returns whether some queue or tap has it."""
-        refusal = self.resolve()
-        if refusal is not None:
-            return False
+        return self.has_taker_for(Run((body,), flags))[0]
+
+    def has_taker_for(self, run: Run) -> tuple[bool, int]:
+        """Send a message; returns whether some queue or tap has it now, and the ticket."""
+        if self.resolve() is not None:
+            return False, 0
         address = self._address
         lost = address.unrouted + address.dropped
-        return self.send([body], flags) >= 0 and address.unrouted + address.dropped == lost
+        outcome = self.send(run)
+        taken = outcome.refusal is None and address.unrouted + address.dropped == lost
+        return taken, outcome.ticket
 
-    def _send_equal_ones(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
-        """Store a mixed run as runs of neighbours that share flags and expiry."""
-        ticket = start = 0
-        for index in range(1, len(bodies) + 1):
-            if (
-                index == len(bodies)
-                or flags[index] != flags[start]
-                or expires[index] != expires[start]
-            ):
-                ticket = max(
-                    ticket, self._send_many(bodies[start:index], flags[start], expires[start])
-                )
-                start = index
+    def _send_runs(self, run: Run | MixedRun) -> int:
+        """Store neighbours that are alike together."""
+        ticket = 0
+        for one in run.runs():
+            ticket = max(ticket, self._send_many(one))
         return ticket
 
-    def _send_paging(
-        self,
-        bodies: Sequence[bytes],
-        flags: Sequence[int],
-        expires: Sequence[int],
-        *,
-        admitted: bool = False,
-    ) -> int:
+    def _send_paging(self, run: Run | MixedRun, *, admitted: bool = False) -> Outcome:
         """Store up to the message that reaches a limit, and send the others to pages."""
-        count = len(bodies)
-        taken, ticket, refusal = self._core.pager.send(
-            self, bodies, flags, expires, admitted=admitted
-        )
+        outcome = self._core.pager.send(self, run, admitted=admitted)
         self._look_for_block()
-        if refusal is not None:
-            return self.refuse(refusal, count - taken, taken, ticket)
-        return ticket
-
-    # ---- what the pager needs
-
-    def routed(
-        self, bodies: Sequence[bytes], flags: int, expires: int
-    ) -> Sequence[tuple[int, int, list[Queue], list[Queue]]]:
-        """Return first, end, queues of which one gets a message in turn, and those that all do."""
-        picker = self._picker()
-        if picker is None:
-            return ((0, len(bodies), self._able(), self._copied_to()),)
-        return list(picker.runs(bodies, flags, expires, self._address.cursor))
-
-    def send_to_memory(self, body: bytes, flags: int, expires: int) -> int:
-        """Store one message as if no limit were near."""
-        return self._send_many((body,), flags, expires)
-
-    def ruled(self, flags: int, expires: int) -> tuple[int, int]:
-        """Return flags and expiry by the address' rules."""
-        if not self._rules:
-            return flags, expires
-        settings = self._address.settings
-        if settings.durability is Durability.MEMORY:
-            flags &= ~DURABLE
-        return apply_expiry_rules(settings, flags, expires, self._core.now_ms())
-
-    def record_taps(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
-        """Give a run to the taps alone; returns the ticket."""
-        return self._store_copies([], bodies, flags, expires, shares=())
+        if outcome.refusal is not None:
+            self._core.refused(outcome.refusal, run.count - outcome.taken)
+        return outcome
 
     def _look_for_block(self) -> None:
         if self._address.blocked is None:
             self._core.watch_block(self._address)
 
+    # ---- what fans, the pager and forecasts need
+
+    def targets(self) -> list[Queue]:
+        """Return all queues that could take a message from here."""
+        return self._place.targets()
+
+    def takers_of(self, message: Message, later: int = 0) -> list[Queue]:
+        """Return the queues that would get this message if it came behind `later` others."""
+        return self._place.takers_of(message, later)
+
+    def routed(self, run: Run) -> Sequence[tuple[Run, list[Queue], list[Queue]]]:
+        """See Placement."""
+        return self._place.routed(run)
+
+    def give_up(self, run: Run) -> int:
+        """See Spread."""
+        return self._spread.give_up(run)
+
+    def ruled(self, run: Run) -> Run:
+        """Return a run as it is now, with flags and expiry by the address' rules."""
+        if run.due:
+            run = run.as_of(self._core.now_ms())
+        if not self._rules:
+            return run
+        settings = self._address.settings
+        flags = run.flags
+        if settings.durability is Durability.MEMORY:
+            flags &= ~DURABLE
+        now_ms = self._core.now_ms()
+        return run.marked(*apply_expiry_rules(settings, flags, run.expires, now_ms))
+
+    def record_taps(self, run: Run) -> int:
+        """Give a run to the taps alone; returns the ticket."""
+        return self._spread.give_all([], run, ())
+
     # ---- several queues, taps, expiry rules
 
-    def _send_many(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
+    def _send_many(self, run: Run) -> int:
         core = self._core
-        count = len(bodies)
-        flags, expires = self.ruled(flags, expires)
-        core.received += count
-        self.sent += count
+        run = self.ruled(run)
+        core.received += run.count
+        self.sent += run.count
         if not self._address.replacing:
-            return self._send_each(bodies, flags, expires)
+            return self._send_each(run)
         # A value and the removal of what it replaces: never the one without the other.
         core.store.begin_atomic()
         try:
-            return self._send_each(bodies, flags, expires)
+            return self._send_each(run)
         finally:
             core.store.end_atomic()
 
-    def _send_each(self, bodies: Sequence[bytes], flags: int, expires: int) -> int:
-        count = len(bodies)
+    def _send_each(self, run: Run) -> int:
         ticket = 0
-        for first, end, able, copies in self.routed(bodies, flags, expires):
-            run = bodies if end - first == count else bodies[first:end]
-            ticket = max(ticket, self._send_to(able, copies, run, flags, expires))
+        for part, able, copies in self._place.routed(run):
+            ticket = max(ticket, self._spread.give(able, copies, part))
         return ticket

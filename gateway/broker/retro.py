@@ -20,6 +20,7 @@ from gateway.broker.remembered import queue_definition
 from gateway.model.address import INTERNAL_PREFIX, RoutingType, is_internal
 from gateway.model.definitions import AddressDefinition
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, PRIORITY_MASK, SCHEDULED, STOMP, TEXT
+from gateway.model.run import Run
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -121,6 +122,6 @@ class Retro:
                 if due or (queue.filter is not None and not queue.filter.matches(message)):
                     continue
                 expires = message.expires if message.flags & EXPIRES else 0
-                route.hand_over(queue, message.body, message.flags & _KEPT, expires)
+                route.hand_over(queue, Run((message.body,), message.flags & _KEPT, expires))
         finally:
             gateway.store.end_atomic()

@@ -12,12 +12,13 @@ from gateway.broker.disk_gate import DiskGate
 from gateway.broker.duplicates import Duplicates
 from gateway.broker.holds import Holds
 from gateway.broker.pager import Pager
+from gateway.broker.placement import Placement
 from gateway.broker.ports import Appends, Store
 from gateway.broker.store_gate import StoreGate
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, Share
-from gateway.model.ports import ProducerOwner
+from gateway.model.run import Run
 from gateway.queues.queue import Queue
 
 if TYPE_CHECKING:
@@ -65,161 +66,103 @@ class Core(Protocol):
 
 
 class Spread:
-    """The storing half of a route; `due` is of the run that is on its way, 0: it is for now."""
+    """The storing half of a route. `store` takes what is recorded; it may stand for another."""
 
-    __slots__ = ("_address", "_core", "_origin", "_store", "due")
+    __slots__ = ("_core", "_is_owned", "_origin", "_place", "store")
 
-    _address: Address
-    _core: Core
-    _only: Queue | None
-    _origin: str
-    _owner: ProducerOwner | None
-    _store: Appends
-    due: int
+    def __init__(self, core: Core, place: Placement, origin: str, *, is_owned: bool) -> None:
+        """`is_owned`: the route is a client's; `origin` is the connection that it sends from."""
+        self._core = core
+        self._place = place
+        self._origin = origin
+        self._is_owned = is_owned
+        self.store: Appends = core.store
 
-    def _charge(self, count: int, charge: int) -> None:
+    def charge(self, count: int, charge: int) -> None:
         """Count messages, each once however many queues hold it."""
+        address = self._place.address
         self._core.memory += charge
         self._core.messages += count
-        self._address.size_bytes += charge
-        self._address.messages += count
+        address.size_bytes += charge
+        address.messages += count
 
-    def _send_to(
-        self,
-        able: list[Queue],
-        copies: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-    ) -> int:
+    def give(self, able: list[Queue], copies: list[Queue], run: Run) -> int:
         """Give a run to one of the able ones in turn, and a copy to each of the others."""
-        address = self._address
-        count = len(bodies)
+        address = self._place.address
+        count = run.count
         queues = len(copies) + (1 if able else 0)
         if not queues and not address.taps:
             address.unrouted += count
-            return self.give_up(bodies, flags)
+            return self.give_up(run)
         address.routed += count
         if queues:
-            self._charge(count, sum(map(len, bodies)) + OVERHEAD_BYTES * count * queues)
-        shares = [[queues] for _ in bodies] if queues > 1 else []
+            self.charge(count, run.size + OVERHEAD_BYTES * count * queues)
+        shares = [[queues] for _ in run.bodies] if queues > 1 else []
         if len(able) <= 1:
-            if able and len(address.anycast) > 1 and self._only is None:
+            if able and len(address.anycast) > 1 and self._place.only is None:
                 address.chose(able[0])
-            return self._store_copies(able + copies, bodies, flags, expires, shares=shares)
-        ticket = self._deal(able, bodies, flags, expires, shares=shares)
+            return self.give_all(able + copies, run, shares)
+        ticket = self._deal(able, run, shares)
         if copies or address.taps:
-            more = self._store_copies(copies, bodies, flags, expires, shares=shares)
-            ticket = max(ticket, more)
+            ticket = max(ticket, self.give_all(copies, run, shares))
         return ticket
 
-    def give_up(self, bodies: Sequence[bytes], flags: int) -> int:
+    def give_up(self, run: Run) -> int:
         """A client sent what no queue wants: where settings say so, these are dead letters."""
-        if self._owner is None or not self._address.settings.send_to_dla_on_no_route:
+        address = self._place.address
+        if not self._is_owned or not address.settings.send_to_dla_on_no_route:
             return 0
-        return self._core.mover.unrouted(self._address.name, bodies, flags)
+        return self._core.mover.unrouted(address.name, run)
 
-    def _deal(
-        self,
-        able: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
+    def _deal(self, able: list[Queue], run: Run, shares: Sequence[Share]) -> int:
         """Deal a run out over the anycast queues in turn."""
-        address = self._address
         ways = len(able)
-        address.chose(able[(len(bodies) - 1) % ways])
+        self._place.address.chose(able[(run.count - 1) % ways])
         ticket = 0
-        for way in range(min(ways, len(bodies))):
-            one = self._store_one(
-                able[way],
-                bodies[way::ways],
-                flags,
-                expires,
-                shares=shares[way::ways],
-            )
+        for way in range(min(ways, run.count)):
+            one = self.give_one(able[way], run.dealt(way, ways), shares[way::ways])
             ticket = max(ticket, one)
         return ticket
 
-    def _store_one(
-        self,
-        queue: Queue,
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
-        """Give a run to one queue."""
+    def give_one(self, queue: Queue, run: Run, shares: Sequence[Share]) -> int:
+        """Give a run to one queue; `shares` as `Queue.add_run` has them."""
         core = self._core
-        size = sum(map(len, bodies))
-        due = self.due
-        first = queue.add_run(
-            bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
-        )
+        first = queue.add_run(run, shares, origin=self._mark(queue))
         core.touch(queue)
         ticket = 0
-        if flags & DURABLE and queue.durable:
-            ticket = self._store.append(
-                ((queue.queue_id, first),),
-                bodies,
-                flags,
-                expires=expires,
-                size=size,
-                now_ms=core.now_ms(),
-                due=due,
-            )
-        self._follow(queue, len(bodies))
+        if run.flags & DURABLE and queue.durable:
+            ticket = self.store.append(((queue.queue_id, first),), run, run.size, core.now_ms())
+        self._follow(queue, run)
         return ticket
 
-    def _follow(self, queue: Queue, added: int) -> None:
+    def _follow(self, queue: Queue, run: Run) -> None:
         """Have the queue let go of what an add, which is recorded, leaves no place for."""
         if queue.replaces:
             queue.drop_superseded()
-        if 0 <= queue.ring_size < queue.waiting_count and not self.due:
-            self._core.overflow(queue, added)
+        if 0 <= queue.ring_size < queue.waiting_count and not run.due:
+            self._core.overflow(queue, run.count)
 
     def _mark(self, queue: Queue) -> str:
         """Return where a message comes from, if some consumer of the queue has to know."""
         return self._origin if queue.told_apart else ""
 
-    def _store_copies(
-        self,
-        queues: list[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        *,
-        shares: Sequence[Share],
-    ) -> int:
+    def give_all(self, queues: list[Queue], run: Run, shares: Sequence[Share]) -> int:
         """Give each queue and each tap the whole run, stored once."""
         core = self._core
-        size = sum(map(len, bodies))
-        count = len(bodies)
         now_ms = core.now_ms()
         targets: list[tuple[int, int]] = []
-        due = self.due
         for queue in queues:
-            first = queue.add_run(
-                bodies, flags, expires, size, shares, due=due, origin=self._mark(queue)
-            )
+            first = queue.add_run(run, shares, origin=self._mark(queue))
             core.touch(queue)
-            if flags & DURABLE and queue.durable:
+            if run.flags & DURABLE and queue.durable:
                 targets.append((queue.queue_id, first))
-        taps = self._address.taps
-        bases = [tap.record(bodies, flags, now_ms) for tap in taps]
+        taps = self._place.address.taps
+        bases = [tap.record(run, now_ms) for tap in taps]
         targets += [(tap.stream_id, base) for tap, base in zip(taps, bases, strict=True)]
-        ticket = 0
-        if targets:
-            ticket = self._store.append(
-                targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
-            )
+        ticket = self.store.append(targets, run, run.size, now_ms) if targets else 0
         for tap, base in zip(taps, bases, strict=True):
-            tap.recorded(base, count, ticket)
+            tap.recorded(base, run.count, ticket)
         for queue in queues:
-            self._follow(queue, count)
+            self._follow(queue, run)
         # Only a durable message's sender waits; a tap alone makes nobody wait.
-        return ticket if flags & DURABLE else 0
+        return ticket if run.flags & DURABLE else 0

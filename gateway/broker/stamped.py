@@ -6,12 +6,11 @@ of the gateway's own are never of this kind: what died or was moved keeps the ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gateway.broker.address import Address
-from gateway.broker.ingress import stamp, stamp_all
+from gateway.broker.ingress import stamp, stamp_run
 from gateway.broker.producer import Route
 from gateway.model.message import IDENTIFIED
+from gateway.model.run import MixedRun, Outcome, Run
 
 
 class StampedRoute(Route):
@@ -21,19 +20,17 @@ class StampedRoute(Route):
 
     stamps = True
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
+    def send(self, run: Run) -> Outcome:
         """See the Producer port."""
-        if not flags & IDENTIFIED:  # those come here again, without those that are known
-            bodies = stamp_all(bodies, flags, self._core.now_ms())
-        return super().send(bodies, flags, expires)
+        if not run.flags & IDENTIFIED:  # those come here again, without those that are known
+            run = stamp_run(run, self._core.now_ms())
+        return super().send(run)
 
-    def send_mixed(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
+    def send_mixed(self, run: MixedRun) -> Outcome:
         """See the Producer port."""
         now_ms = self._core.now_ms()
-        run = [stamp(body, each, now_ms) for body, each in zip(bodies, flags, strict=True)]
-        return super().send_mixed(run, flags, expires)
+        each = zip(run.bodies, run.flags, strict=True)
+        return super().send_mixed(run.of([stamp(body, flags, now_ms) for body, flags in each]))
 
 
 def route_kind(address: Address) -> type[Route]:

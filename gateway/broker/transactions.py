@@ -15,14 +15,13 @@ from typing import Protocol
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
-from gateway.model.ports import Producer, Subscription
+from gateway.model.ports import Producer, Send, Subscription
+from gateway.model.run import Run
 
 #: Work of one transaction, from the limits for STOMP transactions: more is refused, not stored.
 ITEMS_MAX = 10_000
 BYTES_MAX = 64 << 20
 
-#: producer, body, flags, expires, due
-Send = tuple[Producer, bytes, int, int, int]
 #: messages that leave their queue, and by whom
 Settled = tuple[Subscription, list[Message]]
 #: messages that go back: by whom, whether that counts as an attempt, whether never to them again
@@ -74,17 +73,15 @@ class Work:
         self._prepared = False
         self._ended = False
 
-    def send(
-        self, producer: Producer, body: bytes, flags: int, expires: int = 0, *, due: int = 0
-    ) -> Refusal | None:
+    def send(self, producer: Producer, run: Run) -> Refusal | None:
         """Remember a send; returns a refusal when the transaction is too large for one more.
 
         A full disk refuses it too, but not the commit of what was sent before.
         """
-        refusal = self._core.full_disk(producer, flags)
+        refusal = self._core.full_disk(producer, run.flags)
         if refusal is not None:
             return refusal
-        if len(self._sends) >= ITEMS_MAX or self._bytes + len(body) > BYTES_MAX:
+        if len(self._sends) >= ITEMS_MAX or self._bytes + run.size > BYTES_MAX:
             return Refusal(
                 code=Code.TOO_LARGE,
                 text=f"A transaction may hold {ITEMS_MAX} sends and {BYTES_MAX} bytes; "
@@ -92,9 +89,9 @@ class Work:
                 "Commit more often.",
             )
         if producer.stamps:
-            body = producer.stamped((body,), flags)[0]
-        self._sends.append((producer, body, flags, expires, due))
-        self._bytes += len(body)
+            run = producer.stamped(run)
+        self._sends.append((producer, run))
+        self._bytes += run.size
         return None
 
     def acknowledge(self, subscription: Subscription, messages: list[Message]) -> None:

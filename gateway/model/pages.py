@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.model.definitions import Definition, PagesDefinition
+from gateway.model.run import Run, StoredRun
 
 
 class Block(Protocol):
@@ -29,28 +30,12 @@ class Block(Protocol):
     def length(self) -> int: ...
 
 
-class Run(Protocol):
-    """Messages as they were read back; `flags` and `expires` one for all, or one for each."""
-
-    @property
-    def bodies(self) -> Sequence[bytes | None]: ...
-
-    @property
-    def flags(self) -> int | Sequence[int]: ...
-
-    @property
-    def expires(self) -> int | Sequence[int]: ...
-
-    @property
-    def due(self) -> int: ...
-
-
 class UnreadablePageError(Exception):
     """A block cannot be read, or is not what was written; the text says which and why."""
 
 
 #: A block that was asked for, or why there is none.
-Fetched = Run | UnreadablePageError
+Fetched = StoredRun | UnreadablePageError
 
 
 class PageStore(Protocol):
@@ -60,12 +45,7 @@ class PageStore(Protocol):
         self,
         place: tuple[int, int, int],
         targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        due: int,
-        size: int,
+        run: Run,
         now_ms: int,
     ) -> Block:
         """Append a run to a page for several queues; `place` is (store, page, blocks so far).
@@ -74,7 +54,7 @@ class PageStore(Protocol):
         seq of the first).
         """
 
-    def read_page(self, place: tuple[int, int], offset: int, length: int) -> Run:
+    def read_page(self, place: tuple[int, int], offset: int, length: int) -> StoredRun:
         """Read one durable block of (store, page). Raises UnreadablePageError."""
 
     def fetch_page(

@@ -1,7 +1,7 @@
 """The seams between layers, as structural types.
 
 Nothing answers inside the call that asked. A confirmation that needs the disk is a *ticket*: `send`
-and `acknowledge` return the number of the journal batch that their records are in (0: nothing to
+and `acknowledge` tell the number of the journal batch that their records are in (0: nothing to
 wait for), and
 `DurableListener.durable_up_to(ticket)` comes on a later turn, after that batch is synced.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from gateway.model.address import Destination, RoutingType
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Refusal
 from gateway.model.message import Message
+from gateway.model.run import MixedRun, Outcome, Run
 
 
 class DurableListener(Protocol):
@@ -50,24 +51,13 @@ class Producer(Protocol):
     @property
     def address(self) -> str: ...
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
-        """Take a run of messages that share flags and expiry (ms of broker time; 0 never).
+    def send(self, run: Run) -> Outcome:
+        """Take a run; a ticket of 0 says: confirm at the end of the turn."""
 
-        Returns the ticket that their confirmation waits for (0: confirm at the end of the turn),
-        or -1
-        when not all were taken: then `taken` counts the first ones that were, `ticket` is theirs,
-        and `refusal` tells why not the others.
-        """
+    def send_mixed(self, run: MixedRun) -> Outcome:
+        """As `send`, for messages that differ."""
 
-    def send_mixed(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
-        """As `send`, for messages that differ in flags or expiry: one entry for each body."""
-
-    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
-        """As `send`, for messages that are not delivered before `due` (ms of broker time)."""
-
-    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
+    def stamped(self, run: Run) -> Run:
         """Return messages as they are kept: with the time, where the address asks for it."""
 
     @property
@@ -76,9 +66,6 @@ class Producer(Protocol):
 
     credited: bool  # what comes was promised before, by credit; a protocol without sets it to False
     stamps: bool  # whether it gives messages the time; what transactions keep is asked for it
-    taken: int
-    ticket: int
-    refusal: Refusal | None
 
     def blocked(self) -> Refusal | None:
         """Return why no credit should be given now (a limit is reached), or None."""
@@ -92,8 +79,8 @@ class Producer(Protocol):
         """Whether one that `blocked` holds back keeps what it has until there is room.
 
         So it is with BLOCK, an operator's block, and a journal that is behind. Of what is sent all
-        the same one that is not `credited` is rid only as far as there is room; `taken` has how
-        much, `refusal` why not more.
+        the same one that is not `credited` is rid only as far as there is room; the outcome of a
+        send has how much that is, and why it is not more.
         """
 
     def credit(self, most: int, size: int) -> int:
@@ -104,6 +91,10 @@ class Producer(Protocol):
         """
 
     def close(self) -> None: ...
+
+
+#: A run of one message on its way, in a transaction.
+Send: TypeAlias = tuple[Producer, Run]
 
 
 class Relay(Protocol):
@@ -248,9 +239,8 @@ class Subscription(Protocol):
 class Transaction(Protocol):
     """Sends and settlements that happen together or not at all."""
 
-    def send(
-        self, producer: Producer, body: bytes, flags: int, expires: int = 0, *, due: int = 0
-    ) -> Refusal | None: ...
+    def send(self, producer: Producer, run: Run) -> Refusal | None:
+        """Keep a run of one message; returns why the transaction takes no more."""
 
     def acknowledge(self, subscription: Subscription, messages: list[Message]) -> None: ...
 

@@ -26,7 +26,8 @@ from gateway.model.message import (
     SHARED,
     Message,
 )
-from gateway.model.pages import Run, UnreadablePageError
+from gateway.model.pages import UnreadablePageError
+from gateway.model.run import StoredRun
 from gateway.paging.limits import Room
 from gateway.paging.part import Part
 from gateway.queues.ports import Peeked
@@ -74,7 +75,7 @@ class Page:
 class Source(Protocol):
     """Who reads blocks and knows when a page is not needed any more."""
 
-    def read(self, page: Page, block: int) -> Run:
+    def read(self, page: Page, block: int) -> StoredRun:
         """Return a durable block, from the disk if need be. Raises UnreadablePageError."""
 
     def here(self, page: Page, block: int) -> bool:

@@ -19,7 +19,8 @@ from typing import Final
 from gateway.addresses.settings import AddressSettings
 from gateway.model.definitions import PageGone, PageMark, PagesDefinition
 from gateway.model.errors import Refusal
-from gateway.model.pages import Block, Fetched, PageStore, Run, UnreadablePageError
+from gateway.model.pages import Block, Fetched, PageStore, UnreadablePageError
+from gateway.model.run import Run, StoredRun
 from gateway.paging.backlog import Backlog, Page
 from gateway.paging.limits import pages_allowed, pages_full
 from gateway.queues.queue import Queue
@@ -108,13 +109,13 @@ class Paging:
 
     # ---- in
 
-    def room(self, settings: AddressSettings, bodies: Sequence[bytes], *, limited: bool) -> int:
+    def room(self, settings: AddressSettings, run: Run, *, limited: bool) -> int:
         """Return how many of a run go to one page; `limited`: and may go before it is `full`.
 
         At least 1 when it is not full.
         """
         page = self._current
-        count = len(bodies)
+        bodies, count = run.bodies, run.count
         charge = page.charge if page is not None else 0
         page_size = settings.page_size_bytes
         opens = page is None or not fits(charge, len(bodies[0]), page_size)
@@ -126,7 +127,7 @@ class Paging:
                 return min(count, 1)  # this page is one too many
         if opens:
             charge = 0
-        if charge + sum(map(len, bodies)) + MESSAGE_BYTES * len(bodies) <= page_size:
+        if charge + run.size + MESSAGE_BYTES * run.count <= page_size:
             return count
         taken = 0
         for body in bodies[:count]:
@@ -139,35 +140,22 @@ class Paging:
     def append(
         self,
         queues: Sequence[Queue],
-        bodies: Sequence[bytes],
-        flags: int,
+        run: Run,
         *,
-        expires: int,
-        due: int,
         now_ms: int,
         page_size: int,
         origin: str = "",
     ) -> int:
         """Append what `room` has allowed, for all of `queues`; returns the ticket."""
-        size = sum(map(len, bodies))
-        count = len(bodies)
+        size, count = run.size, run.count
         if not self.begun:
             self.begun = True
             self._store.define(self.definition())
         page = self._current
-        if page is None or not fits(page.charge, len(bodies[0]), page_size):
+        if page is None or not fits(page.charge, len(run.bodies[0]), page_size):
             page = self._open_page()
         targets = [(queue.queue_id, queue.take_places(count)) for queue in queues]
-        block = self._store.page(
-            (self.store_id, page.number, page.blocks),
-            targets,
-            bodies,
-            flags,
-            expires=expires,
-            due=due,
-            size=size,
-            now_ms=now_ms,
-        )
+        block = self._store.page((self.store_id, page.number, page.blocks), targets, run, now_ms)
         if block.number == page.blocks:
             page.blocks += 1
             self._unsynced.append((block, page, targets))
@@ -218,7 +206,7 @@ class Paging:
 
     # ---- what backlogs need (Source)
 
-    def read(self, page: Page, block: int) -> Run:
+    def read(self, page: Page, block: int) -> StoredRun:
         """See Source."""
         key = page.number, block
         run = self._kept.pop(key, None)

@@ -45,6 +45,7 @@ from gateway.model.message import (
     SharedMessage,
 )
 from gateway.model.ports import Consumer
+from gateway.model.run import MixedRun, Run
 from gateway.queues.indexed import Condition
 from gateway.queues.ports import Account, Effects, Gone
 from gateway.queues.scheduled import NEVER, Scheduled
@@ -146,37 +147,24 @@ class Queue(Sharing):
 
     # ---- in
 
-    def add_run(
-        self,
-        bodies: Sequence[bytes],
-        flags: int,
-        expires: int,
-        size: int,
-        shares: Sequence[Share] = (),
-        *,
-        due: int = 0,
-        origin: str = "",
-    ) -> int:
-        """Append a run that shares flags and expiry; `size` is what it adds to `size_bytes`.
-
-        With flag SCHEDULED it is delivered from `due` on. `origin` marks them with where they come
-        from; it is wanted while `told_apart` is not 0.
+    def add_run(self, run: Run, shares: Sequence[Share] = (), *, origin: str = "") -> int:
+        """Append a run. `origin`: where it comes from; wanted while `told_apart` is not 0.
 
         Returns the seq of the first; the others follow without a gap. The caller, once it has
         recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
         for each body, belong to what other queues get as well.
         """
         first = self.next_seq
-        count = len(bodies)
-        self.next_seq = last = first + count
+        flags, expires = run.flags, run.expires
+        self.next_seq = last = first + run.count
         if shares:
-            assert len(shares) == count, "a share for each"
+            assert len(shares) == run.count, "a share for each"
             flags |= SHARED
             messages: list[Message] = list(
-                map(SharedMessage, bodies, range(first, last), repeat(flags), shares)
+                map(SharedMessage, run.bodies, range(first, last), repeat(flags), shares)
             )
         else:
-            messages = list(map(Message, bodies, range(first, last), repeat(flags)))
+            messages = list(map(Message, run.bodies, range(first, last), repeat(flags)))
         if expires:
             for message in messages:
                 message.expires = expires
@@ -187,30 +175,27 @@ class Queue(Sharing):
         self.all_flags &= flags
         if flags & SCHEDULED:
             for message in messages:
-                message.due = due
+                message.due = run.due
             self._come_in_later(messages)
         else:
             self._tail.add_run(messages, flags & PRIORITY_MASK)
-        self.added += count
-        self.size_bytes += size
+        self.added += run.count
+        self.size_bytes += run.size
         return first
 
-    def add_mixed(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int], size: int
-    ) -> int:
-        """As `add_run` for messages that differ in flags or expiry."""
+    def add_mixed(self, run: MixedRun) -> int:
+        """As `add_run` for messages that differ in flags or expiry, and are for now."""
         first = self.next_seq
-        count = len(bodies)
-        self.next_seq = first + count
+        self.next_seq = first + run.count
         add = self._tail.add
-        for message in map(Message, bodies, range(first, first + count), flags):
+        for message in map(Message, run.bodies, range(first, self.next_seq), run.flags):
             add(message)
             self.any_flags |= message.flags
             self.all_flags &= message.flags
             if message.flags & EXPIRES:
-                message.expires = expires[message.seq - first]
-        self.added += count
-        self.size_bytes += size
+                message.expires = run.expires[message.seq - first]
+        self.added += run.count
+        self.size_bytes += run.size
         return first
 
     def restore(self, messages: list[Message]) -> None:

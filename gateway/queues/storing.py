@@ -25,9 +25,6 @@ from gateway.queues.selecting import Searched
 #: A ticket that all others are below.
 _ALL: Final = 1 << 62
 
-#: Messages that came in together and have the same flags.
-Run = list[Message]
-
 
 class Storing:
     """Runs in the order in which they came, with the ticket of each; stands for the queue's tail.
@@ -41,10 +38,10 @@ class Storing:
 
     __slots__ = ("_arrive", "_open", "_waiting", "always", "count", "holding", "meanwhile")
 
-    def __init__(self, arrive: Callable[[Run], None]) -> None:
+    def __init__(self, arrive: Callable[[list[Message]], None]) -> None:
         self._arrive = arrive
-        self._waiting: deque[tuple[int, list[Run]]] = deque()
-        self._open: list[Run] = []  # whose ticket is not known yet
+        self._waiting: deque[tuple[int, list[list[Message]]]] = deque()
+        self._open: list[list[Message]] = []  # whose ticket is not known yet
         self.always = self.meanwhile = False
         self.holding = False
         self.count = 0
@@ -54,7 +51,7 @@ class Storing:
         """Whether nobody waits, and nobody will."""
         return not (self.always or self.meanwhile or self.holding or self.count)
 
-    def add_run(self, messages: Run, _priority: int = 0) -> None:
+    def add_run(self, messages: list[Message], _priority: int = 0) -> None:
         """Keep a run until its ticket, or that of the one before it, is on disk."""
         waits = (self.always or self.meanwhile) and messages[0].flags & DURABLE
         if self._open or self.holding or waits:
@@ -91,7 +88,7 @@ class Storing:
         runs = chain.from_iterable(runs for _, runs in self._waiting)
         return chain.from_iterable(chain(runs, self._open))
 
-    def remove_if(self, doomed: set[int]) -> Run:
+    def remove_if(self, doomed: set[int]) -> list[Message]:
         """Remove and return the messages whose `seq` is in `doomed`; O(n)."""
         removed = [message for message in self if message.seq in doomed]
         if removed:
@@ -199,14 +196,14 @@ class Serialized(Searched):
         owed, self._owed = self._owed, 0
         return owed
 
-    def _come_in_later(self, messages: Run) -> None:
+    def _come_in_later(self, messages: list[Message]) -> None:
         """Take in what waits for its time."""
         if self._storing is None:
             self._schedule(messages)
         else:
             self._storing.add_run(messages)
 
-    def _remove_storing(self, seqs: set[int]) -> Run:
+    def _remove_storing(self, seqs: set[int]) -> list[Message]:
         """Remove those of these that wait for the disk; returns them."""
         removed = [] if self._storing is None else self._storing.remove_if(seqs)
         for message in removed:
@@ -231,7 +228,7 @@ class Serialized(Searched):
             self._storing = None
             self._tail = self._ready
 
-    def _arrive(self, messages: Run) -> None:
+    def _arrive(self, messages: list[Message]) -> None:
         """Put a run where it would have gone at once."""
         flags = messages[0].flags
         # They may have been forgotten while these were not among what waits.

@@ -32,6 +32,7 @@ from gateway.model.definitions import (
 )
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
 from gateway.model.pages import Fetched, FoundPages, UnreadablePageError
+from gateway.model.run import Run, StoredRun
 from gateway.store.paged_recovery import find_pages, ids_on_pages, pages_fields, pages_of
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
@@ -130,31 +131,12 @@ class JournalStore:
         self.journal.lax.discard(queue_id)
 
     def append(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        size: int,
-        now_ms: int,
-        due: int = 0,
+        self, targets: Sequence[tuple[int, int]], run: StoredRun, size: int, now_ms: int
     ) -> int:
         """See the Store port."""
-        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms, due), size)
-
-    def append_mixed(
-        self,
-        targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes | None],
-        flags: Sequence[int],
-        *,
-        expires: Sequence[int],
-        size: int,
-        now_ms: int,
-    ) -> int:
-        """See the Store port."""
-        return self.append_run(AddRun(targets, bodies, flags, expires, now_ms), size)
+        return self.append_run(
+            AddRun(targets, run.bodies, run.flags, run.expires, now_ms, run.due), size
+        )
 
     def remove(self, queue_id: int, first: int, last: int, count: int) -> int:
         """See the Store port."""
@@ -176,12 +158,7 @@ class JournalStore:
         self,
         place: tuple[int, int, int],
         targets: Sequence[tuple[int, int]],
-        bodies: Sequence[bytes],
-        flags: int,
-        *,
-        expires: int,
-        due: int,
-        size: int,
+        run: Run,
         now_ms: int,
     ) -> PageBlock:
         """See the PageStore port: runs of one batch for the same queues share a block."""
@@ -192,12 +169,12 @@ class JournalStore:
             self._blocks = {}
         key = store, page, tuple([queue_id for queue_id, _ in targets])
         block = self._blocks.get(key)
-        if block is None or not block.continues(targets, due):
+        if block is None or not block.continues(targets, run.due):
             block = self._blocks[key] = PageBlock(store, page, blocks, targets, now_ms)
-            block.due = due
+            block.due = run.due
             self.journal.append_block(block)
-        block.extend(bodies, flags, expires, size)
-        self.journal.grow_pages(size)
+        block.extend(run.bodies, run.flags, run.expires, run.size)
+        self.journal.grow_pages(run.size)
         return block
 
     def read_page(self, place: tuple[int, int], offset: int, length: int) -> AddRun:

@@ -10,7 +10,7 @@ import structlog
 from gateway.broker import Gateway
 from gateway.model.message import MAYBE_SEEN, Message
 from gateway.store.persistence import Restored
-from gateway.streams.stream import Run
+from gateway.streams.stream import Accepted
 
 _log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ def _tell_unreadable(queue: str, count: int, why: str) -> None:
     _log.error("page.messages_lost", queue=queue, count=count, reason=why)
 
 
-def stream_runs(messages: Sequence[Message], accepted: Sequence[int]) -> list[Run]:
+def stream_runs(messages: Sequence[Message], accepted: Sequence[int]) -> list[Accepted]:
     """Join a stream's recovered messages into runs: neighbours that were accepted together."""
     places = zip(messages, accepted, range(len(messages)), strict=True)
     runs = []
@@ -52,5 +52,5 @@ def stream_runs(messages: Sequence[Message], accepted: Sequence[int]) -> list[Ru
         run = [message for message, _, _ in group]
         bodies = [message.body for message in run]
         flags = [message.flags & ~MAYBE_SEEN for message in run]
-        runs.append(Run(run[0].seq, bodies, flags, now_ms, sum(map(len, bodies))))
+        runs.append(Accepted(run[0].seq, bodies, flags, now_ms, sum(map(len, bodies))))
     return runs

@@ -87,4 +87,5 @@ def count_bytes(pieces: Sequence[Piece], start: int, end: int) -> int:
 
 def _share(piece: Piece, start: int, end: int) -> int:
     inside = min(piece.end, end) - max(piece.first, start)
-    return piece.size * inside // (piece.end - piece.first)
+    # Rounded up: a part of a piece with little in it would count as nothing, and let another in.
+    return -(-piece.size * inside // (piece.end - piece.first))

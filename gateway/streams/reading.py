@@ -26,7 +26,7 @@ import pyarrow as pa
 from gateway.streams.plan import Reason
 from gateway.streams.ports import BlockRef, Log
 from gateway.streams.rows import rows_of
-from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Run, Stream
+from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Stream
 from gateway.streams.view import View, Viewer
 
 #: One answer stops here: bounds the memory of a reading and the time of a worker thread. A second
@@ -46,7 +46,7 @@ class Snapshot:
     end: int
     log: Log
     refs: Sequence[BlockRef]
-    runs: Sequence[Run]
+    runs: Sequence[Accepted]
 
 
 def take_snapshot(index: int, stream: Stream, log: Log, start: int, end: int) -> Snapshot:
@@ -177,9 +177,9 @@ def _lower_bound(offsets: pa.Array, wanted: int) -> int:
     return low
 
 
-def _tail_groups(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _tail_groups(runs: Sequence[Accepted]) -> Iterator[list[Accepted]]:
     """Group the runs of a tail to pieces of about one block."""
-    group: list[Run] = []
+    group: list[Accepted] = []
     count = size = 0
     for run in runs:
         group.append(run)

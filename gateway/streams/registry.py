@@ -25,7 +25,7 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.streams import retention, rows, subscription
 from gateway.streams.ports import Log, RunBlocking, StreamsOwner, StreamStore
 from gateway.streams.retention import Limits
-from gateway.streams.stream import Run, Stream, Taken
+from gateway.streams.stream import Accepted, Stream, Taken
 from gateway.streams.subscription import Place, Subscription
 
 _FILE: Final = "streams.json"
@@ -171,7 +171,7 @@ class StreamRegistry:
                 tap.subscriptions[known.name] = known
                 self._subscribed[known.name] = tap
 
-    def recover(self, tails: Mapping[int, Sequence[Run]]) -> dict[str, list[tuple[int, int]]]:
+    def recover(self, tails: Mapping[int, Sequence[Accepted]]) -> dict[str, list[tuple[int, int]]]:
         """Give each stream the tail that the journal kept; returns holes by stream name.
 
         Args:

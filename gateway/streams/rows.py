@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from gateway.streams.ports import Log, StoredBlock
-from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Run, Taken
+from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Taken
 
 #: The stored columns; the same as `storage.arrow_log.SCHEMA` (a test holds them together).
 STORED: Final = pa.schema(
@@ -44,9 +44,9 @@ def blocks(taken: Taken) -> Iterator[StoredBlock]:
         first = end
 
 
-def _groups(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _groups(runs: Sequence[Accepted]) -> Iterator[list[Accepted]]:
     """Split runs into groups of at most one block; a message larger than a block stands alone."""
-    group: list[Run] = []
+    group: list[Accepted] = []
     count = size = 0
     for run in runs:
         for part in _parts(run):
@@ -61,7 +61,7 @@ def _groups(runs: Sequence[Run]) -> Iterator[list[Run]]:
         yield group
 
 
-def _parts(run: Run) -> Iterator[Run]:
+def _parts(run: Accepted) -> Iterator[Accepted]:
     """Split one run that is larger than a block."""
     if len(run.bodies) <= BLOCK_MESSAGES and run.size <= BLOCK_BYTES:
         yield run
@@ -75,7 +75,7 @@ def _parts(run: Run) -> Iterator[Run]:
     yield run.cut(run.base + start, run.end)
 
 
-def rows_of(runs: Sequence[Run]) -> pa.RecordBatch:
+def rows_of(runs: Sequence[Accepted]) -> pa.RecordBatch:
     """Return runs as one batch of rows."""
     if not runs:
         return pa.RecordBatch.from_pylist([], schema=STORED)

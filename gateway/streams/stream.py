@@ -25,6 +25,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from gateway.model.errors import Refusal
+from gateway.model.run import MixedRun, Run
 
 #: A block of the log: what a reader decodes in one step; larger ones gain nothing (measured).
 BLOCK_MESSAGES: Final = 4096
@@ -33,7 +34,7 @@ BLOCK_BYTES: Final = 1 << 20
 TAKE_BLOCKS: Final = 16
 
 
-class Run(NamedTuple):
+class Accepted(NamedTuple):
     """Messages that were accepted together. The lists are shared with the broker: never changed."""
 
     base: int
@@ -46,14 +47,14 @@ class Run(NamedTuple):
     def end(self) -> int:
         return self.base + len(self.bodies)
 
-    def cut(self, start: int, end: int) -> Run:
+    def cut(self, start: int, end: int) -> Accepted:
         """Return the part of the run within [start, end); both lie inside."""
         a, b = start - self.base, end - self.base
         if a == 0 and b == len(self.bodies):
             return self
         flags = self.flags if isinstance(self.flags, int) else self.flags[a:b]
         bodies = self.bodies[a:b]
-        return Run(start, bodies, flags, self.now_ms, sum(map(len, bodies)))
+        return Accepted(start, bodies, flags, self.now_ms, sum(map(len, bodies)))
 
 
 _base = attrgetter("base")
@@ -64,7 +65,7 @@ class Taken(NamedTuple):
 
     first: int
     end: int
-    runs: list[Run]
+    runs: list[Accepted]
 
 
 class StreamPort(Protocol):
@@ -115,7 +116,7 @@ class Stream:
         self.failed: Refusal | None = None
         self._port = port
         #: The tail, in order of offsets.
-        self._runs: list[Run] = []
+        self._runs: list[Accepted] = []
         #: [start, end, ticket] of what is not yet sealable; neighbours of one ticket are one entry.
         self._pending: deque[list[int]] = deque()
         #: (start, end) of sealable runs that only sealing makes durable.
@@ -125,23 +126,12 @@ class Stream:
 
     # -- recording: hot ------------------------------------------------------------------------
 
-    def record(
-        self, bodies: Sequence[bytes], flags: int | Sequence[int], now_ms: int, size: int = -1
-    ) -> int:
-        """Append one accepted run; returns the offset of its first message.
-
-        Args:
-            bodies: stored forms; the sequence is kept and must not change afterwards.
-            flags: one word for all, or one for each message.
-            now_ms: broker time of the acceptance.
-            size: the bytes of all bodies, where the caller has counted them already.
-        """
+    def record(self, run: Run | MixedRun, now_ms: int) -> int:
+        """Append one run, accepted at `now_ms` of broker time; returns the offset of its first."""
         base = self.next_offset
-        self.next_offset = base + len(bodies)
-        if size < 0:
-            size = sum(map(len, bodies))
-        self.tail_bytes += size
-        self._runs.append(Run(base, bodies, flags, now_ms, size))
+        self.next_offset = base + run.count
+        self.tail_bytes += run.size
+        self._runs.append(Accepted(base, run.bodies, run.flags, now_ms, run.size))
         return base
 
     def recorded(self, base: int, count: int, ticket: int) -> None:
@@ -209,7 +199,7 @@ class Stream:
         """
         if self._sealing or self._sealable <= self.sealed_offset:
             return None
-        runs: list[Run] = []
+        runs: list[Accepted] = []
         count = size = 0
         for run in self._runs:
             if run.base >= self._sealable or count >= TAKE_BLOCKS * BLOCK_MESSAGES:
@@ -242,7 +232,7 @@ class Stream:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def tail(self, start: int, end: int) -> list[Run]:
+    def tail(self, start: int, end: int) -> list[Accepted]:
         """Return the advertised runs of the tail within [start, end), cut to it."""
         end = min(end, self.durable_offset)
         return [
@@ -254,7 +244,7 @@ class Stream:
     # -- start ---------------------------------------------------------------------------------
 
     def recover(
-        self, first_offset: int, log_next: int, tail: Sequence[Run]
+        self, first_offset: int, log_next: int, tail: Sequence[Accepted]
     ) -> list[tuple[int, int]]:
         """Take up a stored stream; returns the holes [first, end) between what was recovered.
 

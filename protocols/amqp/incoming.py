@@ -6,12 +6,12 @@ anonymous target) comes one delivery at a time and goes the same way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import EXPIRES, IDENTIFIED
+from gateway.model.message import IDENTIFIED
 from gateway.model.ports import Producer, Relay
+from gateway.model.run import MixedRun, Outcome, Run
 from gateway.model.serial import MASK, distance
 from protocols.amqp.conditions import (
     MESSAGE_SIZE,
@@ -153,165 +153,75 @@ class IncomingLink:
 
     # ---- runs from the hot loop
 
-    def receive_run(
-        self, bodies: list[bytes], flags: int, ttl_ms: int, first: int, *, settled: bool
-    ) -> None:
-        """Take a run of whole deliveries `first`... that share flags and ttl, within credit."""
-        count = len(bodies)
-        self.credit -= count
-        self._size = len(bodies[-1])
-        self.delivery_count = (self.delivery_count + count) & MASK
-        self._session.received += count
+    def receive(self, run: Run, first: int, *, settled: bool) -> None:
+        """Take whole deliveries `first`... within credit."""
+        self._use_credit(run)
         producer = self.producer
         if producer is None:
-            flags, expires = self._expiry(flags, ttl_ms)
-            self._receive_each(bodies, [flags] * count, [expires] * count, first, settled=settled)
+            self._relay(run, first, settled=settled)
         else:
-            expires = 0
-            if ttl_ms:
-                flags, expires = self._expiry(flags, ttl_ms)
-            self._confirm(
-                producer.send(bodies, flags, expires), first, count, producer, settled=settled
-            )
+            self._confirm(producer.send(run), first, run.count, producer, settled=settled)
         if self.credit <= self._low:
             self.grant()
 
-    def _expiry(self, flags: int, ttl_ms: int) -> tuple[int, int]:
-        return (flags | EXPIRES, self._session.now_ms() + ttl_ms) if ttl_ms else (flags, 0)
-
-    def receive_mixed(
-        self,
-        bodies: list[bytes],
-        flags: Sequence[int],
-        ttls_ms: Sequence[int],
-        first: int,
-        *,
-        settled: bool,
-    ) -> None:
-        """As `receive_run` for deliveries that differ in flags or ttl."""
-        count = len(bodies)
-        self.credit -= count
-        self._size = len(bodies[-1])
-        self.delivery_count = (self.delivery_count + count) & MASK
-        self._session.received += count
-        now_ms = self._session.now_ms()
-        expires = [now_ms + t if t else 0 for t in ttls_ms]
-        self._receive_each(
-            bodies,
-            [f | EXPIRES if e else f for f, e in zip(flags, expires, strict=True)],
-            expires,
-            first,
-            settled=settled,
-        )
-        if self.credit <= self._low:
-            self.grant()
-
-    def receive_looked(
-        self,
-        bodies: list[bytes],
-        flags: list[int],
-        expires: list[int],
-        first: int,
-        *,
-        dues: list[int],
-        settled: bool,
-    ) -> None:
-        """As `receive_run` for deliveries whose sections were looked into, one by one."""
-        count = len(bodies)
-        self.credit -= count
-        self._size = len(bodies[-1])
-        self.delivery_count = (self.delivery_count + count) & MASK
-        self._session.received += count
+    def receive_mixed(self, run: MixedRun, first: int, *, settled: bool) -> None:
+        """As `receive` for deliveries that differ."""
+        self._use_credit(run)
         producer = self.producer
-        if any(dues):
-            self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
-        elif (
-            producer is not None
-            and flags.count(flags[0]) == count
-            and expires.count(expires[0]) == count
-        ):
-            ticket = producer.send(bodies, flags[0], expires[0])
-            self._confirm(ticket, first, count, producer, settled=settled)
-        elif any(flag & IDENTIFIED for flag in flags):
-            self._receive_later(bodies, flags, expires, first, dues=dues, settled=settled)
+        if producer is None:
+            self._relay(run, first, settled=settled)
+        elif run.dues or any(flag & IDENTIFIED for flag in run.flags):
+            for one in run.runs():
+                self._confirm(producer.send(one), first, one.count, producer, settled=settled)
+                first = (first + one.count) & MASK
         else:
-            self._receive_each(bodies, flags, expires, first, settled=settled)
+            self._confirm(producer.send_mixed(run), first, run.count, producer, settled=settled)
         if self.credit <= self._low:
             self.grant()
 
-    def _receive_later(
-        self,
-        bodies: list[bytes],
-        flags: list[int],
-        expires: list[int],
-        first: int,
-        *,
-        dues: list[int],
-        settled: bool,
-    ) -> None:
-        """Take deliveries one by one: some are scheduled, or some have duplicate ids."""
-        for index, (body, due) in enumerate(zip(bodies, dues, strict=True)):
+    def _use_credit(self, run: Run | MixedRun) -> None:
+        count = run.count
+        self.credit -= count
+        self._size = len(run.bodies[-1])
+        self.delivery_count = (self.delivery_count + count) & MASK
+        self._session.received += count
+
+    def _relay(self, run: Run | MixedRun, first: int, *, settled: bool) -> None:
+        """Send each message to the address that it names."""
+        for index, one in enumerate(run.singles()):
             delivery = (first + index) & MASK
             try:
-                route = self.producer or self.routes.open(body)
+                route = self.routes.open(one.bodies[0])
             except RefusedError as error:
                 if not self.turn_away(delivery, error.refusal, settled=settled):
                     return
                 continue
-            ticket = route.send_later([body], flags[index], expires[index], due)
-            if not self._confirm(ticket, delivery, 1, route, settled=settled):
-                return
-
-    def _receive_each(
-        self,
-        bodies: Sequence[bytes],
-        flags: Sequence[int],
-        expires: Sequence[int],
-        first: int,
-        *,
-        settled: bool,
-    ) -> None:
-        producer = self.producer
-        if producer is not None:
-            ticket = producer.send_mixed(bodies, flags, expires)
-            self._confirm(ticket, first, len(bodies), producer, settled=settled)
-            return
-        for index, body in enumerate(bodies):
-            delivery = (first + index) & MASK
-            try:
-                route = self.routes.open(body)
-            except RefusedError as error:
-                if not self.turn_away(delivery, error.refusal, settled=settled):
-                    return
-                continue
-            ticket = route.send([body], flags[index], expires[index])
-            if not self._confirm(ticket, delivery, 1, route, settled=settled):
+            if not self._confirm(route.send(one), delivery, 1, route, settled=settled):
                 return
 
     def _confirm(
-        self, ticket: int, first: int, count: int, producer: Producer, *, settled: bool
+        self, outcome: Outcome, first: int, count: int, producer: Producer, *, settled: bool
     ) -> bool:
         """Hold the answers back until the ticket is durable; refuse what was not taken.
 
         Returns False when the link ended with it.
         """
         session = self._session
-        if ticket >= 0:
+        refusal = outcome.refusal
+        if refusal is None:
             if not settled:
-                if ticket:
+                if outcome.ticket:
                     self.unsettled += count
-                session.confirm(ticket, first, count, self)
+                session.confirm(outcome.ticket, first, count, self)
             return True
-        taken = producer.taken
-        refusal = producer.refusal
-        assert refusal is not None, "refused without a reason"
+        taken = outcome.taken
         if producer is not self.producer and refusal.code is Code.NOT_FOUND:
             # One message, by a route that led somewhere when it was opened.
             return self.turn_away(first, refusal, settled=settled)
         if taken and not settled:
-            if producer.ticket:
+            if outcome.ticket:
                 self.unsettled += taken
-            session.confirm(producer.ticket, first, taken, self)
+            session.confirm(outcome.ticket, first, taken, self)
         if refusal.transient and not settled and producer is self.producer:
             session.quiesce(self, refusal)
         if not settled:
@@ -433,7 +343,7 @@ class IncomingLink:
                 body, session.now_ms(), ids=session.limits.duplicate_detection
             )
             route = self.producer or self.routes.open(body)
-            error = transactions.post(one, route, body, flags, expires=expires, due=due)
+            error = transactions.post(one, route, Run((body,), flags, expires, due))
         except RefusedError as refused:
             error = self.routes.tagged(transactions.fail(one, refused.refusal), delivery)
             if not (transfer.settled or self.rejects or refused.refusal.transient):
@@ -485,23 +395,18 @@ class IncomingLink:
         self._parts_bytes = 0
 
     def _receive_one(self, body: bytes, delivery: int, *, settled: bool) -> None:
-        self.count_one()
-        self._size = len(body)
         session = self._session
         try:
             body, flags, expires, due = look_into(
                 body, session.now_ms(), ids=session.limits.duplicate_detection
             )
         except RefusedError as error:
+            self.count_one()
+            self._size = len(body)
             if self.turn_away(delivery, error.refusal, settled=settled):
                 self.grant()
             return
-        if due or flags & IDENTIFIED:
-            self._receive_later([body], [flags], [expires], delivery, dues=[due], settled=settled)
-        else:
-            self._receive_each([body], [flags], [expires], delivery, settled=settled)
-        if self.credit <= self._low:
-            self.grant()
+        self.receive(Run((body,), flags, expires, due), delivery, settled=settled)
 
     def close(self) -> None:
         """End the link: routes are closed, an unfinished delivery is forgotten."""

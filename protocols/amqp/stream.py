@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from gateway.model.errors import RefusedError
 from gateway.model.identity import DUPLICATE_BYTES
+from gateway.model.message import EXPIRES
+from gateway.model.run import MixedRun, Run
 from gateway.model.serial import MASK
 from protocols.amqp.frames import HEAD_BYTES
 from protocols.amqp.incoming import IncomingLink
@@ -112,7 +114,7 @@ def _receive_run(
     if limit <= 0 or first is None:
         return at
     start = at
-    run = Run(data, end, limit, first, connection.limits.max_frame_size)
+    run = Collector(data, end, limit, first, connection.limits.max_frame_size)
     at = run.collect(shape, at)
     if end - at > HEAD_BYTES and len(run.bodies) < limit and len(connection.shapes.known) > 1:
         at = run.collect_mixed(shape, connection.shapes.family(shape), at)
@@ -129,13 +131,13 @@ def _receive_run(
     elif (kinds and kinds.count(shape) < len(kinds)) or shape.scan:
         _hand_over_mixed(session, link, run, shape, first)
     else:
-        link.receive_run(bodies, shape.flags, shape.ttl_ms, first, settled=shape.settled)
+        link.receive(_run(session, bodies, shape.flags, shape.ttl_ms), first, settled=shape.settled)
     if relayed:
         link.routes.tag_of = None
     return at
 
 
-def _has_ids(run: Run, shape: Shape, start: int, stop: int) -> bool:
+def _has_ids(run: Collector, shape: Shape, start: int, stop: int) -> bool:
     """Whether some message of a run, which is between these places, may have a duplicate id."""
     bodies = run.bodies
     if run.data.find(_RARE, start, stop) < 0:
@@ -154,7 +156,7 @@ def _has_ids(run: Run, shape: Shape, start: int, stop: int) -> bool:
     return False
 
 
-class Run:
+class Collector:
     """Transfers of one link, one behind the other, while they are collected."""
 
     __slots__ = ("_end", "_frame_max", "_limit", "bodies", "data", "expected", "kinds")
@@ -232,7 +234,7 @@ class Run:
 
 
 def _hand_over_mixed(
-    session: AmqpSession, link: IncomingLink, run: Run, shape: Shape, first: int
+    session: AmqpSession, link: IncomingLink, run: Collector, shape: Shape, first: int
 ) -> None:
     """Give a run to its link with flags for each message."""
     bodies = run.bodies
@@ -244,9 +246,16 @@ def _hand_over_mixed(
     flags = [kind.flags for kind in kinds]
     ttls = [kind.ttl_ms for kind in kinds]
     if flags.count(flags[0]) == ttls.count(ttls[0]) == len(flags):
-        link.receive_run(bodies, flags[0], ttls[0], first, settled=settled)
-    else:
-        link.receive_mixed(bodies, flags, ttls, first, settled=settled)
+        link.receive(_run(session, bodies, flags[0], ttls[0]), first, settled=settled)
+        return
+    now_ms = session.now_ms()
+    expires = [now_ms + ttl if ttl else 0 for ttl in ttls]
+    flags = [f | EXPIRES if ttl else f for f, ttl in zip(flags, ttls, strict=True)]
+    link.receive_mixed(MixedRun(bodies, flags, expires), first, settled=settled)
+
+
+def _run(session: AmqpSession, bodies: list[bytes], flags: int, ttl_ms: int) -> Run:
+    return Run(bodies, flags | EXPIRES, session.now_ms() + ttl_ms) if ttl_ms else Run(bodies, flags)
 
 
 def _hand_over_looked(
@@ -260,14 +269,12 @@ def _hand_over_looked(
     except RefusedError:
         _hand_over_readable(session, link, bodies, first, settled=settled)
         return
-    link.receive_looked(
-        [x[0] for x in looked],
-        [x[1] for x in looked],
-        [x[2] for x in looked],
-        first,
-        dues=[x[3] for x in looked],
-        settled=settled,
-    )
+    stored, flags, expires, dues = map(list, zip(*looked, strict=True))
+    kinds = {one[1:] for one in looked}
+    if len(kinds) == 1:
+        link.receive(Run(stored, *kinds.pop()), first, settled=settled)
+        return
+    link.receive_mixed(MixedRun(stored, flags, expires, dues), first, settled=settled)
 
 
 def _hand_over_readable(

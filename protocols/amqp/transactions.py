@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
 from gateway.model.ports import Producer, Subscription, Transaction
+from gateway.model.run import Run
 from gateway.model.serial import MASK
 from protocols.amqp.conditions import (
     ILLEGAL_STATE,
@@ -271,22 +272,18 @@ class Transactions:
         self,
         one: OpenTransaction,
         route: Producer,
-        body: bytes,
-        flags: int,
-        *,
-        expires: int,
-        due: int,
+        run: Run,
     ) -> Error | None:
         """Add a message that was sent; returns why not, and then all of it has failed."""
         if one.error is not None:
             return one.error
-        refusal = self._too_much(one, 1, len(body))
+        refusal = self._too_much(one, 1, run.size)
         if refusal is None:
-            refusal = one.work.send(route, body, flags, expires, due=due)
+            refusal = one.work.send(route, run)
         if refusal is not None:
             return self.fail(one, refusal)
         self._count_work(one, 1)
-        self._hold(one, len(body) + _POST_BYTES)
+        self._hold(one, run.size + _POST_BYTES)
         return None
 
     def retire(

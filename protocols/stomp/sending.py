@@ -8,7 +8,7 @@ It knows the rules of SEND's headers [STOMP 1.2 SEND], not how frames come or wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gateway.model import stomp_form
@@ -25,6 +25,7 @@ from gateway.model.message import (
 )
 from gateway.model.objects import NOBODY
 from gateway.model.ports import Broker, Producer, Relay
+from gateway.model.run import Outcome, Run
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
 from protocols.stomp.heads import shown
@@ -108,11 +109,13 @@ class Route:
         self.expires = expires
         self.due = due  # 0: at once
 
-    def send(self, bodies: list[bytes]) -> int:
+    def run(self, bodies: Sequence[bytes]) -> Run:
+        """Return stored messages as a run."""
+        return Run(bodies, self.flags, self.expires, self.due)
+
+    def send(self, bodies: Sequence[bytes]) -> Outcome:
         """Send stored messages [gateway.model.ports.Producer.send]."""
-        if self.due:
-            return self.sender.producer.send_later(bodies, self.flags, self.expires, self.due)
-        return self.sender.producer.send(bodies, self.flags, self.expires)
+        return self.sender.producer.send(self.run(bodies))
 
 
 class Sending:

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.ports import Broker
+from gateway.model.run import Outcome
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
 from protocols.stomp.frame import SEND, Head
@@ -64,7 +65,7 @@ class Connection(Protocol):
         """Call `go_on` before the next output."""
 
 
-class _Run:
+class _Waiting:
     """SENDs of one route that wait, or are on their way."""
 
     __slots__ = ("bodies", "receipts", "route")
@@ -78,9 +79,9 @@ class _Run:
         """Return what keeping it costs, in bytes."""
         return _FRAME_BYTES + _cost_of(self.bodies) + _cost_of(self.receipts)
 
-    def cut(self, count: int) -> _Run:
+    def cut(self, count: int) -> _Waiting:
         """Take the first `count` off and return them."""
-        first = _Run(self.route, self.bodies[:count], self.receipts[:count])
+        first = _Waiting(self.route, self.bodies[:count], self.receipts[:count])
         self.bodies = self.bodies[count:]
         self.receipts = self.receipts[count:]
         return first
@@ -129,7 +130,7 @@ class Traffic:
         )
         self._stalled: Sender | DiskWait | None = None
         # With what each costs, as it was counted.
-        self._spool: deque[tuple[int, _Run | tuple[Head, bytes]]] = deque()
+        self._spool: deque[tuple[int, _Waiting | tuple[Head, bytes]]] = deque()
         self.spool_bytes = 0
         self._waiting_acks = 0  # ACK and NACK in the spool
         self._waiting_names: Counter[str | None] = Counter()  # of what begins and ends there
@@ -164,12 +165,13 @@ class Traffic:
         assert isinstance(route, Route)
         sender = route.sender
         if self._stalled is not None or sender.full:
-            self._run_into_full(_Run(route, bodies, receipts))
+            self._run_into_full(_Waiting(route, bodies, receipts))
             return
-        ticket = route.send(bodies)
-        if ticket < 0:
-            self._partly_taken(_Run(route, bodies, receipts))
+        outcome = route.send(bodies)
+        if outcome.refusal is not None:
+            self._partly_taken(_Waiting(route, bodies, receipts), outcome)
             return
+        ticket = outcome.ticket
         outbox = self._connection.outbox
         if receipts:
             answer = frame.receipts(receipts)
@@ -276,7 +278,7 @@ class Traffic:
         self.spool_bytes += cost
         self.pause_if_idle()
 
-    def _confirm(self, run: _Run, ticket: int) -> None:
+    def _confirm(self, run: _Waiting, ticket: int) -> None:
         outbox = self._connection.outbox
         if run.receipts:
             answer = frame.receipts(run.receipts)
@@ -284,16 +286,14 @@ class Traffic:
         else:
             outbox.note(ticket)
 
-    def _partly_taken(self, run: _Run) -> None:
+    def _partly_taken(self, run: _Waiting, outcome: Outcome) -> None:
         """Go on behind a send that was refused somewhere in `run`."""
         sender = run.route.sender
-        producer = sender.producer
-        while True:
-            refusal = producer.refusal
-            assert refusal is not None, "a run is refused with a reason"
-            taken = run.cut(producer.taken)
+        while outcome.refusal is not None:
+            refusal = outcome.refusal
+            taken = run.cut(outcome.taken)
             if taken.bodies:
-                self._confirm(taken, producer.ticket)
+                self._confirm(taken, outcome.ticket)
             if refusal.code is Code.DISK_FULL and self._limits.disk_full_pause:
                 # Not the sender: an address that drops is not told of a full disk.
                 self._stall(self._wait_for_disk(), run)
@@ -305,14 +305,12 @@ class Traffic:
             self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
             if self._connection.ended or not run.bodies:
                 return
-            ticket = run.route.send(run.bodies)
-            if ticket >= 0:
-                self._confirm(run, ticket)
-                return
+            outcome = run.route.send(run.bodies)
+        self._confirm(run, outcome.ticket)
 
     # ---- stalled
 
-    def _run_into_full(self, run: _Run) -> None:
+    def _run_into_full(self, run: _Waiting) -> None:
         if self._stalled is not None:
             self._wait_run(run)
             return
@@ -324,17 +322,17 @@ class Traffic:
             return
         waits = blocked is not None and blocked.transient and blocked.code is not Code.DISK_FULL
         offered = run.cut(1) if waits else run
-        ticket = run.route.send(offered.bodies)
-        if ticket < 0:
+        outcome = run.route.send(offered.bodies)
+        if outcome.refusal is not None:
             offered.bodies += run.bodies if waits else []
             offered.receipts += run.receipts if waits else []
-            self._partly_taken(offered)
+            self._partly_taken(offered, outcome)
             return
-        self._confirm(offered, ticket)
+        self._confirm(offered, outcome.ticket)
         if waits:
             self._stall(sender, run)
 
-    def _stall(self, wait: Sender | DiskWait, run: _Run) -> None:
+    def _stall(self, wait: Sender | DiskWait, run: _Waiting) -> None:
         """Wait for room; `run` is what comes first then."""
         self._stalled = wait
         if run.bodies:
@@ -375,7 +373,7 @@ class Traffic:
         while spool and self._stalled is None and not self._connection.ended:
             cost, waiting = spool.popleft()
             self.spool_bytes -= cost
-            if isinstance(waiting, _Run):
+            if isinstance(waiting, _Waiting):
                 self.run(waiting.route, waiting.bodies, waiting.receipts)
             else:
                 head, body = waiting
@@ -418,7 +416,7 @@ class Traffic:
             self._spool.append((cost, (head, body)))
             self._note(head, 1)
 
-    def _wait_run(self, run: _Run) -> None:
+    def _wait_run(self, run: _Waiting) -> None:
         cost = run.cost()
         if self._fits(cost, run.receipts[-1] if run.receipts else None):
             self._spool.append((cost, run))

@@ -88,9 +88,7 @@ class Transactions:
         """Add a SEND; raises RefusedError, after which the transaction can only be rolled back."""
         one = self._get(name)
         self._count(one, len(stored), now)
-        refusal = one.work.send(
-            route.sender.producer, stored, route.flags, route.expires, due=route.due
-        )
+        refusal = one.work.send(route.sender.producer, route.run((stored,)))
         if refusal is not None:
             self._fail(one, refusal)
 

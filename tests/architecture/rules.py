@@ -352,7 +352,6 @@ FILE_LINES_AIM: Final = 500
 LONG_FILES: Final = (
     "gateway.assembly.app",
     "gateway.broker.gateway",
-    "gateway.broker.pager",
     "gateway.broker.producer",
     "gateway.listening.listeners",
     "gateway.model.section_scan",
@@ -361,7 +360,6 @@ LONG_FILES: Final = (
     "gateway.store.persistence",
     "gateway.streams.registry",
     "protocols.amqp.connection",
-    "protocols.amqp.incoming",
     "protocols.amqp.session",
     "protocols.amqp.transactions",
     "protocols.stomp.parser",
@@ -372,10 +370,8 @@ LONG_FILES: Final = (
 )
 #: Classes that exist for one heir: an object cut into storeys.
 LONE_BASES: Final = (
-    "gateway.broker.choosing.Choosing",
     "gateway.broker.inventory.Inventory",
     "gateway.broker.parts.Parts",
-    "gateway.broker.spread.Spread",
     "gateway.queues.conduct.Conduct",
     "gateway.queues.grouped.Grouped",
     "gateway.queues.ring.Ringed",

@@ -22,6 +22,7 @@ from gateway.model.definitions import (
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.objects import Kind
 from gateway.model.ports import ConsumerFacts
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack, unpack
 from gateway.model.turn import Turn
 from tests.broker.paged import PageMemory, found_pages
@@ -78,22 +79,21 @@ class DiskStore(PageMemory):
             self._close()
         return self.ticket
 
-    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
-        amount = len(bodies)
-        assert bool(flags & SCHEDULED) == bool(due)
-        ticket = self.append_mixed(
-            targets, bodies, [flags] * amount, expires=[expires] * amount, size=size, now_ms=now_ms
-        )
-        if due:
-            for queue_id, first in targets:
-                self.postpone(queue_id, [(first + i, due) for i in range(amount)])
-        return ticket
-
-    def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
-        assert size >= sum(len(b) for b in bodies if b is not None)
+    def append(self, targets, run, size, now_ms) -> int:
+        amount = len(run.bodies)
+        flags, expires = run.flags, run.expires
+        if isinstance(flags, int):
+            assert bool(flags & SCHEDULED) == bool(run.due)
+            flags, expires = [flags] * amount, [expires] * amount
+        assert size >= sum(len(b) for b in run.bodies if b is not None)
         if not self.atomic:
             self._close()
-        return self._record("add", list(targets), list(bodies), list(flags), list(expires))
+        record = list(targets), list(run.bodies), list(flags), list(expires)
+        ticket = self._record("add", *record)
+        if run.due:
+            for queue_id, first in targets:
+                self.postpone(queue_id, [(first + i, run.due) for i in range(amount)])
+        return ticket
 
     def remove(self, queue_id, first, last, amount) -> int:
         assert amount == last - first + 1, "a range with holes"
@@ -436,11 +436,9 @@ class Core:
         taken = []
         for run in runs:
             stored = [stomp(body) for body in run]
-            if delay is None:
-                ticket = route.send(stored, flags, expires)
-            else:
-                ticket = route.send_later(stored, flags, expires, self.now + delay)
-            accepted = len(run) if ticket >= 0 else route.taken
+            due = 0 if delay is None else self.now + delay
+            outcome = route.send(Run(stored, flags, expires, due))
+            accepted = len(run) if outcome.refusal is None else outcome.taken
             taken += [i < accepted for i in range(len(run))]
             self.turn()
         route.close()

@@ -45,9 +45,9 @@ class PageMemory:
         self.reads = 0
         self.late: list | None = None
 
-    def page(self, place, targets, bodies, flags, *, expires, due, size, now_ms):
+    def page(self, place, targets, run, now_ms):
         store, page, blocks = place
-        assert size == sum(map(len, bodies))
+        bodies, flags, expires, due = run.bodies, run.flags, run.expires, run.due
         ticket = self.page_room()
         held = self.pages.setdefault((store, page), [])
         last = next(

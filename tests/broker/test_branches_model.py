@@ -19,6 +19,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.message import IDENTIFIED
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
 from tests.lanes import examples
@@ -197,8 +198,8 @@ class BranchesMachine(RuleBasedStateMachine):
         if not run:
             return
         route = self.producer(address, routing)
-        ticket = route.send([self.form(s) for s in run], self.flags(run[0]))
-        taken = len(run) if ticket >= 0 else route.taken
+        outcome = route.send(Run([self.form(s) for s in run], self.flags(run[0])))
+        taken = len(run) if outcome.refusal is None else outcome.taken
         expected = 0
         # A run is judged by what was known before it, but where some of it may be dropped.
         singly = self.policy is FullPolicy.DROP and address == "x"
@@ -222,7 +223,7 @@ class BranchesMachine(RuleBasedStateMachine):
             self.work = self.core.gateway.begin()
         sent = self.new(priority, None, name)
         route = self.producer(address, None)
-        assert self.work.send(route, self.form(sent), self.flags(sent)) is None
+        assert self.work.send(route, Run((self.form(sent),), self.flags(sent))) is None
         self.in_work.append((address, sent))
 
     @precondition(lambda self: self.work is not None)

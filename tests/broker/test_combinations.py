@@ -8,6 +8,7 @@ from gateway.model.address import parse_destination
 from gateway.model.definitions import DivertDefinition
 from gateway.model.errors import RefusedError
 from gateway.model.message import EXPIRES, GROUPED
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, entry, flags_of
@@ -154,7 +155,7 @@ def grouped(core: Core, *messages: tuple[int, bytes], ttl: int = 0) -> None:
     for priority, body in messages:
         stored = pack("q", body, persistent=True, headers=[("JMSXGroupID", "g")])
         expires = core.now + ttl if ttl else 0
-        route.send([stored], flags_of(priority) | GROUPED | (EXPIRES if ttl else 0), expires)
+        route.send(Run([stored], flags_of(priority) | GROUPED | (EXPIRES if ttl else 0), expires))
     route.close()
     core.turn()
 

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from gateway.addresses.settings import FullPolicy
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, MAYBE_SEEN, SCHEDULED
+from gateway.model.run import Run
 from gateway.model.stomp_form import unpack
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Taker, body_of, entry, flags_of, stomp
@@ -221,7 +222,7 @@ class GatewayMachine(RuleBasedStateMachine):
             route, _ = self.core.producer(name)
             body = self.new_body()
             due = self.core.now + delay if delay else 0
-            assert self.open.send(route, stomp(body), flags_of(), due=due) is None
+            assert self.open.send(route, Run((stomp(body),), flags_of(), due=due)) is None
             self.sends.append((name, body))
             self.sent_in_work.add(body)
 

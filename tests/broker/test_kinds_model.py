@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.model.message import DURABLE, SCHEDULED
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack, unpack
 from tests.broker.core import ANYCAST, Core, body_of, entry, flags_of
 from tests.lanes import examples
@@ -62,7 +63,7 @@ class KindsMachine(RuleBasedStateMachine):
         bodies = [self.stored(key) for key in keys]
         for run in [bodies] if together else [[body] for body in bodies]:
             due = self.core.now + delay if delay else 0
-            assert route.send_later(run, flags_of(durable=durable), 0, due) >= 0
+            assert route.send(Run(run, flags_of(durable=durable), 0, due)).refusal is None
             self.core.turn()
         route.close()
 
@@ -71,7 +72,7 @@ class KindsMachine(RuleBasedStateMachine):
         work = self.core.gateway.begin()
         route, _ = self.core.producer(name)
         for key in keys:
-            assert work.send(route, self.stored(key), flags_of()) is None
+            assert work.send(route, Run((self.stored(key),), flags_of())) is None
         for taker in self.takers[:1]:
             if taker.got:
                 work.acknowledge(taker.hold, [taker.got.pop(0)])

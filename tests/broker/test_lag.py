@@ -8,6 +8,7 @@ import pytest
 
 from gateway.broker.lag import Lag
 from gateway.model.definitions import DivertDefinition
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 
 LIMIT, CALM = 0.1, 1.0
@@ -165,12 +166,12 @@ def test_routes_that_were_open_queues_that_are_new_diverts_and_dead_letters_wait
     core.gateway.branches.create(DivertDefinition(name="d", address="q", forwarding=("p",)))
     route, _ = core.producer("q")
     takers = {name: core.consume(name) for name in ("q", "p", "dead")}
-    route.send([stomp(b"0")], flags_of())
+    route.send(Run([stomp(b"0")], flags_of()))
     core.turn()
     assert [len(t.got) for t in takers.values()] == [1, 1, 0]
     lagging(core)
     takers["q"].reject()
-    route.send([stomp(b"1")], flags_of())
+    route.send(Run([stomp(b"1")], flags_of()))
     core.turn()
     takers["new"] = core.consume("new")
     core.send("new", b"2")
@@ -178,7 +179,7 @@ def test_routes_that_were_open_queues_that_are_new_diverts_and_dead_letters_wait
     core.sync()
     assert [len(t.got) for t in takers.values()] == [1, 2, 1, 1]
     calmed(core)
-    route.send([stomp(b"3")], flags_of())
+    route.send(Run([stomp(b"3")], flags_of()))
     core.turn()
     assert [len(t.got) for t in takers.values()] == [2, 3, 1, 1]
     core.check()
@@ -204,8 +205,8 @@ def test_a_commit_across_the_change_is_seen_whole():
     core = core_of()
     taker = core.consume("q")
     work = core.gateway.begin()
-    work.send(core.producer("q")[0], stomp(b"1"), flags_of())
-    work.send(core.producer("q")[0], stomp(b"2"), flags_of(durable=False))
+    work.send(core.producer("q")[0], Run((stomp(b"1"),), flags_of()))
+    work.send(core.producer("q")[0], Run((stomp(b"2"),), flags_of(durable=False)))
     lagging(core)
     work.commit()
     core.send("q", b"3")
@@ -286,7 +287,7 @@ def test_a_power_cut_at_any_time_with_changes_at_any_time(seed):
                 body = b"%d" % number
                 if core.gateway.lag.waits:
                     held.add(body)
-                tickets[body] = route.send([stomp(body)], flags_of())
+                tickets[body] = route.send(Run([stomp(body)], flags_of())).ticket
                 sent.append((body, tickets[body]))
                 core.turn()
             case "ack" if taker.got:

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.broker import reaper
 from gateway.model.message import STOMP
+from gateway.model.run import Run
 from gateway.time.slices import Slices
 from tests.broker.core import MULTICAST, Core, stomp
 
@@ -41,7 +42,7 @@ def test_a_wildcard_subscriber_costs_as_much_as_there_are_senders(many, monkeypa
     seen = looks(many, monkeypatch)
     taker = many.consume("mk.#", routing=MULTICAST)
     assert seen == ["mk.7"]
-    producer.send([stomp(b"y")], STOMP | 4, 0)
+    producer.send(Run([stomp(b"y")], STOMP | 4, 0))
     many.send("mk.8", b"z")
     many.turn()
     assert taker.bodies() == [b"y", b"z"]

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.objects import NOBODY, Kind, ObjectLimits
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, Taker, entry, flags_of, stomp
 from tests.lanes import examples
 
@@ -102,7 +103,7 @@ def test_a_sender_to_what_exists_is_never_refused():
         producer(core, f"a{n}", "ben")
     for user in ("ann", "ben", "cid"):
         for n in range(3):
-            producer(core, f"a{n}", user).send([b"y"], 0)
+            producer(core, f"a{n}", user).send(Run([b"y"], 0))
         assert "All users together have 3" in refused(lambda user=user: producer(core, "b", user))
     core.turn()
     assert core.waiting("a0") != []
@@ -113,12 +114,13 @@ def test_a_sender_whose_address_was_deleted_has_it_made_again_while_there_is_roo
     first, second = producer(core, "a"), producer(core, "b")
     core.directory.delete_address("a", force=True)
     assert held(core) == (1, 1)
-    assert first.send([b"x"], 0) >= 0
+    assert first.send(Run([b"x"], 0)).refusal is None
     assert held(core) == (2, 2)
     core.directory.delete_address("b", force=True)
     producer(core, "c")
-    assert second.send([b"x"], 0) == -1
-    assert second.refusal.code is Code.TOO_MANY
+    outcome = second.send(Run([b"x"], 0))
+    assert outcome.refusal is not None
+    assert outcome.refusal.code is Code.TOO_MANY
     core.check_objects()
 
 
@@ -148,7 +150,7 @@ def test_dead_letters_and_expired_messages_are_not_lost_for_a_limit(user: str):
         user=1,
         gateway=1,
     )
-    producer(core, "q", user).send([stomp(b"x")], flags_of())
+    producer(core, "q", user).send(Run([stomp(b"x")], flags_of()))
     core.turn()
     taker = core.consume("q", user=user)
     taker.reject()
@@ -239,12 +241,12 @@ class Made(RuleBasedStateMachine):
         made = self.attempt(lambda: producer(self.core, name, user, routing))
         if made is not None:
             self.producers.append(made)
-            made.send([b"x"], 4)
+            made.send(Run([b"x"], 4))
 
     @rule()
     def send_again(self):
         for one in self.producers:
-            one.send([b"y"], 4)
+            one.send(Run([b"y"], 4))
 
     @rule(name=names, user=users, routing=routings, browse=st.booleans())
     def consume(self, name, user, routing, browse):

@@ -7,6 +7,7 @@ import pytest
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Limits
 from gateway.broker.producer import OVERHEAD_BYTES
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 
 
@@ -46,7 +47,7 @@ def test_a_commit_is_in_one_batch_with_all_that_follows_from_it():
     work.reject(taker.hold, taker.got[1:2], dead_letter=False)
     work.reject(taker.hold, taker.got[2:], dead_letter=True)
     for name, body in (("t", b"x"), ("q", b"y"), ("t", b"z"), ("ring", b"new")):
-        work.send(core.producer(name)[0], stomp(body), flags_of())
+        work.send(core.producer(name)[0], Run((stomp(body),), flags_of()))
     ticket = work.commit()
     assert ticket == core.store.ticket
     names = ("q", "s1", "s2", "dlq", "ring")

@@ -16,6 +16,7 @@ import pytest
 from gateway.addresses.settings import RingVictim
 from gateway.broker.spread import OVERHEAD_BYTES
 from gateway.model.message import DURABLE, SCHEDULED, SHARED
+from gateway.model.run import Run
 from gateway.model.sections import with_annotations
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
@@ -121,7 +122,7 @@ class Returns:
             for said in self.said.values():
                 said[str(self.number)] = colour
         route, _ = self.core.producer("t", MULTICAST)
-        route.send(bodies, flags, 0)
+        route.send(Run(bodies, flags, 0))
         route.close()
 
     # ---- who takes

@@ -8,6 +8,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.model.address import Destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE
+from gateway.model.run import MixedRun, Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, Taker, entry, flags_of, stomp
 
 
@@ -24,9 +25,9 @@ class Tap:
         self.bodies = []
         self.tickets = []
 
-    def record(self, bodies, flags, now_ms) -> int:
-        self.bodies += bodies
-        return len(self.bodies) - len(bodies)
+    def record(self, run, now_ms) -> int:
+        self.bodies += run.bodies
+        return len(self.bodies) - run.count
 
     def recorded(self, base, count, ticket) -> None:
         self.tickets.append((base, count, ticket))
@@ -106,8 +107,8 @@ def test_a_tap_is_a_route_and_sees_each_message_once():
         core.directory.delete_queue(name)
     # Without a queue it is a route still, and nothing is held in memory for it.
     route, _ = core.producer("q", MULTICAST)
-    assert route.send([stomp(b"4")], flags_of(durable=False)) == 0
-    assert route.send([stomp(b"5")], flags_of()) == core.store.ticket
+    assert route.send(Run([stomp(b"4")], flags_of(durable=False))).ticket == 0
+    assert route.send(Run([stomp(b"5")], flags_of())).ticket == core.store.ticket
     assert tap.bodies[2:] == [stomp(b"4"), stomp(b"5")]
     assert core.gateway.addresses["q"].unrouted == 0
     assert core.gateway.memory == 0
@@ -121,10 +122,10 @@ def test_a_transaction_reaches_the_tap_at_its_commit_in_order():
     core.gateway.addresses["q"].version += 1
     route, _ = core.producer("q")
     work, undone = core.gateway.begin(), core.gateway.begin()
-    work.send(route, stomp(b"in 1"), flags_of())
-    undone.send(route, stomp(b"never"), flags_of())
+    work.send(route, Run((stomp(b"in 1"),), flags_of()))
+    undone.send(route, Run((stomp(b"never"),), flags_of()))
     core.send("q", b"outside")
-    work.send(route, stomp(b"in 2"), flags_of(9))
+    work.send(route, Run((stomp(b"in 2"),), flags_of(9)))
     undone.rollback()
     work.commit()
     assert tap.bodies == [stomp(b) for b in (b"outside", b"in 1", b"in 2")]
@@ -215,12 +216,12 @@ def test_a_temporary_node_goes_with_its_messages_and_is_not_made_again():
     name = core.gateway.create_temporary(ANYCAST, core)
     route, _ = core.producer(name)
     taker = core.consume(name, room=1, owner=core)
-    route.send([stomp(b"1"), stomp(b"2")], flags_of())
+    route.send(Run([stomp(b"1"), stomp(b"2")], flags_of()))
     core.turn()
     assert taker.bodies() == [b"1"]
     core.gateway.delete_temporary(name)
     assert len(taker.refusals) == 1
-    assert route.send([stomp(b"3")], flags_of()) == 0
+    assert route.send(Run([stomp(b"3")], flags_of())).ticket == 0
     assert name not in core.gateway.addresses
     assert (core.gateway.memory, core.gateway.messages) == (0, 0)
     core.sync()
@@ -234,15 +235,15 @@ def test_a_deleted_queue_is_made_again_by_no_open_producer_but_found_when_it_is_
     core = Core()
     route, _ = core.producer("q")
     named, _ = core.producer("q::q")
-    route.send([stomp(b"1")], flags_of())
+    route.send(Run([stomp(b"1")], flags_of()))
     core.directory.delete_queue("q")
     for producer in (route, named):
-        assert producer.send([stomp(b"2")], flags_of()) == 0
+        assert producer.send(Run([stomp(b"2")], flags_of())).ticket == 0
     assert core.gateway.addresses["q"].unrouted == 2
     assert (core.gateway.memory, core.gateway.messages) == (0, 0)
     core.directory.create_queue("q", "q", ANYCAST)
     for producer in (route, named):
-        assert producer.send([stomp(b"3")], flags_of()) > 0
+        assert producer.send(Run([stomp(b"3")], flags_of())).ticket > 0
     assert core.waiting("q") == [b"3", b"3"]
     core.check()
 
@@ -251,7 +252,7 @@ def test_a_producer_goes_on_at_the_address_that_takes_the_name():
     core = Core()
     route, owner = core.producer("q")
     core.directory.delete_address("q", force=True)
-    assert route.send([stomp(b"1")], flags_of()) > 0
+    assert route.send(Run([stomp(b"1")], flags_of())).ticket > 0
     assert core.waiting("q") == [b"1"]
     assert list(core.gateway.addresses["q"].producers.values()) == [route]
     core.gateway.block_address("q", blocked=True)
@@ -266,13 +267,13 @@ def test_a_producer_of_a_deleted_address_that_may_not_come_back_is_refused():
     route, _ = core.producer("q")
     core.directory.delete_address("q", force=True)
     for send in (
-        lambda: route.send([stomp(b"1")], flags_of()),
-        lambda: route.send_mixed([stomp(b"1")], [flags_of()], [0]),
+        lambda: route.send(Run([stomp(b"1")], flags_of())),
+        lambda: route.send_mixed(MixedRun([stomp(b"1")], [flags_of()], [0])),
     ):
-        assert send() == -1
-        assert (route.taken, route.refusal.code) == (0, Code.NOT_FOUND)
+        outcome = send()
+        assert (outcome.taken, outcome.refusal.code) == (0, Code.NOT_FOUND)
     work = core.gateway.begin()
-    work.send(route, stomp(b"2"), flags_of())
+    work.send(route, Run((stomp(b"2"),), flags_of()))
     assert refused(work.commit) is Code.NOT_FOUND
 
 
@@ -284,7 +285,7 @@ def test_senders_held_back_at_a_deleted_address_are_let_go():
     core.directory.delete_address("q", force=True)
     core.turn()
     assert owner.told == ["blocked", "unblocked"]
-    assert route.send([stomp(b"2")], flags_of()) > 0
+    assert route.send(Run([stomp(b"2")], flags_of())).ticket > 0
     assert owner.blocked
 
 
@@ -294,7 +295,7 @@ def test_senders_held_back_by_an_operator_are_let_go_with_an_empty_address():
     core.gateway.block_address("q", blocked=True)
     core.directory.delete_address("q", force=True)
     assert (owner.blocked, route.blocked()) == (False, None)
-    assert route.send([stomp(b"1")], flags_of()) > 0
+    assert route.send(Run([stomp(b"1")], flags_of())).ticket > 0
     core.gateway.block_address("q", blocked=True)
     core.gateway.block_address("q", blocked=False)
     assert owner.told == ["blocked", "unblocked"] * 2
@@ -395,7 +396,7 @@ def test_a_ring_hands_out_inside_the_send_and_the_sender_gets_its_own():
     core = Core(entry("q", default_ring_size=2))
     taker = core.consume("q", room=3)
     route = core.gateway.open_producer(Destination("q"), None, Owner())
-    route.send([stomp(b"%d" % n) for n in range(8)], flags_of())
+    route.send(Run([stomp(b"%d" % n) for n in range(8)], flags_of()))
     assert taker.bodies() == [b"0", b"1", b"2"]
     assert core.waiting("q") == [b"6", b"7"]
     assert core.figures("q") == (5, 3, 3)

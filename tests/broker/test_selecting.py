@@ -8,6 +8,7 @@ from gateway.broker.gateway import DISPATCH_RUN
 from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import EXPIRES
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.queues.ready import Ready
 from gateway.queues.selecting import TURN_PLACES
@@ -36,7 +37,7 @@ def send(core: Core, name: str, *colours: str, priority: int = 4, **how) -> None
     route = core.gateway.open_producer(parse_destination(name), routing, Owner(), **how)
     expires = 0 if ttl is None else core.now + ttl
     flags = flags_of(priority) | (EXPIRES if expires else 0)
-    route.send([coloured(colour) for colour in colours], flags, expires)
+    route.send(Run([coloured(colour) for colour in colours], flags, expires))
     route.close()
     core.sync()
 
@@ -256,7 +257,7 @@ def test_a_transaction_sends_through_filters():
     route, _ = core.producer("a")
     work = core.gateway.begin()
     for colour in ("red", "blue", "red"):
-        work.send(route, coloured(colour), flags_of())
+        work.send(route, Run((coloured(colour),), flags_of()))
     work.commit()
     core.sync()
     assert core.waiting("q") == [b"red"]

@@ -14,6 +14,7 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import Durability, FullPolicy, PageFullPolicy
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
+from gateway.model.run import Run
 from tests.broker.core import Core, entry, flags_of, stomp
 
 POLICIES = list(FullPolicy)
@@ -57,8 +58,8 @@ class World:
         self.sent += len(bodies)
         for body in bodies:
             dropped = self.core.gateway.addresses["q"].dropped
-            ticket = self.route.send([stomp(body)], flags_of())
-            if ticket >= 0 and self.core.gateway.addresses["q"].dropped == dropped:
+            outcome = self.route.send(Run([stomp(body)], flags_of()))
+            if outcome.refusal is None and self.core.gateway.addresses["q"].dropped == dropped:
                 self.taken.append(body)
         self.core.turn()
 

@@ -10,6 +10,7 @@ from gateway.model.amqp_types import Symbol
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, EXPIRES
+from gateway.model.run import MixedRun, Run
 from gateway.model.sections import peek, scan
 from gateway.model.stomp_form import pack, unpack
 from protocols.amqp.performatives import Accepted, Rejected, Source
@@ -52,7 +53,7 @@ def test_a11_addresses_that_come_later_count_too():
     core = with_queues(s1="test.#")
     producers = [core.producer(name, MULTICAST)[0] for name in ("test", "test.a.b", "other")]
     for producer in producers:
-        producer.send([stomp(b"x")], flags_of())
+        producer.send(Run([stomp(b"x")], flags_of()))
     assert counts(core, "s1") == [2]
     assert core.gateway.addresses["test.a.b"].unrouted == 0
     assert core.gateway.addresses["test.a.b"].routed == 1
@@ -63,11 +64,11 @@ def test_a11_producers_that_are_there_see_a_new_subscription_and_its_end():
     core = with_queues(s1="test.a")
     producer, _ = core.producer("test.a")
     taker = core.consume("test.#", routing=MULTICAST)
-    producer.send([stomp(b"1")], flags_of())
+    producer.send(Run([stomp(b"1")], flags_of()))
     core.turn()
     assert taker.bodies() == [b"1"]
     taker.leave()
-    producer.send([stomp(b"2")], flags_of())
+    producer.send(Run([stomp(b"2")], flags_of()))
     assert counts(core, "s1") == [2]
     assert not core.gateway.addresses["test.a"].branched
 
@@ -128,7 +129,7 @@ def test_a_full_wildcard_holds_senders_back_until_there_is_room():
         s2="test.#",
     )
     producer, owner = core.producer("test.a")
-    producer.send([stomp(b"1")], flags_of())
+    producer.send(Run([stomp(b"1")], flags_of()))
     core.turn()
     assert owner.blocked
     assert producer.blocked() is not None
@@ -181,7 +182,7 @@ def test_the_copy_says_where_it_comes_from():
     core = with_queues(q="q", b="b")
     divert(core, "copy", "q", "b")
     core.send("q", b"1", priority=7)
-    core.producer("q")[0].send([plain("x")], 4 | DURABLE)
+    core.producer("q")[0].send(Run([plain("x")], 4 | DURABLE))
     first, second = core.queue("b").browse(0, 9)
     facts = dict(unpack(first.body)[0])
     assert (facts["_AMQ_ORIG_ADDRESS"], facts["_AMQ_ORIG_QUEUE"]) == ("q", "copy")
@@ -198,7 +199,7 @@ def test_a_filter_decides_message_by_message_and_order_stays():
     divert(core, "high", "q", "b", exclusive=True, filter="JMSPriority > 5")
     route, _ = core.producer("q")
     bodies = [stomp(b"%d" % n) for n in range(6)]
-    route.send_mixed(bodies, [flags_of(p) for p in (4, 9, 4, 9, 9, 4)], [0] * 6)
+    route.send_mixed(MixedRun(bodies, [flags_of(p) for p in (4, 9, 4, 9, 9, 4)], [0] * 6))
     core.turn()
     core.check()
     assert core.waiting("q") == [b"0", b"2", b"5"]
@@ -358,7 +359,7 @@ def test_in_a_transaction_all_of_it_or_nothing():
     for count, fits in ((3, False), (2, True), (1, False)):
         work = core.gateway.begin()
         for n in range(count):
-            assert work.send(core.producer("q")[0], stomp(b"%d" % n), flags_of()) is None
+            assert work.send(core.producer("q")[0], Run((stomp(b"%d" % n),), flags_of())) is None
         if fits:
             assert work.commit() == core.store.ticket
         else:
@@ -452,7 +453,7 @@ def test_an_address_that_is_made_again_has_its_divert_again():
     producer, _ = core.producer("q")
     for name in ("b", "q"):
         core.directory.delete_address(name, force=True)
-    producer.send([stomp(b"1")], flags_of())
+    producer.send(Run([stomp(b"1")], flags_of()))
     assert counts(core, "q", "b") == [1, 1]
     assert [body_of(m) for m in core.queue("b").browse(0, 1)] == [b"1"]
 
@@ -465,8 +466,8 @@ class Tap:
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 
-    def record(self, sent, flags, now_ms) -> int:
-        self.heard += [unpack(body)[1] for body in sent]
+    def record(self, run, now_ms) -> int:
+        self.heard += [unpack(body)[1] for body in run.bodies]
         return 0
 
     def recorded(self, base, count, ticket) -> None: ...
@@ -479,8 +480,8 @@ def test_a_stream_keeps_all_in_order_wherever_it_goes():
     core.gateway.addresses["q"].version += 1
     route, _ = core.producer("q")
     bodies = [stomp(b"%d" % n) for n in range(6)]
-    route.send(bodies[:1], flags_of(9))
-    route.send_mixed(bodies[1:], [flags_of(p) for p in (9, 4, 4, 9, 4)], [0] * 5)
+    route.send(Run(bodies[:1], flags_of(9)))
+    route.send_mixed(MixedRun(bodies[1:], [flags_of(p) for p in (9, 4, 4, 9, 4)], [0] * 5))
     core.turn()
     assert tap.heard == [b"%d" % n for n in range(6)]
     assert counts(core, "q", "b") == [3, 3]
@@ -527,7 +528,7 @@ def test_a_copy_has_each_header_once(where):
     divert(core, "d", "q", "b")
     more = [("_AMQ_ORIG_ROUTING_TYPE", "9"), ("k", "v")] if where == "header" else [("k", "v")]
     body = b"_AMQ_ORIG_ADDRESS:x\n\ny" if where == "body" else b"y\n\nz"
-    core.producer("q", ANYCAST)[0].send([pack("q", body, headers=more)], flags_of())
+    core.producer("q", ANYCAST)[0].send(Run([pack("q", body, headers=more)], flags_of()))
     core.turn()
     (copy,) = core.queue("b").browse(0, 1)
     headers, got = unpack(copy.body)

@@ -19,6 +19,7 @@ from gateway.disk.judging import MARGIN_MAX, Change, DiskLimit, DiskMonitor, Spa
 from gateway.disk.watching import DiskWatch
 from gateway.model.errors import Code
 from gateway.model.message import DURABLE
+from gateway.model.run import Run
 from protocols.amqp.performatives import Accepted, Disposition, Flow, Rejected, Released
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
@@ -528,9 +529,9 @@ def test_d15_what_was_sent_in_a_transaction_before_is_committed():
         site = Site(entry(disk_full_policy=policy))
         route, _ = site.core.producer("q")
         work = site.core.gateway.begin()
-        assert work.send(route, stomp(b"1"), DURABLE) is None
+        assert work.send(route, Run((stomp(b"1"),), DURABLE)) is None
         site.fill()
-        refusal = work.send(route, stomp(b"2"), DURABLE)
+        refusal = work.send(route, Run((stomp(b"2"),), DURABLE))
         assert (refusal.code, refusal.transient) == (Code.DISK_FULL, policy is BLOCK)
         assert work.commit() > 0
         site.core.sync()

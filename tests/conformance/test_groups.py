@@ -10,6 +10,7 @@ import pytest
 from gateway.model.amqp_types import Described, UInt, ULong, encode
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, GROUPED
+from gateway.model.run import MixedRun, Run
 from gateway.model.sections import peek
 from gateway.model.stomp_form import pack, unpack
 from tests.broker.core import ANYCAST, Core, entry, flags_of
@@ -31,10 +32,12 @@ def send(core: Core, *texts: str, together: bool = False, **how) -> None:
         flags = flags_of(how.get("priority", 4)) | (GROUPED if headers else 0)
         messages.append((pack("q", text.encode(), persistent=True, headers=headers), flags))
     if together:
-        route.send_mixed([m for m, _ in messages], [f for _, f in messages], [0] * len(messages))
+        route.send_mixed(
+            MixedRun([m for m, _ in messages], [f for _, f in messages], [0] * len(messages))
+        )
     else:
         for message, flags in messages:
-            route.send([message], flags)
+            route.send(Run([message], flags))
             core.turn()
     core.turn()
     route.close()
@@ -314,11 +317,11 @@ def test_amqp_messages_are_grouped_and_marked_and_share_groups_with_stomp():
     core = grouped(group_first_key="first")
     one, other = core.consume("q", room=10), core.consume("q", room=10)
     route, _ = core.producer("q")
-    route.send([amqp("x1", "a")], 4 | DURABLE | GROUPED)
+    route.send(Run([amqp("x1", "a")], 4 | DURABLE | GROUPED))
     core.turn()
     send(core, "a2")
-    route.send([amqp("x3", "a", 0xFFFFFFFF)], 4 | DURABLE | GROUPED)
-    route.send([amqp("x4", "a")], 4 | DURABLE | GROUPED)
+    route.send(Run([amqp("x3", "a", 0xFFFFFFFF)], 4 | DURABLE | GROUPED))
+    route.send(Run([amqp("x4", "a")], 4 | DURABLE | GROUPED))
     core.turn()
     got = {m.seq: m.body for m in one.got + other.got}
     assert sorted(map(len, (one.got, other.got))) in ([1, 3], [0, 4])

@@ -12,6 +12,7 @@ from gateway.model.amqp_encode import encode
 from gateway.model.amqp_types import Described, Symbol, ULong
 from gateway.model.definitions import DivertDefinition
 from gateway.model.message import DURABLE, IDENTIFIED, STOMP
+from gateway.model.run import MixedRun, Run
 from gateway.model.sections import MESSAGE_ANNOTATIONS, peek, with_annotations
 from gateway.model.stomp_form import pack, unpack
 from gateway.selectors import compile_selector
@@ -46,8 +47,8 @@ def test_only_where_it_is_asked_for_and_by_its_own_kind_of_route():
     for name, kind in (("q", StampedRoute), ("other", Route)):
         route, _ = core.producer(name)
         assert type(route) is kind
-        route.send([plain("x")], AMQP)
-        route.send([stomp(b"x")], flags_of())
+        route.send(Run([plain("x")], AMQP))
+        route.send(Run([stomp(b"x")], flags_of()))
     assert held(core) == [core.now, str(core.now)]
     assert held(core, "other") == [None, None]
     assert core.queue("other").browse(0, 1)[0].body == plain("x")
@@ -71,16 +72,16 @@ def test_everything_else_of_the_message_stays():
 def test_each_way_of_sending():
     core = Core(entry("q", **ON, id_cache_size=9))
     route, _ = core.producer("q")
-    route.send([plain("1"), plain("2")], AMQP)
+    route.send(Run([plain("1"), plain("2")], AMQP))
     core.turn()  # broker time is read once a turn
     core.now += 5
-    route.send_mixed([plain("3"), stomp(b"4")], [AMQP, flags_of()], [0, 0])
+    route.send_mixed(MixedRun([plain("3"), stomp(b"4")], [AMQP, flags_of()], [0, 0]))
     core.turn()
     core.now += 5
     named = pack("q", b"5", headers=[("_AMQ_DUPL_ID", "a")])
     for _ in range(2):
-        route.send([named], flags_of() | IDENTIFIED)
-    route.send_later([plain("6")], AMQP, 0, core.now + 50)
+        route.send(Run([named], flags_of() | IDENTIFIED))
+    route.send(Run([plain("6")], AMQP, 0, core.now + 50))
     begun = core.now - 10
     assert held(core) == [begun, begun, begun + 5, str(begun + 5), str(begun + 10)]
     core.pass_time(50)
@@ -95,8 +96,8 @@ def test_a_transaction_says_when_each_message_came_and_a_rollback_nothing():
         work = core.gateway.begin()
         begun = core.now
         for _ in range(2):
-            assert work.send(stamped, plain("x"), AMQP) is None
-            assert work.send(plain_route, plain("x"), AMQP) is None
+            assert work.send(stamped, Run((plain("x"),), AMQP)) is None
+            assert work.send(plain_route, Run((plain("x"),), AMQP)) is None
             core.now += 7
         if keeps:
             work.commit()
@@ -116,10 +117,10 @@ def test_diverts_take_the_time_along_and_give_it_where_they_lead(settings):
     definition = DivertDefinition(name="d", address="q", forwarding=("b", "c"))
     core.gateway.branches.create(definition)
     route, _ = core.producer("q")
-    route.send([plain("x")], AMQP)
-    route.send([stomp(b"y")], flags_of())
+    route.send(Run([plain("x")], AMQP))
+    route.send(Run([stomp(b"y")], flags_of()))
     work = core.gateway.begin()
-    assert work.send(route, plain("z"), AMQP) is None
+    assert work.send(route, Run((plain("z"),), AMQP)) is None
     work.commit()
     core.sync()
     told = [core.now, str(core.now), core.now]
@@ -134,7 +135,7 @@ def test_dead_letters_keep_their_time_and_power_cuts_too():
     core = Core(entry("#", **ON, max_delivery_attempts=1, dead_letter_address="dead"))
     core.directory.create_queue("dead", "dead", ANYCAST)
     sent = core.now
-    core.producer("q")[0].send([plain("x")], AMQP)
+    core.producer("q")[0].send(Run([plain("x")], AMQP))
     core.sync()
     core.restart()
     core.now += 1000
@@ -147,8 +148,8 @@ def test_dead_letters_keep_their_time_and_power_cuts_too():
 def test_a_selector_sees_it():
     core = Core(entry("q", **ON))
     route, _ = core.producer("q")
-    route.send([plain("x")], AMQP)
-    route.send([stomp(b"x")], flags_of())
+    route.send(Run([plain("x")], AMQP))
+    route.send(Run([stomp(b"x")], flags_of()))
     core.turn()
     waiting = core.queue("q").browse(0, 9)
     for name in (f'"m.{KEY}"', f'"JMS_AMQP_MA_{KEY}"', '"ingress-timestamp"'):
@@ -202,7 +203,7 @@ def test_what_goes_to_pages_has_its_time_there():
     core = Core(entry("q", **ON, max_size_messages=1))
     route, _ = core.producer("q")
     for n in range(3):
-        route.send([plain(f"{n}", durable=True)], AMQP)
+        route.send(Run([plain(f"{n}", durable=True)], AMQP))
         core.sync()
         core.now += 10
     assert core.gateway.addresses["q"].paging is not None

@@ -10,6 +10,7 @@ import pytest
 from gateway.addresses.settings import FullPolicy
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import EXPIRES
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of
@@ -42,9 +43,9 @@ def send(core: Core, *texts: str, name: str = "q", together: bool = False, key: 
     stored = [value(text, key) for text in texts]
     for run in [stored] if together else [[one] for one in stored]:
         if delay is None:
-            assert route.send(run, flags) >= 0
+            assert route.send(Run(run, flags)).refusal is None
         else:
-            assert route.send_later(run, flags, 0, core.now + delay) >= 0
+            assert route.send(Run(run, flags, 0, core.now + delay)).refusal is None
         core.turn()
     route.close()
     if sync:
@@ -260,7 +261,7 @@ def test_expired_purged_moved_and_acknowledged_values_are_forgotten():
     core = last_values(entry("#", expiry_address=""))
     queue = core.queue("q")
     route, _ = core.producer("q")
-    route.send([value("a1")], flags_of() | EXPIRES, core.now + 5)
+    route.send(Run([value("a1")], flags_of() | EXPIRES, core.now + 5))
     core.now += 10
     core.gateway.expire()
     send(core, "a2")
@@ -303,7 +304,7 @@ def test_replacing_makes_room_in_a_transaction():
     work = core.gateway.begin()
     route, _ = core.producer("q")
     for text in ("a2", "b2", "a3", "b3", "a4", "b4"):
-        assert work.send(route, value(text), flags_of()) is None
+        assert work.send(route, Run((value(text),), flags_of())) is None
     work.commit()
     core.turn()
     assert waiting(core) == ["a1", "b1"]  # a commit is seen when it is on disk
@@ -318,7 +319,7 @@ def test_what_a_transaction_sends_to_a_ring_evicts_and_replaces_as_it_arrives():
     work = core.gateway.begin()
     route, _ = core.producer("q")
     for text in ("b2", "c1"):
-        assert work.send(route, value(text), flags_of()) is None
+        assert work.send(route, Run((value(text),), flags_of())) is None
     work.commit()
     core.sync()
     assert (waiting(core), core.queue("q").replaced) == (["b2", "c1"], 2)

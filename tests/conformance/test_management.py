@@ -7,6 +7,7 @@ import pytest
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, STOMP
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.management.core import Core, Owner
 from tests.management.test_messages_api import FLAGS, bodies, check, made, send
@@ -124,7 +125,7 @@ def test_m7_m8_a_blocked_address_and_its_end():
     assert "operator" in shown["reason"]
     assert route.blocked() is not None
     # What was credited before is taken: nothing is lost, and it can be consumed.
-    assert route.send([pack("q", b"x", persistent=True)], FLAGS) > 0
+    assert route.send(Run([pack("q", b"x", persistent=True)], FLAGS)).ticket > 0
     assert core.take("q", 1).got
     assert core.ask("POST", "/api/v1/addresses/q/unblock")[1]["blocked"] is False
     assert route.blocked() is None
@@ -165,4 +166,5 @@ def test_a_full_disk_does_not_stop_an_operator():
     }
     # Sending is not for management to do while others wait.
     route = core.gateway.open_producer(Destination("q"), RoutingType.ANYCAST, Owner())
-    assert route.send([pack("q", b"x", persistent=True)], DURABLE | STOMP | 4) == -1
+    outcome = route.send(Run([pack("q", b"x", persistent=True)], DURABLE | STOMP | 4))
+    assert outcome.refusal is not None

@@ -9,6 +9,7 @@ import pytest
 from gateway.addresses.settings import Durability
 from gateway.model.definitions import QueueDefinition
 from gateway.model.errors import Code
+from gateway.model.run import Run
 from gateway.store.persistence import JournalStore, open_journal
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.opening import our_open
@@ -54,7 +55,7 @@ class Disk:
     def send(self) -> int:
         """Send one durable message; returns its ticket."""
         route, _ = self.core.producer("q")
-        ticket = route.send([b"destination:q\n\nm"], 0x34)
+        ticket = route.send(Run([b"destination:q\n\nm"], 0x34)).ticket
         self.core.gateway.await_durable(self.listener)
         return ticket
 

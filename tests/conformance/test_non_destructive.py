@@ -6,6 +6,7 @@ import pytest
 
 from gateway.model.address import parse_destination
 from gateway.model.message import DURABLE
+from gateway.model.run import Run
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, body_of, entry, flags_of
 from tests.conformance.test_last_value import send as send_values
@@ -153,7 +154,7 @@ def test_no_local_and_exclusive():
     core = kept()
     mine = core.consume("q", no_local="me")
     route = core.gateway.open_producer(parse_destination("q"), None, Owner(), origin="me")
-    route.send([b"destination:q\n\nown"], flags_of())
+    route.send(Run([b"destination:q\n\nown"], flags_of()))
     core.sync()
     send(core, b"other")
     assert mine.bodies() == [b"other"]

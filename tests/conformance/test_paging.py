@@ -10,6 +10,7 @@ from gateway.addresses.settings import FullPolicy, PageFullPolicy
 from gateway.broker import Limits
 from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, entry, flags_of, stomp
 
@@ -130,9 +131,10 @@ def test_p20_p21_the_limit_of_messages_counts_what_is_there():
     assert core.send("q", *MANY[:310]) == [True] * 310
     route, owner = core.producer("q")
     assert route.blocked().code is Code.PAGE_FULL
-    assert route.send([stomp(b"x")], flags_of()) == -1
-    assert route.refusal.code is Code.PAGE_FULL
-    assert "page-limit-messages is 300" in route.refusal.text
+    outcome = route.send(Run([stomp(b"x")], flags_of()))
+    assert outcome.refusal is not None
+    assert outcome.refusal.code is Code.PAGE_FULL
+    assert "page-limit-messages is 300" in outcome.refusal.text
     assert drain(core, amount=150) == MANY[:150]
     assert route.blocked() is None
     assert owner.told == ["unblocked"]
@@ -144,8 +146,9 @@ def test_p20_p21_the_limit_of_messages_counts_what_is_there():
 def test_p20_a_run_is_taken_up_to_the_limit():
     core = limited()
     route, _ = core.producer("q")
-    assert route.send([stomp(body) for body in MANY[:400]], flags_of()) == -1
-    assert route.taken == 310
+    outcome = route.send(Run([stomp(body) for body in MANY[:400]], flags_of()))
+    assert outcome.refusal is not None
+    assert outcome.taken == 310
     core.sync()
     assert core.queue("q").message_count == 310
     assert drain(core) == MANY[:310]
@@ -228,7 +231,7 @@ def test_p26_a_transaction_that_is_rolled_back_leaves_nothing():
     route, _ = core.producer("q")
     work = core.gateway.begin()
     for body in MANY[:10]:
-        work.send(route, stomp(body), flags_of())
+        work.send(route, Run((stomp(body),), flags_of()))
     work.rollback()
     assert drain(core) == MANY[:12]
     assert not paging(core)
@@ -240,7 +243,7 @@ def test_p32_a_transaction_that_crosses_into_page_mode_keeps_its_order():
     route, _ = core.producer("q")
     work = core.gateway.begin()
     for body in MANY:
-        work.send(route, stomp(body), flags_of())
+        work.send(route, Run((stomp(body),), flags_of()))
     work.commit()
     assert core.queue("q").message_count == 1000
     core.sync()
@@ -259,7 +262,7 @@ def test_a_commit_that_would_pass_the_page_limit_does_nothing():
     for count, fits in ((301, False), (300, True)):
         work = core.gateway.begin()
         for body in MANY[:count]:
-            work.send(route, stomp(body), flags_of())
+            work.send(route, Run((stomp(body),), flags_of()))
         if fits:
             work.commit()
         else:
@@ -554,7 +557,7 @@ def test_what_goes_to_pages_goes_to_the_store_in_its_turn():
     core.sync()
     route, _ = core.producer("q")
     assert not core.later
-    assert route.send([stomp(b"x")], flags_of()) > 0
+    assert route.send(Run([stomp(b"x")], flags_of())).ticket > 0
     assert core.later, "nothing would hand the batch over"
 
 
@@ -563,7 +566,7 @@ def keyed(core: Core, key: str, count: int, name: str = "q") -> list[bytes]:
     bodies = [b"%b %04d" % (key.encode(), number) for number in range(count)]
     route, _ = core.producer(name)
     for body in bodies:
-        route.send([pack(name, body, persistent=True, headers=[("k", key)])], flags_of())
+        route.send(Run([pack(name, body, persistent=True, headers=[("k", key)])], flags_of()))
         core.turn()
     route.close()
     return bodies
@@ -643,7 +646,7 @@ def test_whoever_is_not_to_get_its_own_messages_does_not_get_them_from_pages():
     }
     for number in range(30):
         name = "mine" if number % 3 else "other"
-        routes[name].send([stomp(b"%d %b" % (number, name.encode()))], flags_of())
+        routes[name].send(Run([stomp(b"%d %b" % (number, name.encode()))], flags_of()))
         core.turn()
     core.sync()
     assert core.gateway.addresses["q"].paging.live == 29

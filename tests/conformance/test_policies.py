@@ -11,6 +11,7 @@ from gateway.addresses.settings import DiskFullPolicy, FullPolicy, contradiction
 from gateway.broker import Limits
 from gateway.broker.producer import OVERHEAD_BYTES
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.run import MixedRun, Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
 
 BLOCK, FAIL, DROP, PAGE = (
@@ -56,9 +57,10 @@ def test_p9_fail_takes_what_reaches_the_limit_and_refuses_the_rest(together):
     core = limited(FAIL, max_size_messages=11)
     assert core.send("q", *MANY, together=together) == [True] * 11 + [False] * 39
     route, _ = core.producer("q")
-    assert route.send([stomp(b"x")], flags_of()) == -1
-    assert (route.taken, route.ticket) == (0, 0)
-    refusal = route.refusal
+    outcome = route.send(Run([stomp(b"x")], flags_of()))
+    assert outcome.refusal is not None
+    assert (outcome.taken, outcome.ticket) == (0, 0)
+    refusal = outcome.refusal
     assert refusal.code is Code.ADDRESS_FULL
     assert "max-size-messages is 11" in refusal.text
     assert refusal.transient
@@ -262,8 +264,9 @@ def test_a_mixed_run_stops_where_the_address_is_full():
     route, _ = core.producer("q")
     bodies = [stomp(b) for b in MANY[:6]]
     flags = [flags_of(9), flags_of(9), flags_of(0, durable=False), *[flags_of()] * 3]
-    assert route.send_mixed(bodies, flags, [0] * 6) == -1
-    assert (route.taken, route.ticket) == (3, core.store.ticket)
+    outcome = route.send_mixed(MixedRun(bodies, flags, [0] * 6))
+    assert outcome.refusal is not None
+    assert (outcome.taken, outcome.ticket) == (3, core.store.ticket)
     assert core.waiting("q") == MANY[:3]
 
 
@@ -275,7 +278,7 @@ def commit(core: Core, *sends: tuple[str, bytes]) -> bool:
     routes = {name: core.producer(name)[0] for name, _ in sends}
     work = core.gateway.begin()
     for name, body in sends:
-        assert work.send(routes[name], stomp(body), flags_of()) is None
+        assert work.send(routes[name], Run((stomp(body),), flags_of())) is None
     try:
         work.commit()
         done = True
@@ -354,7 +357,7 @@ def test_a_refused_commit_leaves_its_acknowledgements_in_delivery():
     route, _ = core.producer("q")
     work = core.gateway.begin()
     work.acknowledge(taker.hold, taker.got[:1])
-    work.send(route, stomp(b"x"), flags_of())
+    work.send(route, Run((stomp(b"x"),), flags_of()))
     with pytest.raises(RefusedError):
         work.commit()
     assert core.figures("q") == (2, 2, 0)
@@ -374,12 +377,14 @@ def test_each_message_of_a_mixed_run_meets_the_full_disk_by_its_own_flags():
     amqp, form = 4, flags_of()
     # What an AMQP sender sends is dropped, what a STOMP sender sends is refused.
     bodies = [stomp(b) for b in MANY[:4]]
-    assert route.send_mixed(bodies, [amqp, amqp | 0x10, form, amqp], [0] * 4) == -1
-    assert (route.taken, route.ticket, route.refusal.code) == (2, 0, Code.DISK_FULL)
+    outcome = route.send_mixed(MixedRun(bodies, [amqp, amqp | 0x10, form, amqp], [0] * 4))
+    assert outcome.refusal is not None
+    assert (outcome.taken, outcome.ticket, outcome.refusal.code) == (2, 0, Code.DISK_FULL)
     assert core.gateway.addresses["q"].dropped == 2
-    assert route.send_mixed(bodies, [form, amqp, amqp, amqp], [0] * 4) == -1
-    assert route.taken == 0
-    assert route.send_mixed(bodies, [amqp] * 4, [0] * 4) == 0
+    outcome = route.send_mixed(MixedRun(bodies, [form, amqp, amqp, amqp], [0] * 4))
+    assert outcome.refusal is not None
+    assert outcome.taken == 0
+    assert route.send_mixed(MixedRun(bodies, [amqp] * 4, [0] * 4)).ticket == 0
     assert core.gateway.addresses["q"].dropped == 6
     assert core.queue("q").added == 0
     core.check()

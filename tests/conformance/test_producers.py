@@ -13,6 +13,7 @@ from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.definitions import DivertDefinition
 from gateway.model.message import IDENTIFIED
+from gateway.model.run import MixedRun, Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 from tests.conformance.clients import Amqp, Stomp, plain
 from tests.conformance.test_duplicates import known
@@ -56,8 +57,8 @@ def test_m9_over_amqp_with_runs():
 def test_m9_counts_what_was_taken_whatever_the_limits(policy):
     core = Core(entry(max_size_messages=2, address_full_policy=policy))
     producer, _ = core.producer("q")
-    producer.send([stomp(b"%d" % n) for n in range(5)], flags_of())
-    producer.send_mixed([stomp(b"6")], [flags_of()], [0])
+    producer.send(Run([stomp(b"%d" % n) for n in range(5)], flags_of()))
+    producer.send_mixed(MixedRun([stomp(b"6")], [flags_of()], [0]))
     core.turn()
     expected = 6 if policy is FullPolicy.PAGE else 2
     assert core.queue("q").added == expected
@@ -68,10 +69,10 @@ def test_m9_with_diverts_duplicates_and_transactions():
     core = Core()
     core.gateway.branches.create(DivertDefinition(name="d", address="q", forwarding=("b",)))
     producer, _ = core.producer("q")
-    producer.send([known("1"), known("1")], flags_of() | IDENTIFIED)
-    producer.send([stomp(b"x"), stomp(b"y")], flags_of())
+    producer.send(Run([known("1"), known("1")], flags_of() | IDENTIFIED))
+    producer.send(Run([stomp(b"x"), stomp(b"y")], flags_of()))
     work = core.gateway.begin()
-    work.send(producer, stomp(b"z"), flags_of())
+    work.send(producer, Run((stomp(b"z"),), flags_of()))
     work.commit()
     core.turn()
     assert core.queue("b").added == 4
@@ -88,7 +89,7 @@ def test_m10_a_disabled_queue_gets_nothing_others_do():
     core.send("t", b"1")
     core.directory.update_queue("s1", attributes={"enabled": False})
     producer, _ = core.producer("t")
-    producer.send([stomp(b"2")], flags_of())
+    producer.send(Run([stomp(b"2")], flags_of()))
     core.turn()
     assert [core.waiting(n) for n in ("s1", "s2")] == [[b"1"], [b"1", b"2"]]
     assert core.consume("t::s1").bodies() == [b"1"]
@@ -127,8 +128,8 @@ def test_m10_on_pages_in_transactions_and_by_name():
     core.directory.update_queue("s1", attributes={"enabled": False})
     core.send("t", b"1", b"2", b"3")
     work = core.gateway.begin()
-    work.send(core.producer("t")[0], stomp(b"4"), flags_of())
-    work.send(core.producer("t::s1")[0], stomp(b"5"), flags_of())
+    work.send(core.producer("t")[0], Run((stomp(b"4"),), flags_of()))
+    work.send(core.producer("t::s1")[0], Run((stomp(b"5"),), flags_of()))
     work.commit()
     core.sync()
     core.check()
@@ -141,9 +142,9 @@ def test_m10_on_pages_in_transactions_and_by_name():
 def test_a_producer_finds_the_address_that_was_deleted_and_made_again():
     core = Core()
     producer, _ = core.producer("news", MULTICAST)
-    producer.send([stomp(b"0")], flags_of())
+    producer.send(Run([stomp(b"0")], flags_of()))
     core.directory.delete_address("news", force=True)
     taker = core.consume("news", routing=MULTICAST)
-    producer.send([stomp(b"1")], flags_of())
+    producer.send(Run([stomp(b"1")], flags_of()))
     core.turn()
     assert taker.bodies() == [b"1"]

@@ -10,6 +10,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker.admission import Admission, Usage, judge
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import STOMP
+from gateway.model.run import Run
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Accepted, Detach, Disposition, Flow, Rejected
 from tests.broker.core import Core, entry
@@ -97,7 +98,7 @@ def test_p16_beyond_the_threshold_no_transaction_is_committed():
     fill(core)
     route, _ = core.producer("q")
     work = core.gateway.begin()
-    assert work.send(route, plain("x"), 4) is None
+    assert work.send(route, Run((plain("x"),), 4)) is None
     with pytest.raises(RefusedError) as caught:
         work.commit()
     assert caught.value.refusal.code is Code.ADDRESS_FULL
@@ -108,7 +109,7 @@ def test_p16_beyond_the_threshold_no_transaction_is_committed():
     empty(core)
     work = core.gateway.begin()
     for _ in range(50):
-        work.send(route, plain(BODY), 4)
+        work.send(route, Run((plain(BODY),), 4))
     with pytest.raises(RefusedError):
         work.commit()
     assert (before, core.queue("q").message_count) == (len(range(before)), 0)
@@ -143,7 +144,7 @@ def test_dead_letters_pass():
             max_size_bytes_reject_threshold=1000,
         ),
     )
-    core.producer("q")[0].send([plain("x" * 900)] * 5, 4)
+    core.producer("q")[0].send(Run([plain("x" * 900)] * 5, 4))
     core.turn()
     taker = core.consume("q")
     taker.release(failed=True)

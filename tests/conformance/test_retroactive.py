@@ -209,8 +209,8 @@ def test_a_tap_hears_of_nothing_twice():
     class Tap:
         stream_id = 1
 
-        def record(self, sent, flags, now_ms) -> int:
-            heard.extend(sent)
+        def record(self, run, now_ms) -> int:
+            heard.extend(run.bodies)
             return 0
 
         def recorded(self, base, count, ticket) -> None: ...

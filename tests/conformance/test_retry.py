@@ -7,6 +7,7 @@ import pytest
 from gateway.addresses.settings import FullPolicy
 from gateway.broker.moves import origin_of
 from gateway.model.message import DURABLE, EXPIRES
+from gateway.model.run import Run
 from gateway.model.sections import peek, with_annotations
 from gateway.model.stomp_form import unpack
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry
@@ -57,7 +58,7 @@ def test_m5_an_amqp_message_is_the_same_bytes_again():
     core = dying()
     sent = with_annotations(AMQP_BODY, {"x-own": 1})
     route, _ = core.producer("q")
-    route.send([sent], 4 | DURABLE)
+    route.send(Run([sent], 4 | DURABLE))
     core.turn()
     die(core)
     (letter,) = core.queue("dead").browse(0, 1)
@@ -73,7 +74,7 @@ def test_the_first_origin_stays_over_a_second_move(amqp):
     core = dying()
     expires = core.now + 10
     if amqp:
-        core.producer("q")[0].send([AMQP_BODY], 4 | EXPIRES, expires)
+        core.producer("q")[0].send(Run([AMQP_BODY], 4 | EXPIRES, expires))
     else:
         core.send("q", b"x", ttl=10)
     core.pass_time(10)

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.addresses.settings import FullPolicy, RingVictim
 from gateway.model.errors import Code, RefusedError
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry
 
 
@@ -164,7 +165,7 @@ def test_r16_many_producers_leave_exactly_the_ring():
     routes = [core.producer("q")[0] for _ in range(25)]
     for number in range(25):
         for who, route in enumerate(routes):
-            route.send([b"\n%d.%d" % (who, number)], 4)
+            route.send(Run([b"\n%d.%d" % (who, number)], 4))
         core.turn()
     assert counts(core) == (25, 0, 600)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.addresses.settings import FullPolicy
 from gateway.model.message import EXPIRES
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry
 from tests.conformance.test_ring import ring
 
@@ -191,8 +192,8 @@ def test_a_commit_keeps_times(delay):
     work = core.gateway.begin()
     due = 0 if delay is None else core.now + delay
     for body in (b"1", b"2"):
-        work.send(route, b"destination:q\n\n" + body, 0x34, due=due)
-    work.send(route, b"destination:q\n\nnow", 0x34)
+        work.send(route, Run((b"destination:q\n\n" + body,), 0x34, due=due))
+    work.send(route, Run((b"destination:q\n\nnow",), 0x34))
     work.commit()
     core.sync()
     assert counts(core)[:2] == (3, 2 if delay else 0)
@@ -215,7 +216,7 @@ def test_a_commit_of_scheduled_ones_does_not_count_on_the_ring_for_room():
     route, _ = core.producer("q")
     work = core.gateway.begin()
     for _ in range(3):
-        work.send(route, b"destination:q\n\nx", 0x34, due=core.now + 50)
+        work.send(route, Run((b"destination:q\n\nx",), 0x34, due=core.now + 50))
     with pytest.raises(Exception, match="max-size-messages is 4"):
         work.commit()
     assert counts(core) == (2, 0, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.addresses.settings import FullPolicy
 from gateway.model.definitions import DivertDefinition
+from gateway.model.run import MixedRun, Run
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 from tests.conformance.clients import Amqp, Stomp, bodies, took
@@ -104,7 +105,9 @@ def test_k15_mixed_runs_and_schedules_wait_too():
     taker = core.consume("q")
     route, _ = core.producer("q")
     kinds = [flags_of(durable=False), flags_of(), flags_of(9), flags_of(durable=False)]
-    assert route.send_mixed([stomp(b"%d" % n) for n in range(4)], kinds, [0] * 4) > 0
+    assert (
+        route.send_mixed(MixedRun([stomp(b"%d" % n) for n in range(4)], kinds, [0] * 4)).ticket > 0
+    )
     core.send("q", b"later", delay=5)
     core.now += 10
     core.turn()
@@ -172,7 +175,7 @@ def test_k6_a_commit_is_seen_whole_once_it_is_on_disk(strict):
     core.sync()
     work = core.gateway.begin()
     for name, durable in (("q", True), ("p", False), ("q", False)):
-        work.send(core.producer(name)[0], stomp(name.encode()), flags_of(durable=durable))
+        work.send(core.producer(name)[0], Run((stomp(name.encode()),), flags_of(durable=durable)))
     work.commit()
     core.send("q", b"9")
     assert (taker.bodies(), other.bodies()) == ([b"0"], [])
@@ -187,7 +190,7 @@ def test_a_commit_of_nothing_durable_waits_for_nothing():
     core = Core()
     taker = core.consume("q")
     work = core.gateway.begin()
-    work.send(core.producer("q")[0], stomp(b"m"), flags_of(durable=False))
+    work.send(core.producer("q")[0], Run((stomp(b"m"),), flags_of(durable=False)))
     assert work.commit() == 0
     core.turn()
     assert taker.bodies() == [b"m"]
@@ -238,7 +241,7 @@ def test_k6_what_a_commit_sends_by_a_divert_waits_with_it():
     core.gateway.branches.create(DivertDefinition(name="d", address="q", forwarding=("p",)))
     taker, other = core.consume("q"), core.consume("p")
     work = core.gateway.begin()
-    work.send(core.producer("q")[0], stomp(b"m"), flags_of())
+    work.send(core.producer("q")[0], Run((stomp(b"m"),), flags_of()))
     work.commit()
     core.turn()
     assert taker.got == other.got == []

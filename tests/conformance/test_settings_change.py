@@ -22,6 +22,7 @@ from gateway.broker.resettle import STEP, resettle
 from gateway.model.attributes import QueueAttributes
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
 
@@ -305,10 +306,10 @@ def test_redelivery_dead_letters_and_expiry_follow_at_once():
 def test_a_producer_that_is_there_follows_expiry_rules_at_once():
     core = Core()
     route, _ = core.producer("q")
-    route.send([stomp(b"1")], flags_of())
+    route.send(Run([stomp(b"1")], flags_of()))
     core.turn()
     change(core, entry("#", expiry_delay=100))
-    route.send([stomp(b"2")], flags_of())
+    route.send(Run([stomp(b"2")], flags_of()))
     core.turn()
     core.pass_time(200)
     core.gateway.expire()
@@ -321,7 +322,7 @@ def test_strict_dispatch_is_switched_on_and_off():
     taker = core.consume("q")
 
     def send(body: bytes) -> None:
-        route.send([stomp(body)], flags_of())
+        route.send(Run([stomp(body)], flags_of()))
         core.turn()
 
     send(b"1")
@@ -368,7 +369,7 @@ def test_fewer_duplicate_ids_are_remembered_at_once():
 
     def send(number: int) -> None:
         body = pack("q", b"%d" % number, persistent=True, headers=[("_AMQ_DUPL_ID", str(number))])
-        route.send([body], flags_of() | IDENTIFIED)
+        route.send(Run([body], flags_of() | IDENTIFIED))
         core.turn()
 
     for number in range(50):
@@ -456,7 +457,7 @@ def test_senders_that_attach_from_now_on_have_their_messages_stamped():
     change(core, entry("#", enable_ingress_timestamp=True))
     after, _ = core.producer("q")
     for route in (before, after):
-        route.send([stomp(b"m")], flags_of())
+        route.send(Run([stomp(b"m")], flags_of()))
         core.turn()
     stamped = [b"ingress-timestamp" in m.body for m in core.queue("q").browse(0, 2)]
     assert stamped == [False, True]

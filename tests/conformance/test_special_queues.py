@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.errors import Code, RefusedError
+from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 
 
@@ -84,13 +85,13 @@ def test_what_is_scheduled_goes_as_well():
 def test_changed_while_it_runs_it_counts_from_the_next_send():
     core = special()
     route, _ = core.producer("q")
-    route.send([b"destination:q\n\n1"], 0x34)
+    route.send(Run([b"destination:q\n\n1"], 0x34))
     core.directory.update_queue("q", attributes={"purge_on_no_consumers": True})
-    route.send([b"destination:q\n\n2"], 0x34)
+    route.send(Run([b"destination:q\n\n2"], 0x34))
     core.turn()
     assert core.waiting("q") == [b"1"]
     core.directory.update_queue("q", attributes={"purge_on_no_consumers": False})
-    route.send([b"destination:q\n\n3"], 0x34)
+    route.send(Run([b"destination:q\n\n3"], 0x34))
     core.turn()
     assert core.waiting("q") == [b"1", b"3"]
 

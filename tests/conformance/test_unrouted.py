@@ -7,6 +7,7 @@ import pytest
 from gateway.addresses.settings import FullPolicy
 from gateway.model.amqp_types import Symbol
 from gateway.model.errors import Code, Refusal
+from gateway.model.run import Run
 from protocols.amqp.performatives import Accepted
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 from tests.conformance.clients import Amqp, Stomp, plain, read
@@ -84,7 +85,7 @@ def test_in_a_transaction(commit):
     core = core_of()
     route, _ = core.producer("nobody")
     work = core.gateway.begin()
-    work.send(route, stomp(b"x"), flags_of())
+    work.send(route, Run((stomp(b"x"),), flags_of()))
     assert letters(core) == []
     if commit:
         ticket = work.commit()

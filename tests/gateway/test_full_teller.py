@@ -18,6 +18,7 @@ from gateway.config.tree import Config
 from gateway.core.upkeep import chores
 from gateway.logs.fullness import WINDOW_MS, FullTeller
 from gateway.management.api import FULL_SHOWN_MAX, _full
+from gateway.model.run import Run
 from tests.broker.core import Core
 from tests.conformance.test_disk import GIB, Site
 from tests.gateway.reloading import Live, Start
@@ -55,7 +56,7 @@ class Watched:
     def fill(self, name: str = "q") -> None:
         producer, _ = self.core.producer(name)
         for _ in range(LIMIT):
-            producer.send([b"x" * 100], 0)
+            producer.send(Run([b"x" * 100], 0))
         self.core.turn()
 
     def empty(self, name: str = "q") -> None:

@@ -20,6 +20,7 @@ from gateway.model.definitions import (
     StreamDefinition,
 )
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, ONE_DELIVERY
+from gateway.model.run import GappedRun, Run
 from gateway.store.persistence import (
     JournalStore,
     Restored,
@@ -54,9 +55,7 @@ class Life:
         self.journal.start(self.writer)
 
     def add(self, first: int, *bodies: bytes, flags: int = DURABLE, queue: int = 7) -> int:
-        return self.store.append(
-            [(queue, first)], bodies, flags, expires=5, size=sum(map(len, bodies)), now_ms=11
-        )
+        return self.store.append([(queue, first)], Run(bodies, flags, 5), sum(map(len, bodies)), 11)
 
     def run(self) -> None:
         self.store.flush()
@@ -171,7 +170,7 @@ def test_each_segment_begins_with_all_that_holds(disk: SimDisk) -> None:
 def test_messages_come_back_as_they_were(disk: SimDisk) -> None:
     life = Life(disk, (QUEUE,))
     life.add(1, b"a", b"b", b"c", flags=DURABLE | EXPIRES)
-    life.store.append_mixed([(7, 4)], [b"d", None], [DURABLE, 0], expires=[0, 0], size=1, now_ms=12)
+    life.store.append([(7, 4)], GappedRun([b"d", None], [DURABLE, 0], [0, 0]), 1, 12)
     life.store.remove(7, 2, 2, 1)
     life.store.count(7, [(3, DURABLE | EXPIRES | ONE_DELIVERY)])
     life.run()
@@ -358,7 +357,7 @@ def test_the_same_bodies_in_one_step_are_one_record(
     if atomic:
         life.store.begin_atomic()
     for queue, these in ((7, bodies), (8, bodies if same else list(bodies))):
-        life.store.append([(queue, 1)], these, DURABLE, expires=0, size=2, now_ms=1)
+        life.store.append([(queue, 1)], Run(these, DURABLE, 0), 2, 1)
     if atomic:
         life.store.end_atomic()
     life.store.remove(8, 1, 1, 1)
@@ -373,12 +372,12 @@ def test_a_run_with_other_facts_is_a_record_of_its_own(disk: SimDisk) -> None:
     life = Life(disk, (QUEUE,))
     bodies = [b"1"]
     life.store.begin_atomic()
-    life.store.append([(7, 1)], bodies, DURABLE, expires=0, size=1, now_ms=1)
-    life.store.append([(7, 2)], bodies, DURABLE | 1, expires=0, size=1, now_ms=1)
-    life.store.append([(7, 3)], bodies, DURABLE | 1, expires=5, size=1, now_ms=1)
-    life.store.append([(7, 4)], bodies, DURABLE | 1, expires=5, size=1, now_ms=2)
+    life.store.append([(7, 1)], Run(bodies, DURABLE, 0), 1, 1)
+    life.store.append([(7, 2)], Run(bodies, DURABLE | 1, 0), 1, 1)
+    life.store.append([(7, 3)], Run(bodies, DURABLE | 1, 5), 1, 1)
+    life.store.append([(7, 4)], Run(bodies, DURABLE | 1, 5), 1, 2)
     life.store.end_atomic()
-    life.store.append([(7, 5)], bodies, DURABLE | 1, expires=5, size=1, now_ms=2)
+    life.store.append([(7, 5)], Run(bodies, DURABLE | 1, 5), 1, 2)
     life.run()
     assert len(adds(disk)) == 5
     assert seqs(Life(disk).found) == [1, 2, 3, 4, 5]

@@ -19,6 +19,7 @@ from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, STOMP
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.model.turn import Turn
 from tests.broker.paged import PageMemory
@@ -51,11 +52,8 @@ class ListStore(PageMemory):
     def page_room(self) -> int:
         return self.ticket
 
-    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
-        return self._record("append", len(bodies))
-
-    def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
-        return self._record("append", len(bodies))
+    def append(self, targets, run, size, now_ms) -> int:
+        return self._record("append", len(run.bodies))
 
     def remove(self, queue_id, first, last, amount) -> int:
         return self._record("remove", queue_id, amount)
@@ -216,7 +214,7 @@ class Core:
         """Send STOMP messages; returns what the producer port said."""
         route = self.gateway.open_producer(Destination(name), None, Owner())
         forms = [pack(name, body, persistent=bool(flags & DURABLE)) for body in bodies]
-        ticket = route.send(forms, flags, expires)
+        ticket = route.send(Run(forms, flags, expires)).ticket
         route.close()
         return ticket
 

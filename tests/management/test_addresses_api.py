@@ -11,6 +11,7 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker import Limits
 from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, IDENTIFIED, STOMP
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.management.core import Core, Owner, limited
 
@@ -268,12 +269,12 @@ def test_duplicate_ids_are_counted_and_cleared():
     route = core.gateway.open_producer(Destination("a"), None, Owner())
     flags = STOMP | DURABLE | IDENTIFIED | 4
     for _ in range(3):
-        route.send([body], flags)
+        route.send(Run([body], flags))
     shown = core.address("a")
     assert (shown["duplicateIdCount"], shown["duplicateMessageCount"]) == (1, 2)
     status, shown = core.ask("POST", ADDRESSES + "/a/clearDuplicateIdCache")
     assert (status, shown["duplicateIdCount"]) == (200, 0)
-    route.send([body], flags)
+    route.send(Run([body], flags))
     assert core.address("a")["messageCount"] == 2
     assert core.ask("POST", ADDRESSES + "/b/clearDuplicateIdCache")[0] == 404
     assert core.ask("POST", ADDRESSES + "/a/clearDuplicateIdCache", {"x": 1})[0] == 422

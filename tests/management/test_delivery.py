@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.model.message import DURABLE, STOMP
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.management.core import Core
 
@@ -13,7 +14,7 @@ def test_what_waits_for_its_time_is_shown_and_counted():
     core = Core()
     core.send("q", b"now")
     route = core.gateway.internal_route("q")
-    route.send_later([pack("q", b"later")], STOMP | DURABLE | 4, 0, core.now + 60_000)
+    route.send(Run([pack("q", b"later")], STOMP | DURABLE | 4, 0, core.now + 60_000))
     core.turn()
     _, shown = core.ask("GET", QUEUES + "/q")
     assert (shown["messageCount"], shown["scheduledCount"]) == (2, 1)

@@ -13,6 +13,7 @@ from gateway.broker import errand
 from gateway.management.http import error_response
 from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, STOMP
+from gateway.model.run import Run
 from gateway.model.sections import with_annotations
 from gateway.model.stomp_form import pack
 from tests.management.core import Core, Owner, limited
@@ -30,9 +31,9 @@ def send(core: Core, *colours: str, name: str = "q", expires: int = 0, due: int 
         headers = [("colour", colour), ("number", str(number))]
         body = pack(name, colour.encode(), persistent=True, headers=headers)
         if due:
-            route.send_later([body], flags, expires, due)
+            route.send(Run([body], flags, expires, due))
         else:
-            route.send([body], flags, expires)
+            route.send(Run([body], flags, expires))
     route.close()
 
 
@@ -84,9 +85,9 @@ def test_a_browse_shows_so_much_of_a_property_and_one_message_all(most, shown):
     text = "\N{RABBIT}" * 300
     route = core.gateway.open_producer(Destination("q"), None, Owner())
     form = pack("q", b"b" * 400, headers=[("long", text), ("correlation-id", text), ("short", "")])
-    route.send([form], STOMP | 4)
+    route.send(Run([form], STOMP | 4))
     noted = with_annotations(b"\x00\x53\x75\xa0\x01b", {"x-a": text})
-    route.send([noted], 4)
+    route.send(Run([noted], 4))
     core.sync()
     cut = text if shown is None else f"{text[:shown]}, + {300 - shown} more"
     for query in ("", "?filter=JMSPriority = 4"):
@@ -450,7 +451,7 @@ def test_a_multicast_copy_is_moved_once(monkeypatch):
         )
     made(core, "other")
     route = core.gateway.open_producer(Destination("t"), RoutingType.MULTICAST, Owner())
-    route.send([pack("t", b"x", persistent=True)], FLAGS)
+    route.send(Run([pack("t", b"x", persistent=True)], FLAGS))
     assert core.ask("POST", "/api/v1/queues/s1/moveMessages", {"target": "other"})[1] == {
         "messages": 1
     }

@@ -13,6 +13,7 @@ from gateway.management.views import BODY_SHOWN_MAX
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, STOMP
+from gateway.model.run import Run
 from tests.management.core import Core
 
 QUEUES = "/api/v1/queues"
@@ -637,15 +638,15 @@ def test_headers_and_properties_are_shown():
         b"destination:q\ncontent-type:text/plain\ncontent-length:2\npriority:4\npersistent:true\n"
     )
     stomp += b"correlation-id:c1\nreply-to:/queue/r\ncolour:a\\cb\ncolour:second\n\nhi"
-    route.send([stomp], STOMP | 4)
+    route.send(Run([stomp], STOMP | 4))
     # header, properties (message-id m1, subject s), application-properties (n = 1), data
     amqp = b"\x00\x53\x70\xc0\x02\x01\x41"
     amqp += b"\x00\x53\x73\xc0\x0a\x04\xa1\x02m1\x40\x40\xa1\x01s"
     amqp += b"\x00\x53\x74\xc1\x06\x02\xa1\x01n\x54\x01"
     amqp += b"\x00\x53\x75\xa0\x05hello"
-    route.send([amqp], 4)
-    route.send([b"\x00\x53\x99 not AMQP at all"], 4)
-    route.send([b"\x00\x53\x70\x45"], 4)
+    route.send(Run([amqp], 4))
+    route.send(Run([b"\x00\x53\x99 not AMQP at all"], 4))
+    route.send(Run([b"\x00\x53\x70\x45"], 4))
     first, second, third, bare = browse(core)
     assert (first["contentType"], first["correlationId"]) == ("text/plain", "c1")
     assert (first["replyTo"], first["body"]) == ("/queue/r", "hi")

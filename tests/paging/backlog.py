@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gateway.addresses.match import SettingsEntry
 from gateway.model.message import MAYBE_SEEN
+from gateway.model.run import Run
 from gateway.model.stomp_form import unpack
 from tests.broker.core import flags_of, stomp
 from tests.paging.node import Node, node
@@ -83,7 +84,7 @@ def _fill(gateway: Node, messages: int, body: int) -> None:
     for first in range(0, messages, RUN):
         count = min(RUN, messages - first)
         run = [stomp(b"%08d" % number + tail) for number in range(first, first + count)]
-        assert route.send(run, flags_of()) >= 0
+        assert route.send(Run(run, flags_of())).refusal is None
         gateway.sync()
     route.close()
 

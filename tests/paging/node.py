@@ -7,6 +7,7 @@ import itertools
 from gateway.addresses.match import SettingsEntry, SettingsTable
 from gateway.broker import Gateway, Limits
 from gateway.model.address import parse_destination
+from gateway.model.run import Run
 from gateway.model.turn import Turn
 from gateway.store.persistence import JournalStore, open_journal
 from storage.files import RealFiles
@@ -126,8 +127,8 @@ class Node:
     def send(self, name: str, bodies, *, durable: bool = True, routing=None) -> int:
         """Send one run; returns how many were taken."""
         route = self.producer(name, routing)
-        ticket = route.send([stomp(body) for body in bodies], flags_of(durable=durable))
-        taken = len(bodies) if ticket >= 0 else route.taken
+        outcome = route.send(Run([stomp(body) for body in bodies], flags_of(durable=durable)))
+        taken = len(bodies) if outcome.refusal is None else outcome.taken
         route.close()
         return taken
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gateway.broker.errand import Errand, removing
 from gateway.model.address import parse_destination
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.queues.queue import Gone
 from gateway.selectors import compile_selector
@@ -84,7 +85,7 @@ class PagedMachine(RuleBasedStateMachine):
             self.number += 1
             body = b"%d %b" % (self.number, kind.encode())
             form = pack("q", body, persistent=True, headers=[("k", kind)])
-            route.send([form], flags_of())
+            route.send(Run([form], flags_of()))
             self.all.append(body)
             self.attempts[body] = 0
         route.close()

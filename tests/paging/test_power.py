@@ -12,6 +12,7 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.model.message import MAYBE_SEEN
+from gateway.model.run import Run
 from tests.broker.core import body_of, flags_of, stomp
 from tests.paging.node import Node
 from tests.simulation.disk import Crash, SimDisk
@@ -56,7 +57,7 @@ class Life:
         bodies = [b"%04d" % number + b"x" * 60 for number in range(first, first + count)]
         self.sent += bodies
         route = self.node.producer("q")
-        ticket = route.send([stomp(body) for body in bodies], flags_of())
+        ticket = route.send(Run([stomp(body) for body in bodies], flags_of())).ticket
         self.waiting |= dict.fromkeys(bodies, ticket)
         self.node.turn()
         route.close()
@@ -187,7 +188,7 @@ def test_a_rolled_segment_remembers_what_is_done():
     before = life.node.journal.segment
     filler = life.node.producer("filler")
     while life.node.journal.segment < before + 3:
-        filler.send([stomp(b"f" * 300)], flags_of())
+        filler.send(Run([stomp(b"f" * 300)], flags_of()))
         life.node.sync()
     life.node.restart()
     assert life.node.gateway.queues["q"].message_count == 37

@@ -8,6 +8,7 @@ from gateway.addresses.match import SettingsEntry
 from gateway.broker import Limits
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import EXPIRES, MAYBE_SEEN
+from gateway.model.run import Run
 from storage import journal as journal_module
 from tests.broker.core import Taker, body_of, flags_of, stomp
 from tests.paging.node import node
@@ -58,7 +59,7 @@ def test_a_dead_letter_is_in_the_batch_of_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_module, "BATCH_RECORDS_MAX", 1)
     life = node(tmp_path, SettingsEntry(match="#", values={"max_size_messages": 0}))
     route = life.producer("q")
-    route.send([stomp(b"x")], flags_of() | EXPIRES, life.now + 5)
+    route.send(Run([stomp(b"x")], flags_of() | EXPIRES, life.now + 5))
     life.sync()
     taker = life.consume("q")
     life.now += 10

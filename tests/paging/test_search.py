@@ -8,6 +8,7 @@ import pytest
 
 from gateway.addresses.match import SettingsEntry
 from gateway.model.message import MAYBE_SEEN
+from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from tests.broker.core import body_of, flags_of
 from tests.paging.node import Node, node
@@ -26,7 +27,7 @@ def send(life: Node, kinds: str) -> list[bytes]:
     for number, kind in enumerate(kinds):
         body = b"%03d %b" % (number, kind.encode())
         form = pack("q", body, persistent=True, headers=[("k", kind)])
-        route.send([form], flags_of())
+        route.send(Run([form], flags_of()))
         bodies.append(body)
         life.turn()
     life.sync()

@@ -11,6 +11,7 @@ from gateway.broker.errand import Errand, counting, removing
 from gateway.management import browsing
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import EXPIRES
+from gateway.model.run import Run
 from gateway.queues.queue import Gone
 from storage.pages import PageReader
 from tests.broker.core import Core, Taker, body_of, entry, flags_of, stomp
@@ -206,7 +207,7 @@ def test_a_scan_goes_on_through_what_has_expired_as_the_blocks_come(life):
     route = life.producer("late")
     late = [stomp(b"late %d" % number) for number in range(300)]
     for at in range(0, 300, 60):
-        route.send(late[at : at + 60], flags_of() | EXPIRES, life.now + 10)
+        route.send(Run(late[at : at + 60], flags_of() | EXPIRES, life.now + 10))
         life.sync()
     route.close()
     life.now += 20

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, SCHEDULED
+from gateway.model.run import Run
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.scheduled import NEVER
@@ -120,7 +121,7 @@ class GroupedMachine(RuleBasedStateMachine):
             flags |= (EXPIRES if ttl else 0) | (SCHEDULED if delay else 0)
             expires = self.now + ttl if ttl else 0
             due = self.now + delay if delay else 0
-            self.queue.add_run([body], flags, expires, len(body), due=due)
+            self.queue.add_run(Run([body], flags, expires, due=due))
             self.queue.drop_superseded()
             self.queue.trim_ring(1)
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from gateway.model.message import DURABLE, EXPIRES, SCHEDULED
+from gateway.model.run import Run
 from gateway.queues import non_destructive
 from gateway.queues.non_destructive import NonDestructiveQueue
 from gateway.queues.queue import Gone
@@ -159,7 +160,7 @@ class KeptMachine(RuleBasedStateMachine):
         flags = priority | (DURABLE if durable else 0) | (EXPIRES if expires else 0)
         due = None if delay is None else self.now + delay
         flags |= 0 if due is None else SCHEDULED
-        self.queue.add_run(bodies, flags, expires, sum(map(len, bodies)), due=due or 0)
+        self.queue.add_run(Run(bodies, flags, expires, due=due or 0))
         self.queue.drop_superseded()
         if due is None:
             self.queue.trim_ring(len(bodies))

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.model.message import SCHEDULED, Message
+from gateway.model.run import Run
 from gateway.queues.indexed import IndexedReady
 from gateway.queues.queue import Queue
 from gateway.queues.ready import Ready
@@ -85,13 +86,13 @@ def queue_of(*consumers: tuple[int, int]) -> tuple[Queue, list[Taker]]:
 def test_whose_turn_it_is_does_not_change_when_another_one_leaves(leaves, rounds, below):
     queue, takers = queue_of(*[(99, 5)] * 5, *[(99, 1)] * below)
     for _ in range(rounds):
-        queue.add_run([b"abc"], 4, 0, 3)
+        queue.add_run(Run([b"abc"], 4, 0))
         queue.dispatch(0, 1)
     turn = takers[rounds % 5] if rounds % 5 != leaves else takers[(leaves + 1) % 5]
     before = len(turn.got)
     if takers[leaves].got:
         queue.acknowledge(takers[leaves].held, takers[leaves].got)
     queue.detach(takers[leaves].held)
-    queue.add_run([b"abc"], 4, 0, 3)
+    queue.add_run(Run([b"abc"], 4, 0))
     queue.dispatch(0, 1)
     assert len(turn.got) == before + 1

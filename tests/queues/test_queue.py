@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.model.message import DURABLE, EXPIRES, Message
+from gateway.model.run import Run
 from gateway.queues.queue import Gone, Queue
 from gateway.queues.ready import Ready
 
@@ -51,7 +52,7 @@ def queue_with(*shapes, ring: int = -1) -> Queue:
     queue = Queue("q", "a", 1, Effects())
     queue.ring_size = ring
     for flags, expires in shapes:
-        queue.add_run([b"abc"], flags | (EXPIRES if expires else 0), expires, 3)
+        queue.add_run(Run([b"abc"], flags | (EXPIRES if expires else 0), expires))
         queue.trim_ring(1)
     return queue
 
@@ -144,7 +145,7 @@ def test_shares_of_a_run_are_dealt_evenly_and_one_at_a_time_goes_round():
     queue.dispatch(0, 100)
     assert [len(t.got) for t in takers] == [3, 3, 3]
     for _ in range(3):
-        queue.add_run([b"x"], 4, 0, 1)
+        queue.add_run(Run([b"x"], 4, 0))
         queue.dispatch(0, 100)
     assert [len(t.got) for t in takers] == [4, 4, 4]
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 
 from gateway.model.message import COUNT_SHIFT, DURABLE, EXPIRES, PRIORITY_MASK, SCHEDULED
+from gateway.model.run import MixedRun, Run
 from gateway.queues import selecting
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.queue import Gone, Queue
@@ -192,8 +193,7 @@ class QueueMachine(RuleBasedStateMachine):
         flags = priority | (DURABLE if durable else 0) | (EXPIRES if expires else 0)
         due = None if delay is None else self.now + delay
         flags |= 0 if due is None else SCHEDULED
-        size = sum(map(len, bodies))
-        first = self.queue.add_run(bodies, flags, expires, size, due=due or 0)
+        first = self.queue.add_run(Run(bodies, flags, expires, due=due or 0))
         assert first == self.naive.next_seq
         self.queue.drop_superseded()
         if due is None:
@@ -230,7 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
             priority | (DURABLE if durable else 0) | (EXPIRES if due else 0)
             for (priority, durable, *_), due in zip(shapes, expires, strict=True)
         ]
-        self.queue.add_mixed(bodies, flags, expires, sum(map(len, bodies)))
+        self.queue.add_mixed(MixedRun(bodies, flags, expires))
         self.queue.drop_superseded()
         self.queue.trim_ring(len(bodies))
         for body, (priority, durable, *_), due in zip(bodies, shapes, expires, strict=True):

@@ -16,6 +16,7 @@ import pytest
 from gateway.model.address import RoutingType
 from gateway.model.definitions import QueueDefinition
 from gateway.model.message import DURABLE
+from gateway.model.run import Run
 from gateway.store.persistence import JournalStore, open_journal
 from storage.compaction import CompactionRule
 from storage.segments import Segments
@@ -75,7 +76,7 @@ class Store:
         targets = [(queue, self.next_seq[queue]) for queue in known]
         at = 7 * sum(first for _, first in targets)
         body = POOL[at : at + size]
-        ticket = self.store.append(targets, [body], DURABLE, expires=0, size=size, now_ms=at)
+        ticket = self.store.append(targets, Run([body], DURABLE, 0), size, at)
         for queue, seq in targets:
             self.next_seq[queue] = seq + 1
             self.model.did(ticket, "add", queue, seq, Kept(body, DURABLE, 0, at))

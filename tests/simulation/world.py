@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition, QueueDefinition, StreamDefinition
 from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY, SCHEDULED
+from gateway.model.run import GappedRun, Run
 from gateway.store.persistence import JournalStore, open_journal
 from storage import journal as journal_module
 from storage.compaction import CompactionRule
@@ -400,9 +401,7 @@ class World:
         places = [(queue_id, self._seqs(queue_id, count)) for queue_id in targets]
         now_ms = self.serial
         size = sum(map(len, bodies))
-        ticket = self.store.append(
-            places, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
-        )
+        ticket = self.store.append(places, Run(bodies, flags, expires, due), size, now_ms)
         for queue_id, first in places:
             for seq, body in enumerate(bodies, first):
                 kept = Kept(body, flags, expires, now_ms, due=due)
@@ -420,8 +419,8 @@ class World:
         expires = [self.chance.randint(1, 99) if f & EXPIRES else 0 for f in flags]
         first = self._seqs(queue_id, count)
         size = sum(len(b) for b in bodies if b is not None)
-        ticket = self.store.append_mixed(
-            [(queue_id, first)], bodies, flags, expires=expires, size=size, now_ms=self.serial
+        ticket = self.store.append(
+            [(queue_id, first)], GappedRun(bodies, flags, expires), size, self.serial
         )
         for seq, (body, flag, expiry) in enumerate(zip(bodies, flags, expires, strict=True), first):
             if body is not None:

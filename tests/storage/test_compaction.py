@@ -9,6 +9,7 @@ import pytest
 from gateway.model.address import RoutingType
 from gateway.model.definitions import QueueDefinition
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, ONE_DELIVERY, SCHEDULED
+from gateway.model.run import Run
 from gateway.store.persistence import JournalStore, Restored, encode_definition, open_journal
 from storage.compaction import COPY_BYTES, Changes, CompactionRule
 from storage.ranges import without_ranges
@@ -40,10 +41,8 @@ class Life:
 
     def add(self, body: bytes, *, flags: int = DURABLE, expires: int = 0, due: int = 0) -> int:
         self.seq += 1
-        self.store.append(
-            [(QUEUE, self.seq)], [body], flags,
-            expires=expires, size=len(body), now_ms=1000 + self.seq, due=due,
-        )  # fmt: skip
+        run = Run([body], flags, expires, due)
+        self.store.append([(QUEUE, self.seq)], run, len(body), 1000 + self.seq)
         return self.seq
 
     def remove(self, seq: int) -> None:

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, execute
 from gateway.model import stomp_form
 from gateway.model.amqp_types import Described, Symbol, ULong, encode
 from gateway.model.message import STOMP
+from gateway.model.run import Run
 from gateway.streams.registry import StreamRegistry, StreamSettings
 from storage.arrow_log import SEGMENT_BYTES, StreamFiles
 from storage.files import FileSystem, RealFiles
@@ -90,7 +91,7 @@ def make_registry(
 def fill(registry: StreamRegistry, name: str, bodies: list[bytes], flags: int = STOMP) -> int:
     """Record a run as the broker does, durable at once; returns its first offset."""
     stream = registry.get(name).stream
-    base = stream.record(bodies, flags, registry.now_ms())
+    base = stream.record(Run(bodies, flags), registry.now_ms())
     stream.recorded(base, len(bodies), 1)
     registry.durable_up_to(1)
     return base

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.streams.plan import (
@@ -68,6 +68,7 @@ def test_bytes_of_a_range_are_shares_of_its_pieces() -> None:
     st.none() | st.integers(1, 80),
     st.none() | st.integers(1, 400),
 )
+@example([(1, 0), (1, 0), (2, 1), (1, 2)], 3, None, 1)
 def test_a_batch_makes_progress_and_keeps_its_limits(
     parts: list[tuple[int, int]], start: int, rows: int | None, size: int | None
 ) -> None:

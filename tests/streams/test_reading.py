@@ -12,7 +12,7 @@ import pytest
 from gateway.model.message import STOMP
 from gateway.streams.reading import METADATA, Snapshot, read_slice, take_snapshot
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.stream import Run
+from gateway.streams.stream import Accepted
 from gateway.streams.view import make_view
 from tests.streams.harness import fill, make_registry, stomp_message
 
@@ -122,7 +122,8 @@ def test_holes_are_counted_not_missed(tmp_path: Path) -> None:
     registry, _, now = make_registry(str(tmp_path))
     registry.create("orders", "orders")
     registry.recover({1: [
-        Run(0, messages(0, 3), STOMP, now.ms, 10), Run(5, messages(5, 2), STOMP, now.ms, 10),
+        Accepted(0, messages(0, 3), STOMP, now.ms, 10),
+        Accepted(5, messages(5, 2), STOMP, now.ms, 10),
     ]})  # fmt: skip
     for _ in range(2):
         rows, facts, trailer = read(snapshot(registry, 0, 7))

@@ -11,9 +11,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.run import Run
 from gateway.streams.registry import Saver, StreamRegistry, StreamSettings
 from gateway.streams.retention import Limits
-from gateway.streams.stream import Run
+from gateway.streams.stream import Accepted
 from storage.errors import DamageError
 from tests.storage.power import PowerFiles
 from tests.streams.harness import Inline, Later, Owner, fill, make_registry
@@ -141,7 +142,7 @@ class RegistryTest(SynchronousTestCase):
         self.now.ms += 1
         self.registry.tick()
         assert stream.sealed_offset == 1
-        stream.recorded(stream.record([b"v"], 0, self.now.ms), 1, 0)
+        stream.recorded(stream.record(Run([b"v"], 0), self.now.ms), 1, 0)
         self.now.ms += 199
         self.registry.tick()
         assert stream.durable_offset == 1
@@ -163,7 +164,7 @@ class RegistryTest(SynchronousTestCase):
 
     def test_a_stopped_journal_stops_advertising(self) -> None:
         stream = self.make().stream
-        stream.recorded(stream.record([b"x"], 0, 1), 1, 1)
+        stream.recorded(stream.record(Run([b"x"], 0), 1), 1, 1)
         refusal = Refusal(code=Code.STORE_FAILED, text="gone")
         self.registry.store_failed(refusal)
         self.registry.durable_up_to(5)
@@ -177,8 +178,12 @@ class RegistryTest(SynchronousTestCase):
         self.successResultOf(self.registry.flush())
         self.open()
         self.owner.said.clear()
-        tail = [Run(2, [b"a"] * 2, 4, 5, 2), Run(4, [b"b"] * 2, 4, 5, 2), Run(9, [b"c"], 4, 5, 1)]
-        holes = self.registry.recover({1: tail, 7: [Run(3, [b"x"] * 2, 4, 5, 2)]})
+        tail = [
+            Accepted(2, [b"a"] * 2, 4, 5, 2),
+            Accepted(4, [b"b"] * 2, 4, 5, 2),
+            Accepted(9, [b"c"], 4, 5, 1),
+        ]
+        holes = self.registry.recover({1: tail, 7: [Accepted(3, [b"x"] * 2, 4, 5, 2)]})
         assert holes == {"orders": [(6, 9)]}
         assert self.owner.said == [("release", 1, 2, 3), ("release", 7, 3, 4)]
         stream = self.registry.get("orders").stream
@@ -277,7 +282,7 @@ class RegistryTest(SynchronousTestCase):
         fill(self.registry, "orders", [b"x"] * 9)
         blocking = Later()
         self.open(blocking=blocking)
-        self.registry.recover({1: [Run(0, [b"x"] * 9, 4, 5, 9)]})
+        self.registry.recover({1: [Accepted(0, [b"x"] * 9, 4, 5, 9)]})
         tap = self.registry.get("orders")
         attached = self.registry.attach("etl", tap, "latest", None)
         self.assertNoResult(attached)

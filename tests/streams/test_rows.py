@@ -6,13 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.streams.rows import STORED, append_taken, blocks, rows_of
-from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Run, Taken
+from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Taken
 from storage.arrow_log import SCHEMA
 from tests.lanes import examples
 
 
-def make_run(base: int, bodies: list[bytes], flags: int | list[int] = 4, now_ms: int = 7) -> Run:
-    return Run(base, bodies, flags, now_ms, sum(map(len, bodies)))
+def make_run(
+    base: int, bodies: list[bytes], flags: int | list[int] = 4, now_ms: int = 7
+) -> Accepted:
+    return Accepted(base, bodies, flags, now_ms, sum(map(len, bodies)))
 
 
 def test_the_log_and_the_streams_agree_on_the_columns() -> None:

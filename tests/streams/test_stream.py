@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway.model.errors import Code, Refusal
-from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, TAKE_BLOCKS, Run, Stream, Taken
+from gateway.model.run import MixedRun, Run
+from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, TAKE_BLOCKS, Accepted, Stream, Taken
 from tests.lanes import examples
 
 
@@ -32,12 +33,12 @@ def make() -> tuple[Stream, Port]:
 
 
 def record(stream: Stream, bodies: Sequence[bytes], ticket: int, now_ms: int = 5) -> int:
-    base = stream.record(list(bodies), 4, now_ms)
+    base = stream.record(Run(list(bodies), 4), now_ms)
     stream.recorded(base, len(bodies), ticket)
     return base
 
 
-def bodies_of(runs: Sequence[Run]) -> list[bytes]:
+def bodies_of(runs: Sequence[Accepted]) -> list[bytes]:
     return [body for run in runs for body in run.bodies]
 
 
@@ -73,7 +74,7 @@ def test_what_the_journal_has_not_is_advertised_once_sealed_and_holds_back_what_
 def test_a_volatile_run_alone_can_be_sealed_at_once() -> None:
     stream, _ = make()
     record(stream, [b"v"], 0)
-    assert stream.take() == Taken(0, 1, [Run(0, [b"v"], 4, 5, 1)])
+    assert stream.take() == Taken(0, 1, [Accepted(0, [b"v"], 4, 5, 1)])
     stream.sealed()
     assert stream.durable_offset == 1
 
@@ -135,10 +136,10 @@ def test_a_failed_sealing_keeps_everything() -> None:
 
 def test_flags_of_a_mixed_run_are_cut_with_it() -> None:
     stream, _ = make()
-    base = stream.record([b"a", b"b", b"c"], [1, 2, 3], 5, 3)
+    base = stream.record(MixedRun([b"a", b"b", b"c"], [1, 2, 3], [0, 0, 0]), 5)
     stream.recorded(base, 3, 1)
     stream.durable_up_to(1)
-    assert stream.tail(1, 2) == [Run(1, [b"b"], [2], 5, 1)]
+    assert stream.tail(1, 2) == [Accepted(1, [b"b"], [2], 5, 1)]
 
 
 def test_a_failed_store_advertises_nothing_more() -> None:
@@ -152,7 +153,7 @@ def test_a_failed_store_advertises_nothing_more() -> None:
 
 def test_recovery_drops_what_the_log_has_and_tells_holes() -> None:
     stream, port = make()
-    tail = [Run(2, [b"c", b"d", b"e"], 4, 5, 3), Run(8, [b"i"], 4, 5, 1)]
+    tail = [Accepted(2, [b"c", b"d", b"e"], 4, 5, 3), Accepted(8, [b"i"], 4, 5, 1)]
     assert stream.recover(1, 4, tail) == [(5, 8)]
     assert (stream.first_offset, stream.sealed_offset) == (1, 4)
     assert (stream.durable_offset, stream.next_offset, stream.tail_bytes) == (9, 9, 2)
@@ -167,7 +168,7 @@ def test_recovery_drops_what_the_log_has_and_tells_holes() -> None:
 def test_recovery_refuses_an_offset_twice() -> None:
     stream, _ = make()
     with pytest.raises(ValueError, match="offset 2 of stream 'orders' was recovered twice"):
-        stream.recover(0, 0, [Run(0, [b"a"] * 3, 4, 5, 3), Run(2, [b"c"], 4, 5, 1)])
+        stream.recover(0, 0, [Accepted(0, [b"a"] * 3, 4, 5, 3), Accepted(2, [b"c"], 4, 5, 1)])
 
 
 class Model(RuleBasedStateMachine):

@@ -11,7 +11,7 @@ import pytest
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, STOMP
 from gateway.streams.rows import rows_of
-from gateway.streams.stream import Run
+from gateway.streams.stream import Accepted
 from gateway.streams.view import TYPES, Viewer, make_view
 from tests.streams.harness import amqp_message, stomp_message
 
@@ -23,7 +23,7 @@ def show(
     raws: list[bytes], flags: int | list[int], names: list[str], mode: str = "map",
     body: str = "binary",
 ) -> list[dict[str, Any]]:  # fmt: skip
-    rows = rows_of([Run(7, raws, flags, STAMP, sum(map(len, raws)))])
+    rows = rows_of([Accepted(7, raws, flags, STAMP, sum(map(len, raws)))])
     view = make_view(names, mode, body)
     batch = Viewer(view, "orders", 3).convert(rows)
     assert batch.schema == view.schema
@@ -81,7 +81,7 @@ def test_times_outside_the_calendar_are_null() -> None:
 
 def test_rows_of_a_slice() -> None:
     raws = [stomp_message(b"%d" % i, n=str(i % 3)) for i in range(20)]
-    rows = rows_of([Run(0, raws, STOMP, STAMP, 0)]).slice(5, 10)
+    rows = rows_of([Accepted(0, raws, STOMP, STAMP, 0)]).slice(5, 10)
     view = make_view(["offset", "body", "headers"], "map", "binary")
     found = Viewer(view, "orders", 1).convert(rows).to_pylist()
     assert [row["offset"] for row in found] == list(range(5, 15))
@@ -98,7 +98,7 @@ def test_empty_messages_and_no_rows() -> None:
 
 
 def test_no_columns_still_count_rows() -> None:
-    rows = rows_of([Run(0, [b"", b""], 4, STAMP, 0)])
+    rows = rows_of([Accepted(0, [b"", b""], 4, STAMP, 0)])
     assert len(Viewer(make_view([], "false", "binary"), "a", 1).convert(rows)) == 2
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from gateway.broker.transactions import Work
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, ONE_DELIVERY, Message
+from gateway.model.message import DURABLE, ONE_DELIVERY, SCHEDULED, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
+from gateway.model.run import MixedRun, Outcome, Run
 from gateway.selectors import compile_selector
 
 FULL = Refusal(code=Code.ADDRESS_FULL, text='Address "q" is full.', transient=True)
@@ -29,30 +30,26 @@ class FakeProducer:
         self.broker = broker
         self.address = address
         self.owner = owner
-        self.taken = 0
-        self.ticket = 0
-        self.refusal: Refusal | None = None
         self.capacity: int | None = None
         self.full: Refusal | None = None
         self.share: int | None = None  # bytes that it may be promised
         self.closed = False
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
-        return self._take(bodies, [flags] * len(bodies), [expires] * len(bodies))
+    def send(self, run: Run) -> Outcome:
+        self.broker.dues += [run.due] * run.count if run.due else []
+        flags = run.flags & ~SCHEDULED
+        return self._take(run.bodies, [flags] * run.count, [run.expires] * run.count)
 
-    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
-        return bodies
+    def stamped(self, run: Run) -> Run:
+        return run
 
-    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
-        self.broker.dues += [due] * len(bodies)
-        return self.send(bodies, flags, expires)
+    def send_mixed(self, run: MixedRun) -> Outcome:
+        assert not run.dues, "what is due later comes in runs"
+        return self._take(run.bodies, run.flags, run.expires)
 
-    def send_mixed(
+    def _take(
         self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
-        return self._take(bodies, flags, expires)
-
-    def _take(self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]) -> int:
+    ) -> Outcome:
         assert not self.closed, "a closed producer was used"
         assert bodies, "an empty run"
         assert len(bodies) == len(flags) == len(expires)
@@ -66,10 +63,9 @@ class FakeProducer:
         if count == len(bodies):
             if self.capacity is not None:
                 self.capacity -= count
-            return ticket
+            return Outcome(ticket)
         self.capacity = 0
-        self.taken, self.ticket, self.refusal = count, ticket, self.broker.refusal
-        return -1
+        return Outcome(ticket, self.broker.refusal, count)
 
     def blocked(self) -> Refusal | None:
         return self.full
@@ -226,9 +222,10 @@ class _Core:
 
     def send_all(self, sends: Sequence[Any]) -> int:
         durable = False
-        for producer, body, flags, expires, due in sends:
-            self._broker.sent.append((producer.address, body, flags, expires))
-            self._broker.dues.append(due)
+        for producer, run in sends:
+            flags = run.flags & ~SCHEDULED
+            self._broker.sent.append((producer.address, run.bodies[0], flags, run.expires))
+            self._broker.dues.append(run.due)
             durable = durable or bool(flags & DURABLE)
         return self._broker.record() if durable else 0
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import DURABLE, ONE_DELIVERY, STOMP, Message
+from gateway.model.message import DURABLE, ONE_DELIVERY, SCHEDULED, STOMP, Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner
+from gateway.model.run import MixedRun, Outcome, Run
 from gateway.selectors import compile_selector
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
@@ -26,36 +27,27 @@ class ScriptedProducer:
         self.broker = broker
         self.address = address
         self.owner = owner
-        self.taken = 0
-        self.ticket = 0
-        self.refusal: Refusal | None = None
         self.full: Refusal | None = None
         self.capacity: int | None = None  # FAIL: how many more are taken
         self.closed = False
 
-    def send(self, bodies: Sequence[bytes], flags: int, expires: int = 0) -> int:
+    def send(self, run: Run) -> Outcome:
+        if run.due:
+            self.broker.note("due", run.due)
+        flags = run.flags & ~SCHEDULED
         ticket = self.broker.ticket if flags & DURABLE else 0
-        if self.capacity is not None and len(bodies) > self.capacity:
-            self.taken, self.ticket = self.capacity, ticket
-            self.refusal = self.broker.refusal
-            self.broker.note("send", self.address, list(bodies[: self.taken]), flags, expires)
-            self.capacity = 0
-            return -1
+        taken = run.count if self.capacity is None else min(run.count, self.capacity)
+        self.broker.note("send", self.address, list(run.bodies[:taken]), flags, run.expires)
         if self.capacity is not None:
-            self.capacity -= len(bodies)
-        self.broker.note("send", self.address, list(bodies), flags, expires)
-        return ticket
+            self.capacity -= taken
+        if taken < run.count:
+            return Outcome(ticket, self.broker.refusal, taken)
+        return Outcome(ticket)
 
-    def stamped(self, bodies: Sequence[bytes], flags: int) -> Sequence[bytes]:
-        return bodies
+    def stamped(self, run: Run) -> Run:
+        return run
 
-    def send_later(self, bodies: Sequence[bytes], flags: int, expires: int, due: int) -> int:
-        self.broker.note("due", due)
-        return self.send(bodies, flags, expires)
-
-    def send_mixed(
-        self, bodies: Sequence[bytes], flags: Sequence[int], expires: Sequence[int]
-    ) -> int:
+    def send_mixed(self, run: MixedRun) -> Outcome:
         raise AssertionError("STOMP sends runs that share flags")
 
     def blocked(self) -> Refusal | None:
@@ -179,18 +171,10 @@ class ScriptedTransaction:
         self.sends: list[tuple[str, bytes]] = []
         self.settled: list[tuple[str, ScriptedSubscription, list[Message]]] = []
 
-    def send(
-        self,
-        producer: ScriptedProducer,
-        body: bytes,
-        flags: int,
-        expires: int = 0,
-        *,
-        due: int = 0,
-    ) -> Refusal | None:
+    def send(self, producer: ScriptedProducer, run: Run) -> Refusal | None:
         if self.broker.refuse_in_transaction:
             return self.broker.refusal
-        self.sends.append((producer.address, body))
+        self.sends.append((producer.address, run.bodies[0]))
         return None
 
     def acknowledge(self, subscription: ScriptedSubscription, messages: list[Message]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.budget import Budget
+from gateway.model.run import Outcome, Run
 from protocols.stomp.limits import StompLimits
 from tests.protocols.stomp.scripted import Peer, ScriptedProducer, frames, message
 
@@ -376,11 +377,11 @@ def test_a_refusal_in_the_middle_does_not_stop_what_fits_again() -> None:
     producer.capacity = 1
     refill = producer.send
 
-    def send_and_refill(bodies: list[bytes], flags: int, expires: int = 0) -> int:
-        result = refill(bodies, flags, expires)
-        if result < 0:
+    def send_and_refill(run: Run) -> Outcome:
+        outcome = refill(run)
+        if outcome.refusal is not None:
             producer.capacity = 5
-        return result
+        return outcome
 
     producer.send = send_and_refill  # type: ignore[method-assign,assignment]
     out = peer.say(send("1", "a") + send("2", "b") + send("3", "c")) + peer.sync()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, STOMP
+from gateway.model.run import MixedRun, Run
 from gateway.model.stomp_form import pack
 from tests.simulation.core.clients import Taker, wanted
 from tests.simulation.core.ledger import Copy, State
@@ -26,7 +27,7 @@ KINDS = ("a", "b", "c")
 SELECTORS = ("", "", "k = 'a'")
 
 
-class Run:
+class Sending:
     """A run of messages on its way: what all share, and the copies that should come of each."""
 
     def __init__(self, world: CoreWorld, address: str, count: int) -> None:
@@ -111,33 +112,32 @@ def send(world: CoreWorld) -> None:
         _send_mixed(world, address, count)
         return
     producer = world.producer(address)
-    run = Run(world, address, count)
+    run = Sending(world, address, count)
     copies = run.arrive(world)
     dropped = world.gateway.addresses[address].dropped
-    if run.due:
-        ticket = producer.send_later(run.bodies, run.flags, run.expires, run.due)
-    else:
-        ticket = producer.send(run.bodies, run.flags, run.expires)
+    outcome = producer.send(Run(run.bodies, run.flags, run.expires, run.due))
     if world.gateway.addresses[address].dropped > dropped:
         _refused(world, copies)
         return
-    taken = count if ticket >= 0 else producer.taken
+    taken = count if outcome.refusal is None else outcome.taken
     _refused(world, copies[taken:])
-    _stored(copies[:taken], ticket if ticket >= 0 else producer.ticket)
+    _stored(copies[:taken], outcome.ticket)
 
 
 def _send_mixed(world: CoreWorld, address: str, count: int) -> None:
     producer = world.producer(address)
-    runs = [Run(world, address, 1) for _ in range(count)]
+    runs = [Sending(world, address, 1) for _ in range(count)]
     for run in runs:
         run.due = 0
     copies = [copy for run in runs for copy in run.arrive(world)]
-    ticket = producer.send_mixed(
-        [run.bodies[0] for run in runs], [r.flags for r in runs], [r.expires for r in runs]
+    outcome = producer.send_mixed(
+        MixedRun(
+            [run.bodies[0] for run in runs], [r.flags for r in runs], [r.expires for r in runs]
+        )
     )
-    taken = count if ticket >= 0 else producer.taken
+    taken = count if outcome.refusal is None else outcome.taken
     _refused(world, copies[taken:])
-    _stored(copies[:taken], ticket if ticket >= 0 else producer.ticket)
+    _stored(copies[:taken], outcome.ticket)
 
 
 def _refused(world: CoreWorld, copies: list[list[Copy]]) -> None:
@@ -260,8 +260,8 @@ def _work_send(world: CoreWorld, work) -> None:
         return
     address = world.chance.choice(addresses)
     producer = world.producer(address)
-    run = Run(world, address, 1)
-    refusal = work[0].send(producer, run.bodies[0], run.flags, run.expires, due=run.due)
+    run = Sending(world, address, 1)
+    refusal = work[0].send(producer, Run((run.bodies[0],), run.flags, run.expires, due=run.due))
     assert refusal is None, refusal
     work[1].append(run)
 

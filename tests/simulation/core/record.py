@@ -151,36 +151,26 @@ class Recorder(JournalStore):
         self._parts -= 1
         super().end_atomic()
 
-    def append(self, targets, bodies, flags, *, expires, size, now_ms, due=0) -> int:
-        ticket = super().append(
-            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms, due=due
-        )
-        if not flags & DURABLE:
+    def append(self, targets, run, size, now_ms) -> int:
+        ticket = super().append(targets, run, size, now_ms)
+        count = len(run.bodies)
+        alike = isinstance(run.flags, int)
+        flags = [run.flags] * count if alike else run.flags
+        expires = [run.expires] * count if alike else run.expires
+        if alike and not run.flags & DURABLE:
             raise ViolationError("what is not durable went to the journal")
         for queue_id, first in targets:
-            for seq, body in enumerate(bodies, first):
-                kept = Kept(body, flags & ~_NEVER_STORED, expires, now_ms, due=due)
-                self._did(ticket, "add", queue_id, seq, kept)
-        return ticket
-
-    def append_mixed(self, targets, bodies, flags, *, expires, size, now_ms) -> int:
-        ticket = super().append_mixed(
-            targets, bodies, flags, expires=expires, size=size, now_ms=now_ms
-        )
-        for queue_id, first in targets:
-            for at, body in enumerate(bodies):
+            for at, body in enumerate(run.bodies):
                 if body is not None:
-                    kept = Kept(body, flags[at] & ~_NEVER_STORED, expires[at], now_ms)
+                    kept = Kept(body, flags[at] & ~_NEVER_STORED, expires[at], now_ms, due=run.due)
                     self._did(ticket, "add", queue_id, first + at, kept)
         return ticket
 
-    def page(self, place, targets, bodies, flags, *, expires, due, size, now_ms):
-        block = super().page(
-            place, targets, bodies, flags, expires=expires, due=due, size=size, now_ms=now_ms
-        )
+    def page(self, place, targets, run, now_ms):
+        block = super().page(place, targets, run, now_ms)
         for queue_id, first in targets:
-            for seq, body in enumerate(bodies, first):
-                kept = Kept(body, flags & ~_NEVER_STORED, expires, now_ms, due=due)
+            for seq, body in enumerate(run.bodies, first):
+                kept = Kept(body, run.flags & ~_NEVER_STORED, run.expires, now_ms, due=run.due)
                 self._did(block.ticket, "add_paged", queue_id, seq, kept)
         return block
 
