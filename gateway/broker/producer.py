@@ -23,7 +23,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Refusal, RefusedError
 from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Message
 from gateway.model.ports import ProducerOwner
-from gateway.model.run import MixedRun, Outcome, Run
+from gateway.model.run import TAKEN, MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
 __all__ = ["OVERHEAD_BYTES", "Route"]
@@ -281,7 +281,7 @@ class Route:
             ticket = self._store.append(((queue.queue_id, first),), run, run.size, core.now_ms())
         if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
-        return Outcome(ticket)
+        return Outcome(ticket) if ticket else TAKEN
 
     def send_mixed(self, run: MixedRun) -> Outcome:
         """See the Producer port."""
@@ -311,7 +311,7 @@ class Route:
             ticket = self._store.append(((queue.queue_id, first),), stored, run.size, core.now_ms())
         if 0 <= queue.ring_size < queue.waiting_count:
             core.overflow(queue, count)
-        return Outcome(ticket)
+        return Outcome(ticket) if ticket else TAKEN
 
     def refuse(self, refusal: Refusal, count: int, taken: int = 0, ticket: int = 0) -> Outcome:
         """Count the refusal of the last `count` messages; returns it."""
@@ -328,7 +328,7 @@ class Route:
             if refusal is not None:
                 return self.refuse(refusal, run.count - index, index)
             self._drop(1)
-        return Outcome(0)
+        return TAKEN
 
     def _drop(self, count: int) -> None:
         refusal = self._core.disk.refusal

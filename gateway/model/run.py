@@ -11,7 +11,7 @@ streams and the store, and must not change either. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, Message
@@ -55,8 +55,9 @@ class Run:
         self.flags = flags | SCHEDULED if due else flags
         self.expires = expires
         self.due = due
-        self.count = len(bodies)
-        self.size = sum(map(len, bodies))
+        self.count = count = len(bodies)
+        # With a window of 1 each message is a run, and the sum would be half of what one costs.
+        self.size = len(bodies[0]) if count == 1 else sum(map(len, bodies))
 
     def of(self, bodies: Sequence[bytes]) -> Run:
         """Return other bodies that share what these do."""
@@ -203,6 +204,10 @@ class Outcome:
         self.ticket = ticket
         self.refusal = refusal
         self.taken = taken
+
+
+#: Taken, and nothing to wait for.
+TAKEN: Final = Outcome(0)
 
 
 def joined(runs: Sequence[Run]) -> Run:

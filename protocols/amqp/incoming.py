@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import IDENTIFIED
 from gateway.model.ports import Producer, Relay
 from gateway.model.run import MixedRun, Outcome, Run
 from gateway.model.serial import MASK, distance
@@ -165,15 +164,11 @@ class IncomingLink:
             self.grant()
 
     def receive_mixed(self, run: MixedRun, first: int, *, settled: bool) -> None:
-        """As `receive` for deliveries that differ."""
+        """As `receive` for deliveries that differ; none has a time or an id of its own."""
         self._use_credit(run)
         producer = self.producer
         if producer is None:
             self._relay(run, first, settled=settled)
-        elif run.dues or any(flag & IDENTIFIED for flag in run.flags):
-            for one in run.runs():
-                self._confirm(producer.send(one), first, one.count, producer, settled=settled)
-                first = (first + one.count) & MASK
         else:
             self._confirm(producer.send_mixed(run), first, run.count, producer, settled=settled)
         if self.credit <= self._low:

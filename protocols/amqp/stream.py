@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gateway.model.errors import RefusedError
 from gateway.model.identity import DUPLICATE_BYTES
-from gateway.model.message import EXPIRES
+from gateway.model.message import EXPIRES, IDENTIFIED
 from gateway.model.run import MixedRun, Run
 from gateway.model.serial import MASK
 from protocols.amqp.frames import HEAD_BYTES
@@ -270,11 +270,18 @@ def _hand_over_looked(
         _hand_over_readable(session, link, bodies, first, settled=settled)
         return
     stored, flags, expires, dues = map(list, zip(*looked, strict=True))
-    kinds = {one[1:] for one in looked}
-    if len(kinds) == 1:
-        link.receive(Run(stored, *kinds.pop()), first, settled=settled)
+    if all(values.count(values[0]) == len(values) for values in (flags, expires, dues)):
+        link.receive(Run(stored, flags[0], expires[0], dues[0]), first, settled=settled)
         return
-    link.receive_mixed(MixedRun(stored, flags, expires, dues), first, settled=settled)
+    run = MixedRun(stored, flags, expires, dues)
+    if not run.dues and not any(each & IDENTIFIED for each in flags):
+        link.receive_mixed(run, first, settled=settled)
+        return
+    for one in run.runs():
+        if session.links.get(link.handle) is not link:
+            return  # an anonymous sender's message led nowhere
+        link.receive(one, first, settled=settled)
+        first = (first + one.count) & MASK
 
 
 def _hand_over_readable(

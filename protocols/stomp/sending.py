@@ -115,7 +115,7 @@ class Route:
 
     def send(self, bodies: Sequence[bytes]) -> Outcome:
         """Send stored messages [gateway.model.ports.Producer.send]."""
-        return self.sender.producer.send(self.run(bodies))
+        return self.sender.producer.send(Run(bodies, self.flags, self.expires, self.due))
 
 
 class Sending:

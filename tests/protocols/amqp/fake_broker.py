@@ -198,7 +198,7 @@ class FakeWork(Work):
         return self._ended
 
     @property
-    def waiting(self) -> list[bytes]:
+    def waiting(self) -> list[Run]:
         return [] if self._ended else [send[1] for send in self._sends]
 
 

@@ -43,7 +43,7 @@ def controlling(**options) -> Controlling:
 
 def waiting(one: Controlling) -> list[bytes]:
     """Return what was posted and is in no queue."""
-    return [body for work in one.peer.broker.works for body in work.waiting]
+    return [run.bodies[0] for work in one.peer.broker.works for run in work.waiting]
 
 
 def offered(one: Controlling, count: int, **options) -> None:
