@@ -75,10 +75,10 @@ def test_an_address_that_is_full_again_stops_again() -> None:
     producer = full(peer)
     take = producer.send
 
-    def take_and_fill(bodies: list[bytes], flags: int, expires: int = 0) -> int:
-        ticket = take(bodies, flags, expires)
+    def take_and_fill(run: Run) -> Outcome:
+        outcome = take(run)
         producer.block()
-        return ticket
+        return outcome
 
     producer.send = take_and_fill  # type: ignore[method-assign,assignment]
     # Different priorities: each is a run of its own.
