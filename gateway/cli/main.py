@@ -107,7 +107,7 @@ def _leave_no_reader() -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit; README has what each status means."""
+    """Run the command line and exit; docs/operating.md has what each status means."""
     try:
         status = cli.main(args=arguments, prog_name="sluicegate", standalone_mode=False)
         # Here and not at exit, where Python would complain of a reader who has left.

@@ -1,4 +1,7 @@
-"""The README's programs run as they are printed, but for the ports."""
+"""The programs of the README and of docs/tls.md run as they are printed, but for the ports.
+
+The README stays short, and names every command.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from gateway.cli.main import cli
 from gateway.trial.scratch import ScratchGateway, importing_environment
 from gateway.trial.self_signed import self_signed
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "docs" / "tls.md")
 
 
 def program(word: str) -> str:
-    """Return the one Python block of the README with `word` in it."""
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    """Return the one Python block of these pages with `word` in it."""
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (found,) = [block for block in blocks if word in block]
     return found
 
@@ -34,6 +42,33 @@ def run(text: str, folder: Path | None = None, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) < 150
+
+
+def test_the_readme_names_every_command() -> None:
+    _, _, table = README.read_text("utf-8").partition("| command |")
+    rows = [row.split("|") for row in table.partition("\n\n")[0].splitlines()[2:]]
+    assert [row[1].strip(" `") for row in rows] == cli.list_commands(click.Context(cli))
+    assert [row[1] for row in rows if not row[2].strip()] == []
+
+
+def test_every_page_is_reached_from_the_readme_and_every_link_leads_somewhere() -> None:
+    reached: set[Path] = set()
+    waiting = [README]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            target = (page.parent / link).resolve()
+            assert target.exists(), f"{page.name}: {link}"
+            if target.suffix == ".md":
+                waiting.append(target)
+    assert {*(ROOT / "docs").rglob("*.md")} <= reached
 
 
 @pytest.mark.interop
