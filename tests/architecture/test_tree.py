@@ -117,12 +117,6 @@ def test_rooms_import_one_way() -> None:
     assert rooms_in_rings(CODE) == []
 
 
-def test_the_map_has_every_room() -> None:
-    drawn = (ROOT / "DESIGN.md").read_text("utf-8").split("```")[1]
-    rooms = {source.path.split("/")[-2] for source in CODE if source.path.endswith("__init__.py")}
-    assert sorted(room for room in rooms if f"{room}/" not in drawn) == []
-
-
 # --- still to be mended: a smaller number than the one in rules.py goes into rules.py ---
 
 

@@ -1,6 +1,6 @@
 """The clocks of a simulated machine: they step, and stand still, as the seed has it.
 
-Three of them, as in DESIGN: the monotonic one, the wall clock, and broker time, which the real
+Three of them, as in decision 42: the monotonic one, the wall clock, and broker time, which the real
 `BrokerClock` makes of both. `Reference` says by itself what broker time has to be, from the rule
 that is written down and not from the code; what clients were promised is judged by that one.
 
