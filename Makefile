@@ -18,6 +18,7 @@
 #                docs/attack.md; ATTACK="--seconds 5 --only idle" any option
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
 #   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
+#   make reference  docs/reference: configuration keys, commands and HTTP calls, from the code
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option
 #   make bench-store  what concurrent store and dispatch is worth: beside the serialized mode, on the
@@ -42,7 +43,7 @@ WIRE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
 
-.PHONY: demo test quick coverage check fmt simulate crash power mutants attack soak scenarios bench bench-store \
+.PHONY: demo test quick coverage check fmt simulate crash power mutants attack soak scenarios reference bench bench-store \
 	bench-pages bench-stalls bench-growth clean
 .DEFAULT_GOAL := test
 
@@ -93,6 +94,9 @@ soak: $(STAMP)
 
 scenarios: $(STAMP)
 	@$(BIN)/python -m tests.conformance
+
+reference: $(STAMP)
+	@$(BIN)/python -m tests.reference
 
 bench: $(STAMP)
 	@$(BIN)/python -m gateway bench $(if $(AGAINST),--against $(AGAINST)) \

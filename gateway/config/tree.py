@@ -72,12 +72,50 @@ def low_credits(most: int) -> int:
 class Acceptor:
     """One listener of messaging protocols; the keys of `[acceptors.NAME]`.
 
-    Times are in ms, sizes in bytes. `connection_ttl` is how long a peer that promised no heart-beat
-    may be silent, -1 for ever; `connection_ttl_max` -1 is no upper bound. A prefix that is None was
-    not written: STOMP then takes `/queue/` and `/topic/`, AMQP none; an empty one is none for both.
-    `sasl_mechanisms` empty: PLAIN, and SCRAM where every user has a verifier. Of the connections
-    that are allowed so many may belong to clients that have not said who they are. Of
-    `consumer_stuck_timeout` None is: never for AMQP, 30 minutes for STOMP; -1 is never for both.
+    Times are in ms, sizes in bytes.
+
+    Attributes:
+        name: the NAME of its table.
+        endpoint: where it listens, as Twisted writes it.
+        protocols: those that it speaks; the first bytes of a connection choose.
+        allow_anonymous: clients without a login are let in although there are users.
+        sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
+            verifier.
+        amqp_credits: credit that an AMQP sender is given.
+        amqp_low_credits: credit at which it is topped up; where only `amqp-credits` is written, 300
+            or three tenths of it, whichever is less.
+        amqp_use_modified_for_transient_delivery_errors: a full address answers `modified` to
+            senders that list it as an outcome.
+        amqp_duplicate_detection: `_AMQ_DUPL_ID` of AMQP messages counts.
+        amqp_drain_on_transient_delivery_errors: an AMQP sender that a full address refuses is asked
+            to give its credit back.
+        amqp_link_quiesce_timeout: ms that it has for that before it is detached; -1 for ever.
+        amqp_idle_timeout: ms of silence after which an AMQP peer is cut; 0 never.
+        max_frame_size: bytes of an AMQP frame.
+        max_message_size: bytes of a message.
+        heart_beat_to_connection_ttl_modifier: a STOMP client may be silent for its heart-beat times
+            so much.
+        connection_ttl: ms that a peer which promised no heart-beat may be silent; -1 for ever.
+        connection_ttl_min: least ms of silence, whatever the heart-beat asks for.
+        connection_ttl_max: most ms of it; -1 no upper bound.
+        stomp_consumer_window_size: unacknowledged bytes of a STOMP subscription that acknowledges;
+            -1 no limit.
+        stomp_disk_full: what a STOMP sender meets while the disk is full: an ERROR and the end, or
+            no reading.
+        max_unread_size: bytes of answers that a client may leave unread before nothing more is read
+            of it.
+        unread_timeout: ms for which a client that something waits for may read nothing.
+        unfinished_timeout: ms for a frame or delivery that is begun and not ended.
+        unfinished_min_rate: bytes of it that are worth a second more.
+        consumer_stuck_timeout: ms for which a consumer may hold deliveries and settle none; not
+            written: never for AMQP, 30 minutes for STOMP; -1 is never for both.
+        anycast_prefix: in front of an address it asks for anycast and is cut off; not written:
+            `/queue/` for STOMP and none for AMQP; empty: none for both.
+        multicast_prefix: the same for multicast, `/topic/` for STOMP.
+        disable_stomp_server_header: CONNECTED has no `server` header.
+        connections_allowed: connections at a time.
+        unauthenticated_connections_allowed: of those, connections of clients that have not logged
+            in; for one more the oldest is cut.
     """
 
     name: str
@@ -121,7 +159,16 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """One queue of `[addresses.NAME]`; None means what the address settings say."""
+    """One queue of `[addresses.NAME]`; None means what the address settings say.
+
+    Attributes:
+        name: no other queue's.
+        routing_type: how messages of the address come to it.
+        durable: it is there after a restart, with its durable messages.
+        ring_size: messages that may wait in it before the oldest goes; -1 no ring.
+        max_consumers: consumers that it may have; -1 no limit.
+        filter: a selector; the queue takes only messages that it matches.
+    """
 
     name: str
     routing_type: RoutingType | None = None
@@ -155,7 +202,13 @@ class QueueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressConfig:
-    """One `[addresses.NAME]`: an address that exists from the start on."""
+    """One `[addresses.NAME]`: an address that exists from the start on.
+
+    Attributes:
+        name: the NAME of its table.
+        routing_types: of the address, one or both.
+        queues: an array of tables, see `QueueConfig`.
+    """
 
     name: str
     routing_types: frozenset[RoutingType] = frozenset({RoutingType.ANYCAST})
@@ -166,7 +219,12 @@ class AddressConfig:
 class ManagementConfig:
     """`[management]`: the HTTP listener.
 
-    `allowed_hosts`: names for the Host header beside loopback's and the listener's own address.
+    Attributes:
+        endpoint: where it listens.
+        enabled: without it there is neither API nor metrics.
+        allowed_hosts: names for the Host header beside loopback's and the listener's own address.
+        connections_allowed: connections at a time; for one more the one that does nothing for
+            longest is cut.
     """
 
     endpoint: Endpoint = field(
@@ -179,14 +237,23 @@ class ManagementConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsConfig:
-    """`[metrics]`: whether `/metrics` is served."""
+    """`[metrics]`.
+
+    Attributes:
+        enabled: `/metrics` is served.
+    """
 
     enabled: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingConfig:
-    """`[logging]`."""
+    """`[logging]`.
+
+    Attributes:
+        format: how events are written; `auto`: `human` on a terminal and `json` elsewhere.
+        level: the least severe events that are written.
+    """
 
     format: LogFormat = LogFormat.AUTO
     level: LogLevel = LogLevel.INFO
@@ -194,7 +261,12 @@ class LoggingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """One `[streams."NAME"]`: a tap on an address that exists from the start on."""
+    """One `[streams."NAME"]`: a tap on an address that exists from the start on.
+
+    Attributes:
+        name: the NAME of its table.
+        address: the address whose messages it keeps.
+    """
 
     name: str
     address: str
@@ -205,10 +277,13 @@ class Config:
     """A whole configuration.
 
     Attributes:
-        data_directory: absolute path.
+        name: of the gateway, as clients and the log are told.
+        data_directory: absolute path; not written: what systemd gives a service, else `sluicegate`
+            in the user's folder of data.
         journal_directory: absolute path; `journal` below the data directory unless it was written.
         paging_directory: absolute path; `paging` below the data directory unless it was written.
-        global_max_size: bytes that all addresses together may hold; -1 no limit.
+        global_max_size: bytes that all addresses together may hold; -1 no limit; not written: a
+            quarter of the memory where that is less than 512 MiB.
         global_max_messages: messages that all addresses together may hold; -1 no limit.
         user_max_addresses: addresses that one user may have made on demand; -1 no limit.
         user_max_queues: queues that one user may have made so, subscriptions among them.
@@ -231,8 +306,10 @@ class Config:
         durability: what addresses have that say nothing else.
         sync_interval: ms after which what was only written is synced.
         store_task_limit: messages that may wait for the journal before senders wait.
-        max_disk_usage: percent of a file system that may be used, -1 no limit; None not written.
-        min_disk_free: bytes that stay free, -1 no limit; None not written.
+        max_disk_usage: percent of a file system that may be used, -1 no limit; None:
+            `min-disk-free` alone counts.
+        min_disk_free: bytes that stay free, -1 no limit, wins over `max-disk-usage`; None: 1 GiB or
+            a twentieth of the disk, whichever is less, unless `max-disk-usage` is written.
         disk_scan_period: ms between two looks at the disk.
         ballast_size: bytes kept back for what goes on while the disk is full; 0 none.
         scrub_period: ms between two times of reading all that is stored, to find what has rotted;
@@ -244,6 +321,8 @@ class Config:
         transaction_timeout: ms after which a transaction that nothing was added to is rolled back.
         id_cache_size: duplicate ids that an address remembers whose settings do not say; 0 none.
         persist_id_cache: they are remembered over restarts.
+        stomp_default_persistent: a SEND without `persistent` is durable.
+        allow_insecure: a listener that others can reach may be without users or without TLS.
         wildcard_routing: queues of wildcard addresses get what is sent to names that fit.
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.

@@ -129,9 +129,12 @@ class DivertDefinition:
 
     Attributes:
         name: no other divert's; copies carry it as the queue that they come from.
+        address: the address, or a match of addresses.
         forwarding: the addresses that they go to.
         exclusive: what it takes goes nowhere else.
         filter: a selector; "" takes everything.
+        routing: of the copies: as the sender named it (PASS), as if the sender had named none
+            (STRIP), or this one.
     """
 
     name: str

@@ -1,0 +1,1 @@
+"""docs/reference, made from the code: `make reference` writes it, a test compares it."""

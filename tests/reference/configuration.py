@@ -1,0 +1,264 @@
+"""Every key of the configuration, from `gateway.config.schema` and the classes that it fills."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum
+
+from gateway.addresses.settings import AddressSettings
+from gateway.config import schema
+from gateway.config import values as v
+from gateway.config.endpoints import Endpoint, read_endpoint
+from gateway.config.reach import reach_of
+from gateway.config.tls import TlsSource
+from gateway.config.tree import (
+    Acceptor,
+    AddressConfig,
+    Config,
+    LoggingConfig,
+    ManagementConfig,
+    MetricsConfig,
+    QueueConfig,
+    StreamConfig,
+)
+from gateway.model.attributes import QueueAttributes
+from gateway.model.definitions import DivertDefinition
+from tests.reference.tables import attributes_of, sentence, table
+
+_PLAIN = {
+    v.text: "text",
+    v.name_text: "text, not empty",
+    v.names: "array of names",
+    v.boolean: "true or false",
+    v.size_bytes: "size",
+    v.duration_ms: "duration",
+    v.seconds: "seconds",
+    v.count: "whole number",
+    v.number: "number",
+    read_endpoint: "endpoint",
+    schema._address: "address",
+    schema._optional_address: "address, or empty for none",
+    schema._ring: "whole number, at least 1, or -1 for no ring",
+    schema._filter: "selector",
+    schema._property_name: "name of a property",
+    schema._max_consumers: "whole number, or -1 for no limit",
+    schema._markers: "two characters, or empty",
+    schema._forwarding: "address, several with commas, or an array",
+    schema._modifier: "number, 1.0 to 1000.0",
+}
+_INTRODUCTION = """\
+A size is a number of bytes or a text such as `"10MiB"`; a duration is a number of milliseconds or a
+text such as `"5s"`. The last column is the effect of a change with `sluicegate reload`:
+
+- at once: for existing objects and for new ones;
+- new connections, new queues: open connections and existing queues keep the old value;
+- restart: the reload names the change, and the old value stays in force until a restart;
+- refused: existing objects never change it, and a reload refuses the file.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A table of the file: its heading, its keys, and the classes that its values fill."""
+
+    title: str
+    keys: schema.Table
+    reach: str
+    classes: tuple[type, ...]
+    fields: Mapping[str, str] | None = None
+    unwritten: str = "none"
+
+
+SECTIONS = (
+    Section(
+        title="Top of the file",
+        keys=schema.TOP,
+        reach="",
+        classes=(Config,),
+        unwritten="see the meaning",
+    ),
+    Section(
+        title="`[acceptors.NAME]`",
+        keys=schema.ACCEPTOR,
+        reach="acceptors",
+        classes=(Acceptor,),
+        unwritten="see the meaning",
+    ),
+    Section(
+        title="`[acceptors.NAME.tls]` and `[management.tls]`",
+        keys=schema.TLS,
+        reach="tls",
+        classes=(TlsSource,),
+        fields={"minimum-version": "minimum"},
+    ),
+    Section(
+        title='`[address-settings."MATCH"]`',
+        keys=schema.ADDRESS_SETTINGS,
+        reach="address-settings",
+        classes=(AddressSettings,),
+        unwritten="see the meaning",
+    ),
+    Section(
+        title="`[addresses.NAME]`",
+        keys=schema.ADDRESS,
+        reach="addresses",
+        classes=(AddressConfig,),
+        fields={"routing-type": "routing_types"},
+    ),
+    Section(
+        title="`queues` of `[addresses.NAME]`",
+        keys=schema.QUEUE,
+        reach="queues",
+        classes=(QueueConfig, QueueAttributes),
+        unwritten="as the address settings say",
+    ),
+    Section(
+        title="`[diverts.NAME]`",
+        keys=schema.DIVERT,
+        reach="diverts",
+        classes=(DivertDefinition,),
+        fields={"forwarding-address": "forwarding", "routing-type": "routing"},
+    ),
+    Section(
+        title="`[wildcard-addresses]`",
+        keys=schema.WILDCARDS,
+        reach="wildcard-addresses",
+        classes=(Config,),
+        fields={"routing-enabled": "wildcard_routing"},
+    ),
+    Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
+    Section(
+        title="`[management]`",
+        keys=schema.MANAGEMENT,
+        reach="management",
+        classes=(ManagementConfig,),
+    ),
+    Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
+    Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
+    Section(
+        title="`[[authentication]]`",
+        keys=schema.AUTHENTICATION,
+        reach="authentication",
+        classes=(Config,),
+        fields={"path": "users_file", "type": "users_file_required"},
+    ),
+)
+#: Of keys whose class speaks of something else.
+_MEANINGS = {
+    ("authentication", "type"): "`file`: users are in a file of their own",
+    ("authentication", "path"): "path of the users file; it has to exist",
+}
+
+
+def takes(read: v.Reader) -> str:
+    """Say what a reader takes. Raises KeyError for one that nobody has described."""
+    if read in _PLAIN:
+        return _PLAIN[read]
+    kind = read.__qualname__.partition(".")[0]
+    made_of = inspect.getclosurevars(read).nonlocals
+    match kind:
+        case "at_least":
+            return f"{takes(made_of['read'])}, at least {made_of['low']}"
+        case "within":
+            return f"{takes(made_of['read'])}, {made_of['low']} to {made_of['high']}"
+        case "limit":
+            return f"{takes(made_of['read'])}, at least {made_of['low']}, or -1 for no limit"
+        case "choice":
+            return f"one of {_members(made_of['kind'])}"
+        case "choices":
+            return f"array of {_members(made_of['kind'])}"
+        case "_attribute":
+            return takes(made_of["read"])
+    raise KeyError(f"{read.__qualname__} is not described")
+
+
+def _members(kind: type[Enum]) -> str:
+    return ", ".join(f"`{member.value}`" for member in kind)
+
+
+def _base(read: v.Reader) -> v.Reader:
+    """Return the reader inside a bounded one."""
+    inner = inspect.getclosurevars(read).nonlocals.get("read") if read not in _PLAIN else None
+    return read if inner is None else _base(inner)
+
+
+def shown(value: object, read: v.Reader, unwritten: str) -> str:
+    """Return a default as somebody would write it."""
+    match value:
+        case None | "":
+            return unwritten if value is None else "empty"
+        case bool():
+            return f"`{str(value).lower()}`"
+        case Enum():
+            return f"`{value.value}`"
+        case Endpoint():
+            return f"`{value.text}`"
+        case frozenset() | tuple():
+            return ", ".join(sorted(f"`{getattr(i, 'value', i)}`" for i in value)) or "none"
+        case int() if value > 0 and _base(read) is v.size_bytes:
+            return f"`{_in_units(value, [('GiB', 1 << 30), ('MiB', 1 << 20), ('KiB', 1 << 10)])}`"
+        case int() if value > 0 and _base(read) is v.duration_ms:
+            return f"`{_in_units(value, [('h', 3_600_000), ('m', 60_000), ('s', 1000)])}`"
+        case _:
+            return f"`{value}`"
+
+
+def _in_units(value: int, units: list[tuple[str, int]]) -> str:
+    for unit, size in units:
+        if value % size == 0:
+            return f"{value // size}{unit}"
+    return str(value)
+
+
+def defaults(one: Section) -> Mapping[str, object]:
+    """Return field -> default; a field that has none is missing."""
+    found: dict[str, object] = {}
+    for field in fields(one.classes[0]):
+        if field.default is not MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
+def _rows(one: Section) -> Iterator[list[str]]:
+    told = {
+        k: t for documented in reversed(one.classes) for k, t in attributes_of(documented).items()
+    }
+    standing = defaults(one)
+    for key, read in one.keys.keys.items():
+        name = (one.fields or {}).get(key, key.replace("-", "_"))
+        meaning = _MEANINGS.get((one.reach, key)) or told[name]
+        unset = "empty: " if read is schema._optional_address else "not written: "
+        meaning = meaning.replace("None: ", unset)
+        if key in one.keys.required:
+            default = "must be there"
+        elif name in standing:
+            default = shown(standing[name], read, one.unwritten)
+        else:
+            default = one.unwritten
+        # New contents of the files are served without a reload.
+        reach = "restart" if one.reach == "tls" else reach_of(one.reach, key).value
+        yield [f"`{key}`", takes(read), default, sentence(meaning), reach.replace("-", " ")]
+
+
+def render() -> str:
+    """Return the page below its title. Raises KeyError where a key has no meaning."""
+    parts = [_INTRODUCTION]
+    for one in SECTIONS:
+        rows = list(_rows(one))
+        parts.append(
+            f"## {one.title}\n\n"
+            + table(["key", "takes", "default", "meaning", "reload"], rows)
+            + _refused(one.keys)
+        )
+    return "\n".join(parts)
+
+
+def _refused(keys: schema.Table) -> str:
+    if not keys.later:
+        return ""
+    listed = [f"- `{key}`: {keys.refusal(key)}" for key in sorted(keys.later)]
+    return "\nThese keys are refused by name:\n\n" + "\n".join(listed) + "\n"
