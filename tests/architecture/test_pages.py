@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gateway import __version__
 from tests.architecture.rules import MAY_IMPORT, PACKAGES
 from tests.architecture.test_tree import none
 from tests.architecture.tree import ROOT, sources
@@ -115,9 +116,28 @@ def test_decisions_that_the_tree_names_exist() -> None:
 def test_sentences_have_a_subject_with_a_name() -> None:
     """No sentence begins with a pronoun that does the work of a noun."""
     bare = re.compile(r"(?:^|[.:;!?] )(?:Who|What|who|what)(?:ever)? [a-z]+", re.MULTILINE)
-    pages = [DOCS / "architecture.md", DOCS / "glossary.md", *(DOCS / "decisions").glob("*.md")]
+    written = ("architecture", "glossary", "limits", "operating", "performance", "tls")
+    pages = [*(DOCS / f"{name}.md" for name in written), *(DOCS / "decisions").glob("*.md")]
+    pages += [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "CHANGELOG.md"]
     none(
         f"{page.name}: {found[0]}"
         for page in pages
         for found in bare.finditer(page.read_text("utf-8"))
     )
+
+
+def test_the_changelog_has_versions_with_a_date_and_the_sections_in_order() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    first, *versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert first == "[Unreleased]"
+    assert [
+        one for one in versions if not re.fullmatch(r"\[[0-9.]+\] - \d{4}-\d\d-\d\d", one)
+    ] == []
+    assert f"[{__version__}]" in {one.split(" ")[0] for one in versions}
+    order = ["Added", "Changed", "Fixed", "Security"]
+    for part in text.split("\n## ")[1:]:
+        sections = re.findall(r"^### (.+)$", part, re.MULTILINE)
+        assert sections == [name for name in order if name in sections]
+        assert sections
+        before, *_ = part.partition("### ")
+        assert "\n- " not in before, "a bullet without a section"
