@@ -24,6 +24,7 @@ FOLDERS: Final = (
     "paging",
     "protocols",
     "queues",
+    "reference",
     "security",
     "selectors",
     "storage",
