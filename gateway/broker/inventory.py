@@ -24,7 +24,7 @@ from gateway.queues.queue import Effects, Queue
 from gateway.selectors import compile_selector
 
 
-class Owner(Effects, Protocol):
+class Owner(Effects[Queue], Protocol):
     """What the directory needs of the gateway: queues report their effects to it."""
 
     def touch(self, queue: Queue) -> None: ...

@@ -68,7 +68,7 @@ def build(
     name: str,
     address: str,
     queue_id: int,
-    effects: Effects,
+    effects: Effects[Queue],
     *,
     routing: RoutingType,
     durable: bool = True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from gateway.model.message import Message
 
-if TYPE_CHECKING:
-    from gateway.queues.queue import Queue
+#: The queue's class, which stands on this module.
+Q_contra = TypeVar("Q_contra", contravariant=True)
 
 
 class Gone(Enum):
@@ -89,29 +89,29 @@ class Backlog(Protocol):
         """Let all of it go; returns how many that were."""
 
 
-class Effects(Protocol):
+class Effects(Protocol[Q_contra]):
     """What follows from a queue's change, done by the broker."""
 
-    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+    def gone(self, queue: Q_contra, messages: list[Message], why: Gone, size: int) -> None:
         """Forget the records of these and give their memory back: `size` bytes of bodies.
 
         EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
         """
 
-    def counted(self, queue: Queue, messages: list[Message]) -> None:
+    def counted(self, queue: Q_contra, messages: list[Message]) -> None:
         """The delivery counts of these durable messages changed."""
 
-    def given_up(self, queue: Queue, messages: list[Message]) -> None:
+    def given_up(self, queue: Q_contra, messages: list[Message]) -> None:
         """Copies of these go to the dead-letter address, while they stay."""
 
-    def postponed(self, queue: Queue, messages: list[Message]) -> None:
+    def postponed(self, queue: Q_contra, messages: list[Message]) -> None:
         """These durable messages wait for another time; their delivery counts may have changed."""
 
-    def synced_below(self, queue: Queue) -> int:
+    def synced_below(self, queue: Q_contra) -> int:
         """Return the seq below which all of the queue that is to be on disk is there.
 
         When that is not all, the queue is dispatched again as soon as more is.
         """
 
-    def wake(self, queue: Queue, at_ms: int) -> None:
+    def wake(self, queue: Q_contra, at_ms: int) -> None:
         """Have the queue dispatched when broker time is `at_ms`, or soon after."""

@@ -83,7 +83,7 @@ class Queue(Sharing):
         name: str,
         address: str,
         queue_id: int,
-        effects: Effects,
+        effects: Effects[Queue],
         *,
         routing: RoutingType = RoutingType.ANYCAST,
         durable: bool = True,

@@ -343,7 +343,6 @@ HOT_LOOPS: Mapping[str, str] = {
 RINGS: Final[Mapping[str, int]] = {
     "gateway.broker": 26,
     "gateway.management": 2,
-    "gateway.queues": 11,
     "protocols.amqp": 17,
     "protocols.stomp": 2,
 }
