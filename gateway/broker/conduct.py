@@ -122,9 +122,9 @@ def follow(
     `serialized`: routing types without concurrent store and dispatch. `relax` is told which queue's
     records need not be synced before they are reported.
     """
-    queue.max_attempts = settings.max_delivery_attempts
-    queue.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
-    queue.serialize(settings.strict_dispatch or queue.routing in serialized)
+    queue.returns.max_attempts = settings.max_delivery_attempts
+    queue.ring.evicts_next = settings.ring_victim is RingVictim.ARTEMIS
+    queue.line.serialize(settings.strict_dispatch or queue.routing in serialized)
     if settings.durability is Durability.WRITE:
         relax(queue.queue_id)
 

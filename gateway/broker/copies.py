@@ -29,10 +29,10 @@ class Recovering:
             if not first.flags & SHARED:
                 first.flags |= SHARED
                 first.share = [1]
-                holder.any_flags |= SHARED
+                holder.line.any_flags |= SHARED
             first.share[0] += 1
             message.flags |= SHARED
             message.share = first.share
-            queue.any_flags |= SHARED
+            queue.line.any_flags |= SHARED
             copies.append(message)
         return copies

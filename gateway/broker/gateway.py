@@ -239,17 +239,17 @@ class Gateway(Parts):
             self.pager.room_made()
 
     def _let_go(self, queue: Queue, messages: list[Message], size: int, why: Gone) -> None:
-        if queue.any_flags & PAGED:
+        if queue.line.any_flags & PAGED:
             messages = self.pager.finish(queue, messages)
             size = sum([len(m.body) for m in messages])
         if queue.paged_count and queue.consumer_count:
             self.touch(queue)  # a limit may have kept more from being read
         count = len(messages)
-        if messages and queue.durable and queue.any_flags & DURABLE and not queue.deleted:
+        if messages and queue.durable and queue.line.any_flags & DURABLE and not queue.deleted:
             replaced = why is Gone.REPLACED
             self._forget(queue, messages, self.store.replace if replaced else self.store.remove)
         charge = size + OVERHEAD_BYTES * count
-        if queue.any_flags & SHARED:
+        if queue.line.any_flags & SHARED:
             count, kept_bytes = without_copies(messages)
             charge -= kept_bytes
         account = queue.account
@@ -277,7 +277,7 @@ class Gateway(Parts):
                 if ticket:  # 0: gone without a record, which must not hide an earlier one
                     self.recorded = ticket
             return
-        if queue.all_flags & DURABLE:
+        if queue.line.all_flags & DURABLE:
             last = messages[-1].seq
             if last - first == count - 1 and [m.seq for m in messages] == list(
                 range(first, last + 1)
@@ -296,7 +296,7 @@ class Gateway(Parts):
             if stored:
                 entries = [(m.seq, m.flags & ~(SHARED | PAGED)) for m in stored]
                 self.recorded = self.store.count(queue.queue_id, entries)
-            if queue.any_flags & PAGED:
+            if queue.line.any_flags & PAGED:
                 self.pager.counted(queue, messages)
 
     def given_up(self, queue: Queue, messages: list[Message]) -> None:
@@ -310,7 +310,7 @@ class Gateway(Parts):
             due = [(m.seq, m.due) for m in messages if m.flags & DURABLE]
             if due:
                 self.recorded = self.store.postpone(queue.queue_id, due)
-            if queue.any_flags & PAGED:
+            if queue.line.any_flags & PAGED:
                 self.pager.postponed(queue, messages)
 
     def overflow(self, queue: Queue, added: int) -> None:

@@ -56,7 +56,7 @@ class Holds:
         if self._meanwhile:
             for queue in queues:
                 if queue.durable and not queue.stores_first:
-                    queue.store_first(True)
+                    queue.line.store_first(True)
                     self._changed[queue.queue_id] = queue
         return HeldStore(store, self, queues) if any(q.stores_first for q in queues) else store
 
@@ -69,20 +69,20 @@ class Holds:
         if not meanwhile:
             changed, self._changed = self._changed, {}
             for queue in changed.values():
-                queue.store_first(False)
+                queue.line.store_first(False)
         for address in self._core.addresses.values():
             address.version += 1
 
     def stamp(self, queue: Queue, ticket: int) -> None:
         """What came last to the queue is on disk with this ticket."""
         if queue.storing_count:
-            queue.stamp(ticket)
+            queue.line.stamp(ticket)
             self._waiting[queue.queue_id] = queue
 
     def begin(self, queues: Sequence[Queue]) -> None:
         """Have all that these take in from now on wait, until `end`."""
         for queue in queues:
-            queue.hold()
+            queue.line.hold()
             self._pending[queue.queue_id] = queue
 
     def end(self, ticket: int) -> None:
@@ -90,7 +90,7 @@ class Holds:
         pending, self._pending = self._pending, {}
         for queue in pending.values():
             self.stamp(queue, ticket)
-            queue.let_go()
+            queue.line.let_go()
         if not ticket and pending:
             self.durable_up_to(0)
 
@@ -99,14 +99,14 @@ class Holds:
         if not self._waiting:
             return
         for queue_id, queue in list(self._waiting.items()):
-            count = queue.stored(ticket)
+            count = queue.line.stored(ticket)
             if not queue.storing_count:
                 del self._waiting[queue_id]
             if count:
                 self.held += count
                 queue.drop_superseded()
                 self._core.touch(queue)
-                if owed := queue.take_owed():
+                if owed := queue.ring.take_owed():
                     self._core.overflow(queue, owed)
 
 

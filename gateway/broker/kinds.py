@@ -93,7 +93,7 @@ def build(
     )
     if attributes.last_value_key and isinstance(queue, LastValueQueue):
         queue.be_keyed(key_reader(attributes.last_value_key, address))
-    queue.group_of = group_reader(address)
-    queue.mark_first = with_true
+    queue.groups.group_of = group_reader(address)
+    queue.groups.mark_first = with_true
     queue.behave(attributes)
     return queue

@@ -316,7 +316,7 @@ class Pager:
         backlog = queue.backlog
         if not isinstance(backlog, Backlog):
             return 0
-        groups = [group for group in queue.hungry_groups() if backlog.has(group.page_next)]
+        groups = [group for group in queue.searches.hungry() if backlog.has(group.page_next)]
         more = False
         went = 0
         for group in groups:
@@ -336,7 +336,7 @@ class Pager:
                 went += queue.take_ahead(group, found, now_ms)
             hungry = any(h.consumer.room() > 0 for h in members)
             more = more or (hungry and backlog.has(group.page_next))
-        queue.end_page_search(more=more)
+        queue.searches.end_pages(backlog, more=more)
         if queue.next_time < NEVER:
             self._gateway.wake(queue, queue.next_time)
         return went

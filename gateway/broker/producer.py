@@ -279,7 +279,7 @@ class Route:
         ticket = 0
         if flags & DURABLE and queue.durable:
             ticket = self._store.append(((queue.queue_id, first),), run, run.size, core.now_ms())
-        if 0 <= queue.ring_size < queue.waiting_count:
+        if 0 <= queue.ring.size < queue.line.waiting_count:
             core.overflow(queue, count)
         return Outcome(ticket) if ticket else TAKEN
 
@@ -309,7 +309,7 @@ class Route:
         stored = run.durable_part() if queue.durable else None
         if stored is not None:
             ticket = self._store.append(((queue.queue_id, first),), stored, run.size, core.now_ms())
-        if 0 <= queue.ring_size < queue.waiting_count:
+        if 0 <= queue.ring.size < queue.line.waiting_count:
             core.overflow(queue, count)
         return Outcome(ticket) if ticket else TAKEN
 

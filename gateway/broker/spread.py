@@ -139,7 +139,7 @@ class Spread:
         """Have the queue let go of what an add, which is recorded, leaves no place for."""
         if queue.replaces:
             queue.drop_superseded()
-        if 0 <= queue.ring_size < queue.waiting_count and not run.due:
+        if 0 <= queue.ring.size < queue.line.waiting_count and not run.due:
             self._core.overflow(queue, run.count)
 
     def _mark(self, queue: Queue) -> str:

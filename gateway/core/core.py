@@ -406,7 +406,9 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
     for definition in restored.queues:
         queue = directory.restore_queue(definition)
         queue.restore(restored.messages.get(definition.queue_id, []))
-        queue.next_seq = max(queue.next_seq, restored.highest.get(definition.queue_id, 0) + 1)
+        queue.counts.next_seq = max(
+            queue.next_seq, restored.highest.get(definition.queue_id, 0) + 1
+        )
         broker.restored(queue)
     broker.recovered()
     directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)

@@ -116,7 +116,7 @@ def _restore_block(
     count = len(block.sizes)
     paging.backlog_of(queue).grow(page, first, count, 0)
     page.parts[queue.queue_id].index(number, first, count)
-    queue.next_seq = max(queue.next_seq, first + count)
+    queue.counts.next_seq = max(queue.next_seq, first + count)
 
 
 def _remove(blocks: _Blocks, ticket: int, low: int, high: int) -> None:
@@ -177,4 +177,4 @@ def _count(paging: Paging, queue: Queue, blocks: _Blocks) -> None:
             if low > last:
                 break
             backlog.size += sum(sizes[low - first : min(high, last) + 1 - first])
-    queue.added += backlog.count
+    queue.counts.added += backlog.count

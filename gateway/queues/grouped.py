@@ -1,7 +1,7 @@
-"""The part of a queue that message groups see.
+"""How a queue serves message groups.
 
-A queue without grouped messages pays two comparisons for each dispatch. With the first one its
-ready messages move to an index, and consumers are served from their lanes (see `groups`). With
+A queue without grouped messages pays one comparison for each dispatch. With the first one its ready
+messages move to an index, and consumers are served from their lanes (see `groups`). With
 `group-first-key` the first message of a group for a consumer is delivered with that property; the
 queue gets the message back as it holds it.
 """
@@ -13,13 +13,17 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
-from gateway.model.attributes import QueueAttributes
+from gateway.model.attributes import PLAIN, QueueAttributes
 from gateway.model.message import EXPIRES, GROUPED, SCHEDULED, SHARED, Message
 from gateway.queues.groups import GroupOf, Groups, in_buckets
 from gateway.queues.in_delivery import InDelivery
+from gateway.queues.line import Line
 from gateway.queues.ports import Gone
-from gateway.queues.seats import Seated
-from gateway.queues.selecting import Held, Searches
+from gateway.queues.ring import Leave
+from gateway.queues.searching import Searching
+from gateway.queues.seats import Consumers
+from gateway.queues.selecting import Held
+from gateway.queues.sharing import remember
 
 #: How often a queue looks whether what is in delivery is settled, so that groups may move.
 SETTLING_MS: Final = 20
@@ -37,132 +41,140 @@ def _room_of(held: Held) -> int:
     return held.consumer.room() if held.attached else 0
 
 
-class Grouped(Seated):
+class Grouping:
     """See the module text.
 
     Attributes:
         group_of: tells the group of a message.
         mark_first: returns a stored message with a property that is true.
+        groups: None while no message has a group.
     """
 
     __slots__ = (
-        "_groups",
-        "_marked",
+        "_attributes",
+        "_leave",
+        "_line",
         "_out",
-        "_own_way",
         "_patient",
-        "delivering",
+        "_searching",
+        "_seats",
+        "_wake",
         "group_of",
+        "groups",
         "mark_first",
     )
 
-    delivering: int
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        line: Line,
+        seats: Consumers,
+        out: InDelivery,
+        searching: Searching,
+        *,
+        leave: Leave,
+        wake: Callable[[int], None],
+    ) -> None:
+        self._line = line
+        self._seats = seats
+        self._out = out
+        self._searching = searching
+        self._leave = leave
+        self._wake = wake
+        self._attributes = PLAIN
+        self._patient: list[Held] | tuple[()] = ()  # for the end of the scan (drain)
         self.group_of: GroupOf = _no_group
         self.mark_first: Callable[[bytes, int, str], bytes] = _unmarked
-        self._groups: Groups | None = None
-        self._patient: list[Held] = []  # who waits for the end of the scan (drain)
-        self._own_way = False  # it may not hand out as plain queues do
-        self._out = InDelivery()  # known while the queue is a ring
-        self._marked: dict[int, Message] = {}  # what is in delivery with a mark, by seq
+        self.groups: Groups | None = None
 
-    @property
-    def group_count(self) -> int:
-        """Groups that are pinned to a consumer."""
-        return 0 if self._groups is None else len(self._groups.pinned)
+    def __len__(self) -> int:
+        """How many groups are pinned to a consumer."""
+        return 0 if self.groups is None else len(self.groups.pinned)
 
     def behave(self, attributes: QueueAttributes) -> None:
-        """See Conduct; with other buckets all groups are free."""
-        before = self.attributes.group_buckets
-        super().behave(attributes)
-        if attributes.group_buckets != before:
-            self._end_groups()
+        """Use these attributes from now on; with other buckets all groups are free."""
+        before, self._attributes = self._attributes, attributes
+        if attributes.group_buckets != before.group_buckets:
+            self.end()
 
-    # ---- consumers
-
-    def _seat(self, held: Held) -> None:
-        super()._seat(held)
-        if self._groups is not None:
-            attributes = self.attributes
-            self._groups.joined(
-                rebalance=attributes.group_rebalance and len(self._consumers) > 1,
-                pause=attributes.group_rebalance_pause_dispatch,
+    def seated(self) -> None:
+        """A consumer came."""
+        if self.groups is not None:
+            self.groups.joined(
+                rebalance=self._attributes.group_rebalance and len(self._seats) > 1,
+                pause=self._attributes.group_rebalance_pause_dispatch,
             )
 
-    def _unseat(self, held: Held) -> None:
-        super()._unseat(held)
-        if self._groups is not None:
-            self._groups.left(held)
+    def unseated(self, held: Held) -> None:
+        """A consumer is gone."""
+        if self.groups is not None:
+            self.groups.left(held)
 
-    # ---- out
-
-    def _has_own_way(self) -> bool:
+    def is_on(self) -> bool:
         """Whether messages go out by their groups now; with the first one they begin to."""
-        if self._groups is None:
-            if not self.any_flags & GROUPED or not self.attributes.group_buckets:
+        if self.groups is None:
+            if not self._line.any_flags & GROUPED or not self._attributes.group_buckets:
                 return False
-            group_of = in_buckets(self.group_of, self.attributes.group_buckets)
-            self._groups = Groups(self._make_index(), group_of)
-            self._own_way = True
+            group_of = in_buckets(self.group_of, self._attributes.group_buckets)
+            self.groups = Groups(self._line.make_index(), group_of)
         return True
 
-    def _end_groups(self) -> None:
-        if self._groups is not None:
-            self._groups.end()
-            self._groups = None
-            self._own_way = False
-            self.searching = False
+    def end(self) -> None:
+        """Let go of all groups, and of the index."""
+        if self.groups is not None:
+            self.groups.end()
+            self.groups = None
+            self._searching.more = False
             self._tell_patient()
 
-    def _end_searches(self, searches: Searches, *, limited: bool) -> None:
-        super()._end_searches(searches, limited=limited)
-        if self._groups is not None and self._groups.unfinished:
-            self.searching = True
+    def end_if_idle(self) -> bool:
+        """End where nothing is remembered and nothing waits; returns whether there are none."""
+        if self.groups is not None and self.groups.idle and not self._line.ready:
+            self.end()
+        return self.groups is None
 
-    def _forget_index(self) -> None:
-        if self._groups is not None and self._groups.idle and not self._ready:
-            self._end_groups()
-        if self._groups is None:
-            super()._forget_index()
+    @property
+    def unfinished(self) -> bool:
+        """Whether the scan has not seen all that waits, and a consumer has room."""
+        return self.groups is not None and self.groups.unfinished
 
-    def _hand_out(self, now_ms: int, limit: int) -> int:
+    def wait(self, member: Held) -> bool:
+        """Whether what is for it may not have been scanned yet; the end of that will be told."""
+        if not self.unfinished:
+            return False
+        if member not in self._patient:
+            self._patient = [*self._patient, member]
+        return True
+
+    def hand_out(self, now_ms: int, limit: int) -> int:
         """Serve consumers from their lanes; returns how many messages went out."""
-        groups = self._groups
+        groups = self.groups
         assert groups is not None, "no groups"
         total = 0
         groups.unfinished = False
-        while self._ready and self._consumers and not self.paused and total < limit:
+        while self._line.ready and len(self._seats) and total < limit:
             if groups.settling:
-                if self.delivering:
+                if self._out.count:
                     self._wake(now_ms + SETTLING_MS)
                     break
                 groups.settling = False
-            went = self._round_of_groups(groups, now_ms, limit - total)
-            if not went:
-                break
+            went, expired = self._round(groups, now_ms, limit - total)
             total += went
-        self.searching = groups.unfinished
+            # What has expired or was removed stood in a lane, and kept others out of it.
+            if not (went or expired or groups.stale):
+                break
+        self._searching.more = groups.unfinished
         if self._patient and not groups.unfinished:
             self._tell_patient()
         return total
 
     def _tell_patient(self) -> None:
-        waiting, self._patient = self._patient, []
+        waiting, self._patient = self._patient, ()
         for member in waiting:
             if member.attached:
                 member.consumer.exhausted()
 
-    def wait_for_search(self, member: Held) -> bool:
-        """See Searched: what is for it may not have been scanned yet."""
-        if self._groups is None or not self._groups.unfinished:
-            return super().wait_for_search(member)
-        if member not in self._patient:
-            self._patient.append(member)
-        return True
-
-    def _round_of_groups(self, groups: Groups, now_ms: int, limit: int) -> int:
+    def _round(self, groups: Groups, now_ms: int, limit: int) -> tuple[int, int]:
+        """Serve each consumer once; returns how many messages went out, and how many expired."""
         late: list[Message] = []
 
         def keep(message: Message) -> bool:
@@ -171,64 +183,42 @@ class Grouped(Seated):
                 return False
             return True
 
-        rooms = groups.assign(self._in_turn(), limit, keep)
-        self._next += groups.chosen
-        index = self._make_index()  # whoever gets something may have the queue purged
+        line = self._line
+        rooms = groups.assign(self._seats.in_turn(), limit, keep)
+        self._seats.turn += groups.chosen
+        index = line.make_index()  # a consumer that gets something may have the queue purged
         index.remove([m for m in late if index.has(m)])
         total = 0
-        flags = self.any_flags, self.all_flags
+        flags = line.any_flags, line.all_flags
         for held, room in rooms.items():
             if room <= 0 or not held.attached:
                 continue
             taken = groups.take(held, min(room, limit - total))
             for _, like in groupby(taken, key=attrgetter("priority")):
-                self._remember(flags)
+                remember(line, flags)
                 run = [m for m in like if keep(m)]
                 most = _room_of(held)
-                total += self._deliver_run(groups, held, run[:most])
+                total += self._deliver(groups, held, run[:most])
                 for message in run[most:]:  # the run before was larger than it had thought
-                    self._ready.put_back(message)
+                    line.ready.put_back(message)
         if late:
-            self._remember(flags)
-            self.expired += len(late)
+            remember(line, flags)
             self._leave(late, Gone.EXPIRED)
-        return total
+        return total, len(late)
 
-    def _remember(self, flags: tuple[int, int]) -> None:
-        """Whoever settles at once may have emptied the queue, which then forgets its flags."""
-        self.any_flags |= flags[0]
-        self.all_flags &= flags[1]
-
-    def _deliver_run(self, groups: Groups, held: Held, messages: list[Message]) -> int:
+    def _deliver(self, groups: Groups, held: Held, messages: list[Message]) -> int:
         count = len(messages)
         if not count:
             return 0
-        held.count += count
-        self.delivering += count
-        if self.ring_size >= 0:
-            self._out.add(messages)
-        key = self.attributes.group_first_key
+        self._out.hand_out(held, messages)
+        key = self._attributes.group_first_key
         if groups.firsts:
             firsts = {m.seq for m in messages} & groups.firsts
             groups.firsts -= firsts
             if key and firsts:
                 messages = [self._marked_copy(m, key) if m.seq in firsts else m for m in messages]
-        held.consumer.deliver(messages, self.any_flags)
+        held.consumer.deliver(messages, self._line.any_flags)
         return count
-
-    def _in_turn(self) -> list[Held]:
-        """Return the consumers in the order in which they are served now."""
-        if self.exclusive:
-            return self._consumers[:1]
-        found: list[Held] = []
-        for first, after in self._ranks or self._ranked():
-            count = after - first
-            start = self._next % count
-            rank = self._consumers[first:after]
-            found += rank[start:] + rank[:start]
-        return found
-
-    # ---- marks
 
     def _marked_copy(self, message: Message, key: str) -> Message:
         copy = Message(self.mark_first(message.body, message.flags, key), message.seq, 0)
@@ -237,18 +227,5 @@ class Grouped(Seated):
             copy.expires = message.expires
         if message.flags & SCHEDULED:
             copy.due = message.due
-        self._marked[message.seq] = message
+        self._out.mark(message)
         return copy
-
-    def _as_held(self, messages: list[Message]) -> list[Message]:
-        """Return messages as the queue holds them, without marks."""
-        marked = self._marked
-        return [marked.pop(m.seq, m) for m in messages]
-
-    # ---- what the queue does
-
-    def _leave(self, messages: list[Message], why: Gone) -> None:
-        raise NotImplementedError
-
-    def _wake(self, at_ms: int) -> None:
-        raise NotImplementedError

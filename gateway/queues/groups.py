@@ -53,6 +53,7 @@ class Groups:
         passed: messages that no consumer wants; the scan begins anew with the next one that comes.
         settling: groups were reset, and wait until what is in delivery is settled.
         chosen: how many had a choice of consumers in the last round.
+        stale: places in lanes that had lost their message meanwhile, in the last round.
         unfinished: the scan has not seen all that waits, and somebody has room.
     """
 
@@ -67,6 +68,7 @@ class Groups:
         "passed",
         "pinned",
         "settling",
+        "stale",
         "unfinished",
     )
 
@@ -74,7 +76,7 @@ class Groups:
         self.pinned: dict[str, Held] = {}
         self.firsts: set[int] = set()
         self.passed = 0
-        self.chosen = 0
+        self.chosen = self.stale = 0
         self.settling = False
         self.unfinished = False
         self._group_of = group_of
@@ -154,6 +156,7 @@ class Groups:
         open_count = sum(room > 0 for room in spare.values())
         chooser = _Chooser(consumers, spare)
         self.unfinished = False
+        self.stale = 0
         search = self._search
         search.allowance = 1 << 30
         while open_count > 0:
@@ -215,6 +218,8 @@ class Groups:
             message = waiting.get(place)
             if message is not None:
                 taken.append(message)
+            else:
+                self.stale += 1
             if group:
                 self._in_lane[group] -= 1
                 if closes and message is not None:

@@ -17,9 +17,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.model.message import SCHEDULED, Message
+from gateway.queues.in_delivery import InDelivery
 from gateway.queues.indexed import IndexedReady
-from gateway.queues.ports import Gone
+from gateway.queues.line import Line
+from gateway.queues.ports import Backlog, Gone
 from gateway.queues.queue import Queue
+from gateway.queues.ring import Leave, Ring
 
 #: Returns the key of a message, or None.
 KeyOf = Callable[[Message], str | None]
@@ -134,51 +137,72 @@ class _Index(IndexedReady):
         self._arrived([message])
 
 
-class LastValueQueue(Queue):
-    """See the module text."""
+class ValueRing(Ring):
+    """A ring in which a later value takes the place of the earlier one with its key.
 
-    __slots__ = ("_dropped", "_index", "_values")
+    Attributes:
+        values: those of this queue, or none.
+    """
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._values: Values = NoValues()
-        self._ready = self._tail = self._index = _Index(self._arrived)
+    __slots__ = ("_dropped", "_index", "values")
+
+    def __init__(self, line: Line, out: InDelivery, leave: Leave, index: IndexedReady) -> None:
+        super().__init__(line, out, leave)
+        self.values: Values = NoValues()
+        self._index = index
         self._dropped = 0  # by the last add
-
-    def be_keyed(self, key_of: KeyOf) -> None:
-        """Keep only last values; called while the queue is empty."""
-        self._values = LastValues(key_of)
-
-    @property
-    def replaces(self) -> bool:
-        """See Queue."""
-        return not isinstance(self._values, NoValues)
 
     def would_replace(self, message: Message) -> tuple[str | None, Message | None]:
         """Return the key of a message that is not there yet, and what waits with that key."""
-        values = self._values
+        values = self.values
         key = values.key_of(message) if isinstance(values, LastValues) else None
         last = values.last(key) if key is not None and isinstance(values, LastValues) else None
         return key, last if last is not None and self._index.has(last) else None
 
-    # ---- in
-
-    def _arrived(self, messages: list[Message]) -> None:
-        """These begin to wait, whether sent, let out by the disk, or found by a start."""
-        for message in messages:
-            self._values.enter(message)
-
     def drop_superseded(self) -> None:
-        """See Queue."""
+        """Let go of what later values have replaced, now that those are recorded."""
         gone = self._take_superseded()
         self._dropped = len(gone)
         if gone:
-            self.replaced += len(gone)
             self._leave(gone, Gone.REPLACED)
+
+    def make_room(self, added: int) -> None:
+        """See Ring: what has replaced another has not made the queue longer.
+
+        What still waits for the disk may replace others when it arrives, and evicts nothing before.
+        """
+        added, self._dropped = added - self._dropped, 0
+        if added <= 0 or self.size < 0:
+            return
+        now = min(added, max(0, len(self._index) - self.size))
+        if self._line.storing_count:
+            self.owed += added - now
+        if now:
+            self.evict(now)
+
+    def trim(self) -> int:
+        """See Ring."""
+        self.drop_superseded()
+        return super().trim()
+
+    def admit_due(self, due: list[Message]) -> list[Message]:
+        """See Ring."""
+        for message in due:
+            self.values.enter(message)
+        fresh, replaced = self._without_superseded(due)
+        return replaced + super().admit_due(fresh)
+
+    def sort_returned(
+        self, messages: list[Message], backlog: Backlog | None, *, later: bool
+    ) -> tuple[list[Message], list[Message]]:
+        """See Ring."""
+        fresh, replaced = self._without_superseded(messages)
+        kept, over = super().sort_returned(fresh, backlog, later=later)
+        return kept, replaced + over
 
     def _take_superseded(self) -> list[Message]:
         """Take what is superseded from where it waits; what is in delivery is let be."""
-        superseded = self._values.take_superseded()
+        superseded = self.values.take_superseded()
         if not superseded:
             return []
         has = self._index.has
@@ -186,55 +210,55 @@ class LastValueQueue(Queue):
         self._index.remove(gone)
         later = {m.seq for m in superseded if m.flags & SCHEDULED} - {m.seq for m in gone}
         if later:
-            gone += self._scheduled.remove_if(later)
+            gone += self._line.scheduled.remove_if(later)
         gone.sort(key=lambda m: m.seq)
         return gone
 
-    def trim_ring(self, added: int) -> None:
-        """See Queue: what has replaced another has not made the queue longer.
-
-        What still waits for the disk may replace others when it arrives, and evicts nothing before.
-        """
-        added, self._dropped = added - self._dropped, 0
-        if added <= 0 or self.ring_size < 0:
-            return
-        now = min(added, max(0, len(self._index) - self.ring_size))
-        if self.storing_count:
-            self._owed += added - now
-        if now:
-            self._evict(now)
-
-    def _forget_index(self) -> None:
-        """It is needed whoever searches."""
-
-    def trim(self) -> int:
-        """See Queue."""
-        self.drop_superseded()
-        return super().trim()
-
-    # ---- back, and come due
-
-    def _admit_due(self, due: list[Message]) -> list[Message]:
-        for message in due:
-            self._values.enter(message)
-        fresh, replaced = self._without_superseded(due)
-        return replaced + super()._admit_due(fresh)
-
-    def _sort_returned(
-        self, messages: list[Message], *, later: bool
-    ) -> tuple[list[Message], list[Message]]:
-        fresh, replaced = self._without_superseded(messages)
-        kept, over = super()._sort_returned(fresh, later=later)
-        return kept, replaced + over
-
     def _without_superseded(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
         """Return those that are the last of their keys; the others, with what they supersede."""
-        is_last = self._values.is_last
+        is_last = self.values.is_last
         replaced = [m for m in messages if not is_last(m)]
         if replaced:
             messages = [m for m in messages if is_last(m)]
         return messages, self._take_superseded() + replaced
 
+
+class LastValueQueue(Queue):
+    """See the module text."""
+
+    __slots__ = ("_index", "_values")
+
+    def _make_line(self, wake: Callable[[int], None], *, durable: bool) -> Line:
+        self._index = _Index(self._arrived)
+        return Line(wake, durable=durable, index=self._index)
+
+    def _make_ring(self, leave: Leave) -> Ring:
+        self._values = ValueRing(self.line, self._out, leave, self._index)
+        return self._values
+
+    def be_keyed(self, key_of: KeyOf) -> None:
+        """Keep only last values; called while the queue is empty."""
+        self._values.values = LastValues(key_of)
+
+    @property
+    def replaces(self) -> bool:
+        """See Queue."""
+        return not isinstance(self._values.values, NoValues)
+
+    def would_replace(self, message: Message) -> tuple[str | None, Message | None]:
+        """See ValueRing."""
+        return self._values.would_replace(message)
+
+    def drop_superseded(self) -> None:
+        """See Queue."""
+        self._values.drop_superseded()
+
+    def _arrived(self, messages: list[Message]) -> None:
+        """These begin to wait, whether sent, let out by the disk, or found by a start."""
+        enter = self._values.values.enter
+        for message in messages:
+            enter(message)
+
     def _leave(self, messages: list[Message], why: Gone) -> None:
-        self._values.left(messages)
+        self._values.values.left(messages)
         super()._leave(messages, why)

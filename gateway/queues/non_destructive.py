@@ -25,6 +25,7 @@ from gateway.model.message import EXPIRES, ONE_DELIVERY, PAGED, SCHEDULED, SHARE
 from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition, Search, place_of
 from gateway.queues.last_value import LastValueQueue
+from gateway.queues.line import Line
 from gateway.queues.ports import Gone
 from gateway.queues.ready import _key
 from gateway.queues.selecting import Held
@@ -79,13 +80,12 @@ class NonDestructiveQueue(LastValueQueue):
 
     __slots__ = ("_held_by", "_news", "_readers_waiting", "_turn")
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._own_way = True
+    def _make_line(self, wake: Callable[[int], None], *, durable: bool) -> Line:
         self._held_by: dict[int, int] = {}  # seq -> by how many consumers it is held
         self._news = 0
         self._readers_waiting: list[Reader] = []
-        self._turn = 0  # who is served first
+        self._turn = 0  # the place of the one that is served first
+        return super()._make_line(wake, durable=durable)
 
     @property
     def keeps(self) -> bool:
@@ -95,7 +95,7 @@ class NonDestructiveQueue(LastValueQueue):
     @property
     def message_count(self) -> int:
         """All that the queue holds; what is in delivery is among what waits."""
-        return self.waiting_count + len(self._scheduled) + self.paged_count
+        return len(self.line) + self.paged_count
 
     # ---- consumers
 
@@ -106,7 +106,7 @@ class NonDestructiveQueue(LastValueQueue):
         reader = Reader(consumer, priority, condition)
         reader.acknowledge = self.acknowledge
         self._index.searches.append(reader.search)
-        self._seat(reader)
+        self.seats.seat(reader)
         return reader
 
     def detach(self, held: Held) -> None:
@@ -116,7 +116,7 @@ class NonDestructiveQueue(LastValueQueue):
         self._index.searches.remove(held.search)
 
     def wait_for_search(self, member: Held) -> bool:
-        """See Searched."""
+        """See Queue."""
         assert isinstance(member, Reader), "a consumer of another queue"
         if member.waits and member not in self._readers_waiting:
             self._readers_waiting.append(member)
@@ -125,7 +125,7 @@ class NonDestructiveQueue(LastValueQueue):
     # ---- in
 
     def take_places(self, count: int) -> int:
-        """See Counted."""
+        """See Queue."""
         self._news += 1
         return super().take_places(count)
 
@@ -133,32 +133,30 @@ class NonDestructiveQueue(LastValueQueue):
         self._news += 1
         super()._arrived(messages)
 
-    def _admit_due(self, due: list[Message]) -> list[Message]:
+    def _come_due(self, now_ms: int) -> None:
         self._news += 1
-        return super()._admit_due(due)
+        super()._come_due(now_ms)
 
     # ---- out
 
     def dispatch(self, now_ms: int, limit: int) -> int:
         """See Queue."""
         total = super().dispatch(now_ms, limit)
-        behind = [r for r in self._consumers if isinstance(r, Reader) and r.behind]
-        browsing = self._searches is not None and self._searches.unfinished
-        self.searching = browsing or (bool(behind) and not self.paused)
+        behind = [r for r in self.seats.all if isinstance(r, Reader) and r.behind]
+        browsing = self.searches.unfinished
+        self.searches.more = browsing or (bool(behind) and not self.paused)
         return total
-
-    def _has_own_way(self) -> bool:
-        return True
 
     def _hand_out(self, now_ms: int, limit: int) -> int:
         """Show consumers what they have not seen; each gets its share of `limit`."""
-        if self.paused or not self._consumers:
+        seats = self.seats
+        if self.paused or not len(seats):
             return 0
-        readers = self._consumers[:1] if self.exclusive else self._consumers
+        readers = seats.all[:1] if seats.exclusive else seats.all
         share = max(SHOWN_MIN, limit // len(readers))
         start = self._turn % len(readers)
         total = 0
-        until = self.synced_below()
+        until = self._synced_below()
         for at, reader in enumerate(readers[start:] + readers[:start], start):
             assert isinstance(reader, Reader), "a consumer of another queue"
             if not reader.attached or (reader.seen == self._news and not reader.again):
@@ -194,12 +192,12 @@ class NonDestructiveQueue(LastValueQueue):
             if not found:
                 break
             shown += len(found)
-            any_flags = self.any_flags
+            any_flags = self.line.any_flags
             for message in found:
                 any_flags |= message.flags
                 self._held_by[message.seq] = self._held_by.get(message.seq, 0) + 1
             reader.count += len(found)
-            self.delivering = len(self._held_by)
+            self._out.count = len(self._held_by)
             reader.consumer.deliver(found, any_flags)
         return shown
 
@@ -227,7 +225,6 @@ class NonDestructiveQueue(LastValueQueue):
             search.held_up = True
         if late:
             self._index.remove(late)
-            self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
             # What has expired may have come back as another message, for which a ring lets go.
             there = [m for m in found if self._is_there(m)]
@@ -344,24 +341,24 @@ class NonDestructiveQueue(LastValueQueue):
                 held_by[message.seq] = left
             else:
                 held_by.pop(message.seq, None)  # or it is gone, and was not counted any more
-        self.delivering = len(held_by)
+        self._out.count = len(held_by)
 
     def _leave(self, messages: list[Message], why: Gone) -> None:
         for message in messages:
             self._held_by.pop(message.seq, None)
-        self.delivering = len(self._held_by)
+        self._out.count = len(self._held_by)
         super()._leave(messages, why)
 
     def check_invariants(self) -> None:
         """See Queue."""
-        gone = self.acknowledged + self.expired + self.killed + self.replaced
-        assert self.added == self.message_count + gone, "messages were lost or made up"
+        counts = self.counts
+        assert counts.added == self.message_count + counts.gone_count, "messages lost or made up"
         assert self.delivering == len(self._held_by), "delivering is miscounted"
         # What was shown from its page may wait for its time in memory since.
-        there = len(self._ready) + len(self._scheduled) + self.paged_count
+        there = len(self.line) - self.line.storing_count + self.paged_count
         assert self.delivering <= there, "in delivery, but not there"
-        assert sum(self._held_by.values()) <= sum(h.count for h in self._consumers)
-        assert self.size_bytes >= 0, "size went below zero"
+        assert sum(self._held_by.values()) <= sum(h.count for h in self.seats.all)
+        assert counts.size_bytes >= 0, "size went below zero"
 
 
 def _once_more(message: Message) -> Message:

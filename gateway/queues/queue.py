@@ -27,17 +27,15 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
 
 from gateway.model.address import RoutingType
+from gateway.model.attributes import PLAIN, QueueAttributes
 from gateway.model.message import (
-    ACQUIRED,
-    COUNT_SHIFT,
-    DURABLE,
     EXPIRES,
     GROUPED,
-    ONE_DELIVERY,
-    PRIORITY_MASK,
     SCHEDULED,
     SHARED,
     Message,
@@ -46,37 +44,58 @@ from gateway.model.message import (
 )
 from gateway.model.ports import Consumer
 from gateway.model.run import MixedRun, Run
-from gateway.queues.indexed import Condition
-from gateway.queues.ports import Account, Effects, Gone
-from gateway.queues.scheduled import NEVER, Scheduled
-from gateway.queues.selecting import Held
-from gateway.queues.sharing import Sharing
-
-_COUNT_MAX = 0xFFFF
-
+from gateway.queues.counted import Counters
+from gateway.queues.grouped import Grouping
+from gateway.queues.in_delivery import InDelivery
+from gateway.queues.indexed import Condition, IndexedReady
+from gateway.queues.line import Line
+from gateway.queues.ports import Account, Backlog, Effects, Gone
+from gateway.queues.returns import DueOf, Returns
+from gateway.queues.ring import Leave, Ring
+from gateway.queues.scheduled import NEVER
+from gateway.queues.searching import Ahead, Searching
+from gateway.queues.seats import Consumers
+from gateway.queues.selecting import Browser, Group, Held
+from gateway.queues.sharing import Shares
+from gateway.queues.start import Start
 
 __all__ = ["Account", "Effects", "Gone", "Held", "Queue"]
 
 
-class Queue(Sharing):
-    """See the module text. Anyone may read fields without underscore; only methods write them."""
+def _of(path: str) -> Any:  # noqa: ANN401 - the attribute says its type
+    """Return a property that shows what a part has, by the part's name and its own."""
+    return property(attrgetter(path))
+
+
+class Queue:
+    """See the module text. Anyone may read fields without underscore; only methods write them.
+
+    Attributes:
+        counts: messages that came, and where they went.
+        ring: what bounds it.
+        line: what waits.
+        seats: its consumers.
+        searches: selectors and browsers.
+        groups: message groups.
+        returns: what comes back.
+        backlog: what it has on pages, while its address is in page mode.
+        max_consumers: -1 no limit.
+        paused: nothing is delivered.
+        attributes: as `behave` was told; `start` is of them.
+        filter: what the address lets in; the address looks, not the queue.
+        no_local: the connection whose messages it does not let in; "" for none.
+        told_apart: consumers for which messages are marked with where they come from.
+        owner: the connection that alone consumes.
+        made_by: the user that had it made, while it counts for one.
+    """
 
     __slots__ = (
-        "_effects",
-        "_scheduled",
-        "account",
-        "address",
-        "auto_created",
-        "deleted",
-        "dispatching",
-        "made_by",
-        "name",
-        "owner",
-        "queue_id",
-        "routing",
-        "temporary",
-        "touched",
-    )
+        "_ahead", "_effects", "_out", "_shares", "account", "address", "attributes",
+        "auto_created", "backlog", "counts", "deleted", "dispatching", "durable", "filter",
+        "groups", "line", "made_by", "max_consumers", "name", "no_local", "owner", "paused",
+        "queue_id", "returns", "ring", "routing", "searches", "seats", "start", "temporary",
+        "told_apart", "touched",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -90,7 +109,6 @@ class Queue(Sharing):
         temporary: bool = False,
         auto_created: bool = False,
     ) -> None:
-        super().__init__()
         self.name = name
         self.address = address
         self.queue_id = queue_id
@@ -98,20 +116,74 @@ class Queue(Sharing):
         self.durable = durable
         self.temporary = temporary
         self.auto_created = auto_created
-        self.owner: object | None = None  # the connection that alone consumes
-        self.made_by: str | None = None  # the user who had it made, while it counts for one
+        self.owner: object | None = None
+        self.made_by: str | None = None
         self.account: Account | None = None
-        self.deleted = False
+        self.deleted = self.paused = False
         self.touched = self.dispatching = False
-        self.delivering = 0
+        self.max_consumers = -1
+        self.filter: Condition | None = None
+        self.no_local = ""
+        self.told_apart = 0
+        self.attributes = PLAIN
+        self.start: Start | None = None
+        self.backlog: Backlog | None = None
         self._effects = effects
-        self._scheduled = Scheduled()
-        self._prepare()
+        self._make_parts(durable=durable)
+
+    def _make_parts(self, *, durable: bool) -> None:
+        leave, wake = self._leave, self._wake
+        self.counts = Counters()
+        self.seats = seats = Consumers()
+        self.line = line = self._make_line(wake, durable=durable)
+        self._out = out = InDelivery()
+        self.ring = self._make_ring(leave)
+        self._shares = shares = Shares(line, seats, out, leave)
+        self.searches = searching = Searching(line, seats, self._forget_index)
+        self._ahead = ahead = Ahead(line, seats, searching, shares, self.counts)
+        self.returns = Returns(
+            line, out, self.ring, ahead, leave=leave, effects=self._effects, queue=self
+        )
+        self.groups = Grouping(line, seats, out, searching, leave=leave, wake=wake)
+
+    # ---- what its parts have, as others ask for it
+
+    next_seq: int = _of("counts.next_seq")
+    added: int = _of("counts.added")
+    acknowledged: int = _of("counts.acknowledged")
+    expired: int = _of("counts.expired")
+    killed: int = _of("counts.killed")
+    replaced: int = _of("counts.replaced")
+    size_bytes: int = _of("counts.size_bytes")
+
+    any_flags: int = _of("line.any_flags")
+    all_flags: int = _of("line.all_flags")
+    waiting_count: int = _of("line.waiting_count")
+    storing_count: int = _of("line.storing_count")
+    serialized: bool = _of("line.serialized")
+    stores_first: bool = _of("line.stores_first")
+    storing: Callable[[], Iterator[Message]] = _of("line.storing")
+    holdings: Callable[[], Iterator[Message]] = _of("line.holdings")
+
+    consumers: Sequence[Held] = _of("seats.all")
+    exclusive: bool = _of("seats.exclusive")
+
+    searching: bool = _of("searches.more")
+    selective: bool = _of("searches.selective")
+    browsers: Sequence[Browser] = _of("searches.browsers")
+
+    max_attempts: int = _of("returns.max_attempts")
+    victims: Callable[[], Iterator[Message]] = _of("ring.victims")
+    trim_ring: Callable[[int], None] = _of("ring.make_room")
+    trim: Callable[[], int] = _of("ring.trim")
 
     # ---- kinds of queues
 
-    def _prepare(self) -> None:
-        """Make what this kind of queue needs beside."""
+    def _make_line(self, wake: Callable[[int], None], *, durable: bool) -> Line:
+        return Line(wake, durable=durable)
+
+    def _make_ring(self, leave: Leave) -> Ring:
+        return Ring(self.line, self._out, leave)
 
     @property
     def replaces(self) -> bool:
@@ -126,24 +198,82 @@ class Queue(Sharing):
     def drop_superseded(self) -> None:
         """Let go of what later values have replaced, now that those are recorded."""
 
+    def behave(self, attributes: QueueAttributes) -> None:
+        """Use these attributes from now on; a start that changes is waited for anew."""
+        before, self.attributes = self.attributes, attributes
+        wanted = attributes.consumers_before_dispatch, attributes.delay_before_dispatch
+        if wanted != (before.consumers_before_dispatch, before.delay_before_dispatch):
+            self.start = Start(*wanted) if wanted[0] > 0 else None
+        self.seats.be_exclusive(attributes.exclusive)
+        self.groups.behave(attributes)
+
     # ---- figures
 
     @property
     def message_count(self) -> int:
         """All that the queue holds: storing, ready, scheduled, delivering and paged."""
-        held = len(self._ready) + len(self._scheduled) + self.delivering + self.paged_count
-        return held if self._storing is None else held + self._storing.count
+        return len(self.line) + self._out.count + self.paged_count
+
+    @property
+    def delivering(self) -> int:
+        """Messages that consumers hold."""
+        return self._out.count
+
+    @property
+    def ready_count(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self.line.ready)
+
+    @property
+    def consumer_count(self) -> int:
+        """How many consumers it has."""
+        return len(self.seats.all)
+
+    @property
+    def group_count(self) -> int:
+        """Groups that are pinned to a consumer."""
+        return len(self.groups)
+
+    @property
+    def filter_text(self) -> str:
+        """The filter as it was written; "" for none."""
+        return "" if self.filter is None else self.filter.text
+
+    @property
+    def ring_size(self) -> int:
+        """Most that may wait; -1 no limit."""
+        return self.ring.size
+
+    @ring_size.setter
+    def ring_size(self, size: int) -> None:
+        self.ring.size = size
+        self._out.is_listed = size >= 0
 
     @property
     def scheduled_count(self) -> int:
         """Messages that wait for their time."""
-        return len(self._scheduled)
+        return len(self.line.scheduled)
+
+    @property
+    def paged_count(self) -> int:
+        """Messages on page files that were not read back yet."""
+        return self.backlog.count if self.backlog is not None else 0
 
     @property
     def next_time(self) -> int:
         """When the queue has something to do without being asked; NEVER if it has not."""
-        due = self._scheduled.next_due
+        due = self.line.scheduled.next_due
         return due if self.start is None else min(due, self.start.opens_at)
+
+    @property
+    def reads_amid(self) -> bool:
+        """Whether what is read back from pages may have its place between others.
+
+        Also where others were: an index keeps the places of those that were taken ahead.
+        """
+        if self.backlog is None:
+            return False
+        return bool(self.backlog.ahead) or isinstance(self.line.ready, IndexedReady)
 
     # ---- in
 
@@ -154,9 +284,10 @@ class Queue(Sharing):
         recorded them, calls `trim_ring` in the same step when the queue is a ring. `shares`, one
         for each body, belong to what other queues get as well.
         """
-        first = self.next_seq
+        counts = self.counts
         flags, expires = run.flags, run.expires
-        self.next_seq = last = first + run.count
+        first = counts.next_seq
+        counts.next_seq = last = first + run.count
         if shares:
             assert len(shares) == run.count, "a share for each"
             flags |= SHARED
@@ -171,93 +302,73 @@ class Queue(Sharing):
         if origin:
             for message in messages:
                 message.origin = origin
-        self.any_flags |= flags
-        self.all_flags &= flags
         if flags & SCHEDULED:
             for message in messages:
                 message.due = run.due
-            self._come_in_later(messages)
-        else:
-            self._tail.add_run(messages, flags & PRIORITY_MASK)
-        self.added += run.count
-        self.size_bytes += run.size
+        counts.added += run.count
+        counts.size_bytes += run.size
+        self.line.add_run(messages, flags)
         return first
 
     def add_mixed(self, run: MixedRun) -> int:
         """As `add_run` for messages that differ in flags or expiry, and are for now."""
-        first = self.next_seq
-        self.next_seq = first + run.count
-        add = self._tail.add
-        for message in map(Message, run.bodies, range(first, self.next_seq), run.flags):
+        first = self.counts.take(run.count)
+        self.counts.size_bytes += run.size
+        add = self.line.add
+        for message in map(Message, run.bodies, range(first, first + run.count), run.flags):
             add(message)
-            self.any_flags |= message.flags
-            self.all_flags &= message.flags
             if message.flags & EXPIRES:
                 message.expires = run.expires[message.seq - first]
-        self.added += run.count
-        self.size_bytes += run.size
         return first
 
     def restore(self, messages: list[Message]) -> None:
         """Put recovered messages back, in arrival order.
 
-        Whoever has charged for them then calls `trim`: a ring that was lowered is applied at start.
+        The caller, once it has charged for them, calls `trim`: a ring that was lowered is applied
+        at start.
         """
         if not messages:
             return
-        kinds = {m.flags for m in messages}
-        amid = self.reads_amid and not self.replaces
-        if len(kinds) == 1 and not amid and not messages[0].flags & SCHEDULED:
-            self._ready.add_run(messages, messages[0].flags & PRIORITY_MASK)
-        else:
-            add = self._ready.put_back if amid else self._ready.add
-            for message in messages:
-                # What has come due meanwhile passes the ring's check as if it had come due now.
-                (self._scheduled.add if message.flags & SCHEDULED else add)(message)
-        for flags in kinds:
-            self.any_flags |= flags
-            self.all_flags &= flags
-        self.size_bytes += sum([len(m.body) for m in messages])
-        self.added += len(messages)
-        self.next_seq = max(self.next_seq, messages[-1].seq + 1)
+        self.line.restore(messages, amid=self.reads_amid and not self.replaces)
+        counts = self.counts
+        counts.size_bytes += sum([len(m.body) for m in messages])
+        counts.added += len(messages)
+        counts.next_seq = max(counts.next_seq, messages[-1].seq + 1)
 
     def _wake(self, at_ms: int) -> None:
         self._effects.wake(self, at_ms)
 
     def _leave(self, messages: list[Message], why: Gone) -> None:
         """Account for messages that left and tell the broker."""
+        counts = self.counts
+        if why is Gone.ACKNOWLEDGED:
+            counts.acknowledged += len(messages)
+        else:
+            counts.gone(len(messages), why)
         size = sum([len(m.body) for m in messages])
-        self.size_bytes -= size
+        counts.size_bytes -= size
         self._effects.gone(self, messages, why, size)
-        if not self.delivering and self._scheduled.next_due == NEVER and not self._ready:
-            self.any_flags = 0
-            self.all_flags = -1
+        if not self._out.count and self.line.forget_flags():
             self._forget_index()
+
+    def _forget_index(self) -> None:
+        """Go back to the cheap order once nothing waits, and nothing searches."""
+        if self.groups.end_if_idle() and self.searches.open is None:
+            self.line.forget_index()
 
     # ---- time
 
-    def _schedule(self, messages: list[Message]) -> None:
-        """Keep messages until they are due."""
-        scheduled = self._scheduled
-        before = scheduled.next_due
-        for message in messages:
-            scheduled.add(message)
-        if scheduled.next_due < before:
-            self._effects.wake(self, scheduled.next_due)
-
     def _come_due(self, now_ms: int) -> None:
         """Put what is due in front of what waits; a full ring keeps what was due last."""
-        due = self._scheduled.take_due(now_ms)
+        due = self.line.scheduled.take_due(now_ms)
         late = [m for m in due if m.flags & EXPIRES and m.expires <= now_ms]
         if late:
             due = [m for m in due if not (m.flags & EXPIRES and m.expires <= now_ms)]
-        replaced = self._admit_due(due)
+        replaced = self.ring.admit_due(due)
         # Those that go are told of last: an empty queue forgets which flags its messages have.
         if late:
-            self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
         if replaced:
-            self.replaced += len(replaced)
             self._leave(replaced, Gone.REPLACED)
         if self.next_time < NEVER:
             self._effects.wake(self, self.next_time)
@@ -271,22 +382,37 @@ class Queue(Sharing):
         held = Held(consumer, priority)
         held.acknowledge = self.acknowledge
         if condition is not None:
-            held.group = self._search().join(condition)
-        self._seat(held)
+            held.group = self.searches.join(condition)
+        self.seats.seat(held)
+        self.groups.seated()
         return held
 
     def detach(self, held: Held) -> None:
         """Take a consumer away; it must have given back what it held."""
         assert held.count == 0, "a consumer left with messages"
-        self._unseat(held)
-        self._leave_group(held.group)
-        if self.start is not None and not self._consumers:
+        self.seats.unseat(held)
+        self.groups.unseated(held)
+        if held.group is not None:
+            self.searches.leave(held.group)
+        if self.start is not None and not len(self.seats):
             self.start.left()
+
+    def attach_browser(self, consumer: Consumer, condition: Condition | None = None) -> Browser:
+        """Show a consumer what waits, and what comes later; dispatching shows it."""
+        return self.searches.join_browser(consumer, condition)
+
+    def detach_browser(self, browser: Browser) -> None:
+        """Show it nothing more."""
+        self.searches.leave_browser(browser)
+
+    def wait_for_search(self, member: Held) -> bool:
+        """Whether its search has not seen all yet; then `Consumer.exhausted` tells its end."""
+        return self.groups.wait(member) or self.searches.wait(member, self.backlog)
 
     # ---- out
 
-    def synced_below(self) -> int:
-        """See Searched."""
+    def _synced_below(self) -> int:
+        """Return the seq below which all that is to be on disk is there."""
         return self._effects.synced_below(self)
 
     def dispatch(self, now_ms: int, limit: int) -> int:
@@ -298,65 +424,62 @@ class Queue(Sharing):
             self.dispatching = False
 
     def _dispatch(self, now_ms: int, limit: int) -> int:
-        if self._scheduled.next_due <= now_ms:
+        line, searching = self.line, self.searches
+        if line.scheduled.next_due <= now_ms:
             self._come_due(now_ms)
-        searches = self._begin_searches(now_ms, self.any_flags)
+        searches = None
+        if searching.open is not None:
+            searches = searching.begin(now_ms, self._synced_below, self.backlog)
         if self.start is not None:
-            opened = self.start.is_open(len(self._consumers), now_ms)
+            opened = self.start.is_open(len(self.seats), now_ms)
             if self.next_time < NEVER:
                 self._effects.wake(self, self.next_time)
             if not opened:
                 return 0
-        if (self._own_way or self.any_flags & GROUPED) and self._has_own_way():
-            total = self._hand_out(now_ms, limit)
-        else:
-            total = 0
-            while self._ready and not self.paused and total < limit:
-                went = self._round(now_ms, limit - total)
-                if not went:
-                    break
-                total += went
+        total = self._hand_out(now_ms, limit)
         if searches is not None:
-            self._end_searches(searches, limited=total >= limit)
+            searching.end(searches, self.backlog, limited=total >= limit)
+            searching.more = searching.more or self.groups.unfinished
+        return total
+
+    def _hand_out(self, now_ms: int, limit: int) -> int:
+        if self.paused:
+            return 0
+        line, grouping = self.line, self.groups
+        if (grouping.groups is not None or line.any_flags & GROUPED) and grouping.is_on():
+            return grouping.hand_out(now_ms, limit)
+        total = 0
+        hand_round = self._shares.hand_round
+        while line.ready and total < limit:
+            went = hand_round(now_ms, limit - total)
+            if not went:
+                break
+            total += went
         return total
 
     def expire(self, now_ms: int) -> int:
         """Remove what has expired while waiting; returns how many. O(n) when any can expire."""
-        if not self.any_flags & EXPIRES:
-            return 0
-        doomed = {m.seq for m in self._ready if m.flags & EXPIRES and m.expires <= now_ms}
-        late = self._ready.remove_if(doomed) if doomed else []
-        late += self._scheduled.take_expired(now_ms)
-        if not late:
-            return 0
-        self.expired += len(late)
-        self._leave(late, Gone.EXPIRED)
+        late = self.line.take_expired(now_ms)
+        if late:
+            self._leave(late, Gone.EXPIRED)
         return len(late)
 
     # ---- back
 
     def acknowledge(self, held: Held, messages: list[Message]) -> None:
         """Remove messages in delivery for good."""
-        if self._marked:
-            messages = self._as_held(messages)
-        count = len(messages)
-        held.count -= count
-        self.delivering -= count
-        if self._out.seqs:
-            self._out.remove(messages)
-        self.acknowledged += count
+        out = self._out
+        if out.marked:
+            messages = out.as_held(messages)
+        out.take_back(held, messages)
         self._leave(messages, Gone.ACKNOWLEDGED)
 
     def kill(self, held: Held, messages: list[Message]) -> None:
         """Remove messages in delivery as undeliverable: they go to the dead-letter address."""
-        if self._marked:
-            messages = self._as_held(messages)
-        count = len(messages)
-        held.count -= count
-        self.delivering -= count
-        if self._out.seqs:
-            self._out.remove(messages)
-        self.killed += count
+        out = self._out
+        if out.marked:
+            messages = out.as_held(messages)
+        out.take_back(held, messages)
         self._leave(messages, Gone.KILLED)
 
     def release(
@@ -365,80 +488,30 @@ class Queue(Sharing):
         messages: list[Message],
         *,
         failed: bool = False,
-        due: Callable[[Message], int] | None = None,
+        due: DueOf | None = None,
     ) -> None:
         """Put messages in delivery back to their old places.
 
-        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. A full
-        ring keeps the newest, see `ring`. `due` says until when each waits, with the attempt
-        counted; a ring that has no place for it now replaces it all the same.
+        `failed` counts an attempt; one that has used up `max_attempts` is killed instead. `due`
+        says until when each waits, with the attempt counted; a ring that has no place for it now
+        replaces it all the same.
         """
-        dead: list[Message] = []
-        if self._marked:
-            messages = self._as_held(messages)
-        if failed:
-            messages, dead = self._count_attempt(messages)
-        if dead:
-            self.kill(held, dead)
-        count = len(messages)
-        held.count -= count
-        self.delivering -= count
-        if self._out.seqs:
-            self._out.remove(messages)
-        if self.deleted and count:
-            self.killed += count
-            self._leave(messages, Gone.REMOVED)
-            messages = []
-        elif count > 1:
-            messages = sorted(messages, key=lambda m: m.seq, reverse=True)
-        kept, replaced = self._sort_returned(messages, later=due is not None)
-        if due is not None:
-            self._postpone(kept, due)
-        else:
-            if failed and kept:
-                self._effects.counted(self, [m for m in kept if m.flags & DURABLE])
-            for message in self._back_to_pages(kept):
-                self._ready.put_back(message)
-            replaced = replaced + self._push_out(len(kept))
-        if replaced:
-            self.replaced += len(replaced)
-            self._leave(replaced, Gone.REPLACED)
-
-    def _postpone(self, messages: list[Message], due: Callable[[Message], int]) -> None:
-        for message in messages:
-            message.flags |= SCHEDULED
-            message.due = due(message)
-            self.any_flags |= message.flags
-        self._schedule(messages)
-        self._effects.postponed(self, [m for m in messages if m.flags & DURABLE])
-
-    def _count_attempt(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
-        """Count one delivery more for each; returns those that stay and those that are dead."""
-        stay: list[Message] = []
-        dead: list[Message] = []
-        for message in messages:
-            if message.flags >> COUNT_SHIFT < _COUNT_MAX:
-                message.flags += ONE_DELIVERY
-            self.any_flags |= message.flags
-            attempts = message.flags >> COUNT_SHIFT
-            (dead if 0 < self.max_attempts <= attempts else stay).append(message)
-        return stay, dead
+        self.returns.take_back(
+            held, messages, self.backlog, failed=failed, due=due, deleted=self.deleted
+        )
 
     def note_acquired(self, messages: list[Message]) -> None:
-        """Messages in delivery were with a consumer: the next one is not the first."""
-        for message in self.unmarked(messages):
-            message.flags |= ACQUIRED
-        self.any_flags |= ACQUIRED
+        """See Returns."""
+        self.returns.note_acquired(messages)
 
     def unmarked(self, messages: list[Message]) -> list[Message]:
         """Return messages in delivery as the queue holds them, without marks; they stay there."""
-        marked = self._marked
-        return [marked.get(m.seq, m) for m in messages] if marked else messages
+        return self._out.unmarked(messages)
 
     def rewrite(self, message: Message, body: bytes, growth: int) -> None:
         """Give a message in delivery another body, by `growth` bytes longer."""
         message.body = body
-        self.size_bytes += growth
+        self.counts.size_bytes += growth
 
     def bar(self, held: Held, messages: list[Message]) -> None:
         """Never offer these to that consumer again (`undeliverable-here`) [AMQP 3.4.5]."""
@@ -450,40 +523,30 @@ class Queue(Sharing):
 
     def browse(self, offset: int, limit: int) -> list[Message]:
         """Return ready messages, then those on pages, without touching them."""
-        found = self._ready.window(offset, limit)
+        ready = self.line.ready
+        found = ready.window(offset, limit)
         if self.backlog is None or len(found) == limit:
             return found
-        return found + self.backlog.browse(max(0, offset - len(self._ready)), limit - len(found))
+        return found + self.backlog.browse(max(0, offset - len(ready)), limit - len(found))
 
     def oldest(self) -> int | None:
         """Return about the lowest seq of what waits to be handed out; None when nothing does."""
-        first = self._ready.oldest()
+        first = self.line.ready.oldest()
         if self.paged_count and self.backlog is not None:
             paged = self.backlog.skip(0)
             return paged if first is None else min(first, paged)
         return first
 
-    def holdings(self) -> Iterator[Message]:
-        """Go through all that waits: ready in delivery order, then scheduled in due order."""
-        return chain(self._ready, self._scheduled)
-
     def purge(self) -> int:
         """Remove all that waits; it counts as killed but goes nowhere. Returns how many."""
-        self._store_none()
-        messages = self._ready.clear() + self._scheduled.clear()
+        messages = self.line.clear()
         if messages:
-            self.killed += len(messages)
             self._leave(messages, Gone.REMOVED)
         return len(messages) + self.purge_pages()
 
     def take_out(self, seqs: set[int], why: Gone) -> list[Message]:
         """Remove those of these that wait, for an operator; returns them. O(n) of the queue."""
-        messages = self._ready.remove_if(seqs) + self._scheduled.remove_if(seqs)
-        messages += self._remove_storing(seqs)
-        self.acknowledged += len(messages) if why is Gone.ACKNOWLEDGED else 0
-        self.expired += len(messages) if why is Gone.EXPIRED else 0
-        self.killed += len(messages) if why in (Gone.KILLED, Gone.REMOVED) else 0
-        self.replaced += len(messages) if why is Gone.REPLACED else 0
+        messages = self.line.remove_if(seqs)
         if messages:
             self._leave(messages, why)
         return messages
@@ -495,7 +558,34 @@ class Queue(Sharing):
 
     def check_invariants(self) -> None:
         """Assert the conservation law; tests call it after each command."""
-        gone = self.acknowledged + self.expired + self.killed + self.replaced
-        assert self.added == self.message_count + gone, "messages were lost or made up"
-        assert self.delivering == sum(h.count for h in self._consumers), "delivering is miscounted"
-        assert self.size_bytes >= 0, "size went below zero"
+        counts = self.counts
+        assert counts.added == self.message_count + counts.gone_count, "messages lost or made up"
+        assert self.delivering == sum(h.count for h in self.seats.all), "delivering is miscounted"
+        assert counts.size_bytes >= 0, "size went below zero"
+
+    # ---- pages
+
+    def take_places(self, count: int) -> int:
+        """Count messages that go to pages; returns the seq of the first."""
+        return self.counts.take(count)
+
+    def took_back(self, count: int, lost: int = 0) -> None:
+        """So many were restored from pages, so many cannot be: they count as killed."""
+        self.counts.added -= count
+        self.counts.killed += lost
+
+    def purge_pages(self) -> int:
+        """Let go of what was not read back; returns how many that were."""
+        count = self.backlog.purge() if self.backlog is not None else 0
+        self.counts.killed += count
+        return count
+
+    def take_ahead(self, group: Group, messages: list[Message], now_ms: int) -> int:
+        """See Ahead."""
+        assert self.backlog is not None, "nothing is on pages"
+        return self._ahead.take(self.backlog, group, messages, now_ms)
+
+    def give_back_ahead(self) -> None:
+        """See Ahead."""
+        if self.backlog is not None:
+            self._ahead.give_back(self.backlog)

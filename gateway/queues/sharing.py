@@ -1,9 +1,9 @@
-"""Who gets what waits: equal consumers get equal shares of each burst, whatever pieces it comes in.
+"""Sharing out: equal consumers get equal shares of each burst, in whatever pieces it comes.
 
 A round asks those of the highest priority that have room, from where the last round ended, and
 divides evenly what waits among them. What does not divide goes to the first ones, and the next
 round begins behind them. Those with one selector are a group: what is found for it is divided
-among them, since how much of what waits is for them nobody knows before.
+among them, since how much of what waits is for them is not known before.
 """
 
 from __future__ import annotations
@@ -11,40 +11,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.model.message import EXPIRES, Message
+from gateway.queues.in_delivery import InDelivery
+from gateway.queues.indexed import IndexedReady
+from gateway.queues.line import Line
 from gateway.queues.ports import Gone
-from gateway.queues.ring import Ringed
+from gateway.queues.ring import Leave
+from gateway.queues.seats import Consumers
 from gateway.queues.selecting import Group, Held
 
 
-class Sharing(Ringed):
-    """The part of a queue that hands out."""
+class Shares:
+    """See the module text."""
 
-    __slots__ = ()
+    __slots__ = ("_leave", "_line", "_out", "_seats")
 
-    def _round(self, now_ms: int, limit: int) -> int:
+    def __init__(self, line: Line, seats: Consumers, out: InDelivery, leave: Leave) -> None:
+        self._line = line
+        self._seats = seats
+        self._out = out
+        self._leave = leave
+
+    def hand_round(self, now_ms: int, limit: int) -> int:
         """Serve each consumer of the highest priority that has room and takes something."""
         below: int | None = None
         # Nobody beyond the number of messages can get one: most consumers are not even asked.
-        enough = min(len(self._ready), limit)
-        while open_ones := self._with_room(below, enough):
-            went = self._serve(open_ones, now_ms, limit)
-            if went or not self._ready:
+        enough = min(len(self._line.ready), limit)
+        while open_ones := self._seats.with_room(below, enough):
+            went = self.serve(open_ones, now_ms, limit)
+            if went or not self._line.ready:
                 return went
             if len(open_ones) >= enough:
-                enough = len(self._consumers) + 1
+                enough = len(self._seats) + 1
                 continue
             # All that waits is barred from these: those of lower priority may have it.
             below = open_ones[0][0].priority
         return 0
 
-    def _serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
+    def serve(self, open_ones: list[tuple[Held, int, int]], now_ms: int, limit: int) -> int:
         """Give each an equal share once; returns how many messages went out.
 
         What does not divide evenly goes to the first ones, and the next round begins behind them.
         """
         if len(open_ones) == 1 and open_ones[0][0].group is None:
             return self._serve_one(open_ones[0], now_ms, limit)
-        share, odd = divmod(min(len(self._ready), limit), len(open_ones))
+        share, odd = divmod(min(len(self._line.ready), limit), len(open_ones))
         total = 0
         dealt: list[Group] = []
         for at, (held, room, place) in enumerate(open_ones):
@@ -63,40 +73,40 @@ class Sharing(Ringed):
             if not messages:
                 continue
             went = len(messages)
-            held.consumer.deliver(messages, self.any_flags)
-            if went < part and self._ready:
+            held.consumer.deliver(messages, self._line.any_flags)
+            if went < part and self._line.ready:
                 went += self._give_more(held, part - went, now_ms)
             total += went
             if at < odd or not odd:
-                self._next = place + 1
-            if not self._ready:
+                self._seats.turn = place + 1
+            if not self._line.ready:
                 break
         return total
 
     def _serve_one(self, open_one: tuple[Held, int, int], now_ms: int, limit: int) -> int:
         """Give the only one that has room all that it may get; returns how many went out."""
         held, room, place = open_one
-        part = min(room, len(self._ready), limit)
+        part = min(room, len(self._line.ready), limit)
         messages = self._take_for(held, part, now_ms)
         if not messages:
             return 0
-        self._next = place + 1
+        self._seats.turn = place + 1
         went = len(messages)
-        held.consumer.deliver(messages, self.any_flags)
-        if went < part and self._ready:
+        held.consumer.deliver(messages, self._line.any_flags)
+        if went < part and self._line.ready:
             went += self._give_more(held, part - went, now_ms)
         return went
 
     def _give_more(self, held: Held, count: int, now_ms: int) -> int:
         """Go on with what has another priority, or came back; returns how many went out."""
         total = 0
-        while total < count and self._ready and held.attached:
+        while total < count and self._line.ready and held.attached:
             room = min(count - total, held.consumer.room())
             messages = self._take_for(held, room, now_ms) if room > 0 else []
             if not messages:
                 break
             total += len(messages)
-            held.consumer.deliver(messages, self.any_flags)
+            held.consumer.deliver(messages, self._line.any_flags)
         return total
 
     def _deal(
@@ -104,30 +114,30 @@ class Sharing(Ringed):
     ) -> int:
         """Divide what those with one selector are for evenly; returns how many went out.
 
-        `share` is what each may get. How much of what waits is for them nobody knows before.
+        `share` is what each may get. How much of what waits is for them is not known before.
         """
         mates = [
             (h, min(r, share), place)
             for h, r, place in open_ones
             if h.group is group and h.attached and not h.barred
         ]
-        found = self._find(group, sum([part for _, part, _ in mates]))
-        flags = self.any_flags, self.all_flags
+        found = _find(self._line, group, sum([part for _, part, _ in mates]))
+        flags = self._line.any_flags, self._line.all_flags
         total = 0
         counts, last = even(len(found), [part for _, part, _ in mates])
         if found:
-            self._next = mates[last][2] + 1
+            self._seats.turn = mates[last][2] + 1
         for (held, _, _), count in zip(mates, counts, strict=True):
             mine, found = found[:count], found[count:]
-            self._remember(flags)
+            remember(self._line, flags)
             if not held.attached:
                 for message in reversed(mine):
-                    self._ready.put_back(message)
+                    self._line.ready.put_back(message)
                 continue
             messages = self._take_for(held, count, now_ms, mine) if mine else []
             if messages:
                 total += len(messages)
-                held.consumer.deliver(messages, self.any_flags)
+                held.consumer.deliver(messages, self._line.any_flags)
         return total
 
     def _take_for(
@@ -139,19 +149,14 @@ class Sharing(Ringed):
         """
         group = held.group
         if group is None:
-            messages = self._ready.take(count)
+            messages = self._line.ready.take(count)
         else:
-            messages = found or self._find(group, count)
+            messages = found or _find(self._line, group, count)
         late: list[Message] = []
-        if self.any_flags & EXPIRES or held.barred:
+        if self._line.any_flags & EXPIRES or held.barred:
             messages, late = self._sift(held, messages, count, now_ms)
-        count = len(messages)
-        held.count += count
-        self.delivering += count
-        if self.ring_size >= 0:
-            self._out.add(messages)
+        self._out.hand_out(held, messages)
         if late:
-            self.expired += len(late)
             self._leave(late, Gone.EXPIRED)
         return messages
 
@@ -174,10 +179,24 @@ class Sharing(Ringed):
             if fitting:
                 break
             group = held.group
-            messages = self._ready.take(count) if group is None else self._find(group, count)
+            messages = (
+                self._line.ready.take(count) if group is None else _find(self._line, group, count)
+            )
         for message in reversed(aside):
-            self._ready.put_back(message)
+            self._line.ready.put_back(message)
         return fitting, late
+
+
+def remember(line: Line, flags: tuple[int, int]) -> None:
+    """A consumer that settles at once may have emptied the queue, which then forgets its flags."""
+    line.any_flags |= flags[0]
+    line.all_flags &= flags[1]
+
+
+def _find(line: Line, group: Group, count: int) -> list[Message]:
+    """Take up to `count` messages of one priority that the group is for."""
+    assert isinstance(line.ready, IndexedReady), "a selector on a queue without index"
+    return line.ready.find(group, count)
 
 
 def even(count: int, most: Sequence[int]) -> tuple[list[int], int]:

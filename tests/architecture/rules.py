@@ -371,19 +371,8 @@ LONG_FILES: Final = (
 LONE_BASES: Final = (
     "gateway.broker.inventory.Inventory",
     "gateway.broker.parts.Parts",
-    "gateway.queues.conduct.Conduct",
-    "gateway.queues.grouped.Grouped",
-    "gateway.queues.ring.Ringed",
-    "gateway.queues.seats.Seated",
-    "gateway.queues.selecting.Searched",
-    "gateway.queues.sharing.Sharing",
-    "gateway.queues.storing.Serialized",
 )
 #: `raise NotImplementedError`: what a base leaves to its heirs.
 UNMADE: Final[Mapping[str, int]] = {
     "gateway.demo.senders": 1,
-    "gateway.queues.grouped": 2,
-    "gateway.queues.ring": 1,
-    "gateway.queues.selecting": 3,
-    "gateway.queues.storing": 1,
 }

@@ -395,7 +395,7 @@ class Core:
                     for seq, stored in sorted(held.get(definition.queue_id, {}).items())
                 ]
             )
-            queue.next_seq = max(queue.next_seq, highest.get(definition.queue_id, 0) + 1)
+            queue.counts.next_seq = max(queue.next_seq, highest.get(definition.queue_id, 0) + 1)
             self.gateway.restored(queue)
         self.gateway.recovered()
         stores = [pages.definition.store_id for pages in found]

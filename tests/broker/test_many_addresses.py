@@ -57,7 +57,7 @@ def test_a_wildcard_subscriber_costs_as_much_as_there_are_senders(many, monkeypa
 
 def test_an_empty_queue_has_no_room_for_messages_yet(many):
     queue = many.queue("mk.0")
-    begun = [level for level in queue._ready._levels if level.maxlen is None]
+    begun = [level for level in queue.line.ready._levels if level.maxlen is None]
     assert len(begun) == 1  # of its ten priorities the one that had a message
 
 

@@ -111,11 +111,11 @@ def test_a_queue_is_cheap_again_when_its_last_selector_has_gone():
     send(core, "q", "blue")
     red.leave()
     send(core, "q", "blue")
-    assert type(core.queue("q")._ready) is not Ready
+    assert type(core.queue("q").line.ready) is not Ready
     taker = core.consume("q")
     assert len(taker.got) == 2
     taker.ack()
-    assert type(core.queue("q")._ready) is Ready
+    assert type(core.queue("q").line.ready) is Ready
 
 
 def test_a_search_takes_turns_and_stops_nobody():

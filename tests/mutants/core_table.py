@@ -186,16 +186,16 @@ CORE_MUTANTS = (
     ),
     _core(
         "what is held while the disk lags is overtaken at the change back",
-        "gateway.queues.storing:Serialized.store_first",
-        "        self._leave_waiting_room()\n",
-        "        self._leave_waiting_room()\n"
+        "gateway.queues.line:Line.store_first",
+        "        self._leave_room()\n",
+        "        self._leave_room()\n"
         "        if not (meanwhile or self.serialized):\n"
-        "            self._tail = self._ready\n",
+        "            self._tail = self.ready\n",
     ),
     _core(
         "queues that the disk made wait do so for ever",
         "gateway.broker.holds:Holds.store_first",
-        "            queue.store_first(False)\n",
+        "            queue.line.store_first(False)\n",
         "            pass\n",
     ),
     _core(
@@ -236,14 +236,14 @@ CORE_MUTANTS = (
     ),
     _core(
         "what a selector gave back stays in front of its elders",
-        "gateway.queues.selecting:Searched._back_to_pages",
-        "if backlog is None or not backlog.ahead:",
+        "gateway.queues.searching:Ahead.put_back",
+        "if not backlog.ahead:",
         "if True:",
     ),
     _core(
         "a selector looks for one turn",
-        "gateway.queues.selecting:Searched.end_page_search",
-        "        self.searching = True\n",
+        "gateway.queues.searching:Searching.end_pages",
+        "        self.more = True\n",
         "        pass\n",
     ),
     _core(
@@ -260,15 +260,17 @@ CORE_MUTANTS = (
     ),
     _core(
         "what has expired is delivered",
-        "gateway.queues.sharing:Sharing._sift",
+        "gateway.queues.sharing:Shares._sift",
         "if message.flags & EXPIRES and message.expires <= now_ms:",
         "if message.flags & EXPIRES and message.expires < now_ms - 30:",
     ),
     _core(
         "a ring's victim stays in the journal",
-        "gateway.queues.ring:Ringed._evict",
+        "gateway.queues.ring:Ring.evict",
         "    self._leave(victims, Gone.REPLACED)\n",
-        "    self.size_bytes -= sum(len(m.body) for m in victims)\n",
+        "    counts = self._leave.__self__.counts\n"
+        "    counts.gone(len(victims), Gone.REPLACED)\n"
+        "    counts.size_bytes -= sum(len(m.body) for m in victims)\n",
     ),
     _core(
         "a copy is charged for each queue",

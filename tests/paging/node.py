@@ -70,7 +70,7 @@ class Node:
             queue = directory.restore_queue(definition)
             queue.restore(restored.messages.get(definition.queue_id, []))
             highest = restored.highest.get(definition.queue_id, 0)
-            queue.next_seq = max(queue.next_seq, highest + 1)
+            queue.counts.next_seq = max(queue.next_seq, highest + 1)
             self.gateway.restored(queue)
         self.gateway.recovered()
         directory.next_id = restored.next_id

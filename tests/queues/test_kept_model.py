@@ -106,7 +106,7 @@ class KeptMachine(RuleBasedStateMachine):
         self.queue = NonDestructiveQueue("q", "a", 7, self)
         if last_value:
             self.queue.be_keyed(key_of)
-        self.queue.evicts_next = evicts_next
+        self.queue.ring.evicts_next = evicts_next
         self.naive = NaiveQueue(evicts_next=evicts_next, last_value=last_value)
         self.spectators = []
         for _ in range(2):
@@ -298,7 +298,7 @@ class KeptMachine(RuleBasedStateMachine):
         if ring is not None:
             self.queue.ring_size = self.naive.ring = ring
         if attempts is not None:
-            self.queue.max_attempts = attempts
+            self.queue.returns.max_attempts = attempts
         self.queue.paused = paused
 
     @rule(how=st.sampled_from(["trim", "trim", "purge"]))

@@ -129,7 +129,7 @@ def test_a_purge_counts_as_killed_and_sends_no_dead_letters():
 
 def test_only_what_stays_has_its_count_recorded():
     queue = queue_with(*[(DURABLE | 4, 0)] * 4)
-    queue.max_attempts = 2
+    queue.returns.max_attempts = 2
     taker = Taker(queue, 4)
     queue.dispatch(0, 100)
     taker.got[0].flags += 1 << 16
@@ -153,7 +153,7 @@ def test_shares_of_a_run_are_dealt_evenly_and_one_at_a_time_goes_round():
 @pytest.mark.parametrize("evicts_next", [False, True])
 def test_ring_victims_are_foreseen_in_order(evicts_next):
     queue = queue_with((4, 0), (9, 0), (4, 0), (0, 0))
-    queue.evicts_next = evicts_next
+    queue.ring.evicts_next = evicts_next
     foreseen = [m.seq for m in queue.victims()]
     assert foreseen == ([2, 1, 3, 4] if evicts_next else [1, 2, 3, 4])
     queue.ring_size = 1

@@ -141,7 +141,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = (LastValueQueue if last_value else Queue)("q", "a", 7, self)
         if last_value:
             self.queue.be_keyed(key_of)
-        self.queue.evicts_next = evicts_next
+        self.queue.ring.evicts_next = evicts_next
         self.naive = NaiveQueue(evicts_next=evicts_next, last_value=last_value)
         self.takers = []
         self.viewers = []
@@ -414,7 +414,7 @@ class QueueMachine(RuleBasedStateMachine):
         if ring is not None:
             self.queue.ring_size = self.naive.ring = ring
         if attempts is not None:
-            self.queue.max_attempts = self.naive.attempts_max = attempts
+            self.queue.returns.max_attempts = self.naive.attempts_max = attempts
         self.queue.paused = self.naive.paused = paused
 
     @rule(how=st.sampled_from(["trim", "trim", "purge", "delete"]))
