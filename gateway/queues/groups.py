@@ -104,12 +104,26 @@ class Groups:
             self.settling = pause
         if self.passed:
             self._scan_again()
+        self._loosen()
 
     def left(self, held: Held) -> None:
         """A consumer is gone: its groups are free, and what waited for it is scanned again."""
         for group in [g for g, holder in self.pinned.items() if holder is held]:
             self._unpin(group)
         self._give_back(self._lanes.pop(held, []))
+        self._loosen()
+
+    def _loosen(self) -> None:
+        """Have what no group holds to its lane scanned again: another consumer may have room."""
+        for held, lane in list(self._lanes.items()):
+            loose = [entry for entry in lane if not entry[2]]
+            if not loose:
+                continue
+            self._give_back(loose)
+            lane[:] = [entry for entry in lane if entry[2]]
+            heapq.heapify(lane)
+            if not lane:
+                del self._lanes[held]
 
     def reset(self) -> None:
         """Unpin all groups."""

@@ -100,7 +100,8 @@ class GroupedMachine(RuleBasedStateMachine):
         owner = self.owners.get(group)
         if owner is not None and owner.wants(message):
             assert owner is member, f"group {group} has moved"
-        elif owner is None:
+        elif owner is None and self.queue.groups.groups.pinned.get(group) is member.held:
+            # Not what its consumer's selector left to another one.
             self.owners[group] = member
         if closes:
             self.owners.pop(group, None)
@@ -266,3 +267,21 @@ def test_what_was_purged_out_of_a_lane_gives_its_place_to_another() -> None:
     one.send(closes=False, delay=None, groups=[b"a"], priority=0, ttl=None)
     one.give_credit(room=1, which=1)
     assert len(one.members[1].holds) == 1
+
+
+def test_what_waits_for_one_without_room_is_for_one_that_comes() -> None:
+    """Found by the machine: it had been put into a lane while nobody else could have it."""
+    one = GroupedMachine()
+    one.start(last_value=False)
+    one.send(closes=False, delay=None, groups=[b"a", b"b"], priority=0, ttl=None)
+    one.dispatch(limit=1)
+    one.dispatch(limit=1)
+    one.leave(which=0)
+    one.attach(priority=0, room=1, selector=None)
+    one.release(bar=True, failed=False, subset=set(), which=0)
+    one.dispatch(limit=1)
+    one.dispatch(limit=1)
+    one.leave(which=0)
+    one.attach(priority=0, room=0, selector=None)
+    one.give_credit(room=1, which=1)
+    assert [m.body for m in one.members[1].holds] == [b"bbb"]
