@@ -348,7 +348,7 @@ CORE_MUTANTS = (
     _core(
         "what a start finds on pages is not counted",
         "gateway.paging.restore:_count",
-        "    queue.added += backlog.count\n",
+        "    queue.counts.added += backlog.count\n",
         "    pass\n",
     ),
     _core(

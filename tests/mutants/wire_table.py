@@ -110,7 +110,7 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "AMQP: what somebody gave back says that nobody had it",
-        "gateway.queues.queue:Queue.note_acquired",
+        "gateway.queues.returns:Returns.note_acquired",
         "message.flags |= ACQUIRED",
         "message.flags |= 0",
     ),

@@ -159,8 +159,14 @@ class GroupedMachine(RuleBasedStateMachine):
             owner = self.owners.get(group_of(message)[0] or "")
             if owner is not None and owner.wants(message):
                 assert not owner.left, "it has room, and its group waits"
-            elif not selective:
+            elif not selective and not self.pinned_without_room(message):
                 assert not any(m.left for m in self.members), "somebody has room for it"
+
+    def pinned_without_room(self, message) -> bool:
+        """Whether its group waits for its consumer, which it got when no other one wanted it."""
+        groups = self.queue.groups.groups
+        holder = None if groups is None else groups.pinned.get(group_of(message)[0] or "")
+        return holder is not None and holder.consumer.room() == 0
 
     @precondition(lambda self: self.members)
     @rule(which=st.integers(0, 3), room=st.integers(0, 8))
