@@ -337,6 +337,10 @@ class AmqpConnection:
         self._stalled = True
         return 0
 
+    def unfinished_in(self, name: bytes) -> bool:
+        """See the TransactionOwner port."""
+        return any(session.unfinished_in(name) for session in self.sessions.values())
+
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
         self._watch.arm()

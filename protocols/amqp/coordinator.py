@@ -8,7 +8,7 @@ the link goes, what was declared on it and not discharged is rolled back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.amqp_types import DecodeError, Described
 from gateway.model.sections import BodyKind, scan
@@ -35,10 +35,8 @@ from protocols.amqp.performatives import (
     Transfer,
     from_described,
 )
+from protocols.amqp.ports import SessionPort
 from protocols.amqp.transfers import not_taken
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
 
 #: What a coordinator here can do: no transactions over several resources, and no promoting to one.
 CAPABILITIES: Final = (
@@ -56,7 +54,7 @@ class CoordinatorLink(IncomingLink):
 
     __slots__ = ()
 
-    def __init__(self, session: AmqpSession, attach: Attach) -> None:
+    def __init__(self, session: SessionPort, attach: Attach) -> None:
         count = attach.initial_delivery_count or 0
         super().__init__(session, attach.name, attach.handle, delivery_count=count)
         outcomes = attach.source.outcomes if attach.source is not None else ()
@@ -93,13 +91,13 @@ class CoordinatorLink(IncomingLink):
             self.unsettled += 1
         session.confirm(ticket, delivery, 1, self)
 
-    def close(self) -> None:
+    def end(self, *, closed: bool, lost: bool) -> Error | None:
         """End the link, and what was declared on it."""
         self._session.transactions.dropped(self)
-        super().close()
+        return super().end(closed=closed, lost=lost)
 
 
-def attach_coordinator(session: AmqpSession, attach: Attach) -> CoordinatorLink:
+def attach_coordinator(session: SessionPort, attach: Attach) -> CoordinatorLink:
     """Open a link to the coordinator, and say what that can do, whatever was asked for."""
     link = CoordinatorLink(session, attach)
     session.write_frame(

@@ -6,7 +6,7 @@ anonymous target) comes one delivery at a time and goes the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.ports import Producer, Relay
@@ -21,16 +21,15 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.looking import look_into
 from protocols.amqp.performatives import (
+    Error,
     Rejected,
     TransactionalState,
     Transfer,
 )
+from protocols.amqp.ports import SessionPort
 from protocols.amqp.refusing import Answers
 from protocols.amqp.relaying import Routes
 from protocols.amqp.transfers import check_first, continued, not_taken
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
 
 #: Deliveries of one link that may wait for the disk before its credit is held back (the store's own
 #: task limit).
@@ -71,7 +70,7 @@ class IncomingLink:
     )
 
     def __init__(
-        self, session: AmqpSession, name: str, handle: int, *, delivery_count: int = 0
+        self, session: SessionPort, name: str, handle: int, *, delivery_count: int = 0
     ) -> None:
         self._session = session
         self.name = name
@@ -323,10 +322,9 @@ class IncomingLink:
         """
         assert isinstance(transfer.state, TransactionalState), "asked before"
         session = self._session
-        transactions = session.transactions
         self._size = len(body)
         try:
-            one = transactions.get(transfer.state.txn_id)
+            one = session.transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
             if transfer.settled or not self.rejects:
                 text = fault.error.description or ""
@@ -338,9 +336,9 @@ class IncomingLink:
                 body, session.now_ms(), ids=session.limits.duplicate_detection
             )
             route = self.producer or self.routes.open(body)
-            error = transactions.post(one, route, Run((body,), flags, expires, due))
+            error = one.post(route, Run((body,), flags, expires, due))
         except RefusedError as refused:
-            error = self.routes.tagged(transactions.fail(one, refused.refusal), delivery)
+            error = self.routes.tagged(one.fail(refused.refusal), delivery)
             if not (transfer.settled or self.rejects or refused.refusal.transient):
                 session.detach(self, self.routes.tagged(error_of(refused.refusal), delivery))
                 return
@@ -403,7 +401,7 @@ class IncomingLink:
             return
         self.receive(Run((body,), flags, expires, due), delivery, settled=settled)
 
-    def close(self) -> None:
+    def end(self, *, closed: bool, lost: bool) -> Error | None:
         """End the link: routes are closed, an unfinished delivery is forgotten."""
         self._forget_partial()
         if self.producer is not None:
@@ -411,3 +409,4 @@ class IncomingLink:
         if self.relay is not None:
             self.relay.close()
         self.routes.close()
+        return None

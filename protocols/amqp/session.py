@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Refusal, RefusedError
 from gateway.model.ports import ConsumerFacts
 from gateway.model.serial import MASK, add, distance
 from protocols.amqp.attaching import attach_incoming, attach_outgoing
@@ -18,7 +18,6 @@ from protocols.amqp.conditions import (
     FRAMING_ERROR,
     HANDLE_IN_USE,
     INVALID_FIELD,
-    MESSAGE_SIZE,
     NOT_IMPLEMENTED,
     STOLEN,
     UNATTACHED_HANDLE,
@@ -48,7 +47,8 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from protocols.amqp.transactions import Enlisted, Transactions
+from protocols.amqp.ports import Link, SendersLink
+from protocols.amqp.transactions import Transactions
 from protocols.amqp.unsettled import Unsettled, neighbours
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class AmqpSession:
         self.remote_incoming_window = begin.incoming_window
         self.next_outgoing_id = 1
         self.next_outgoing_delivery = 1
-        self.unsettled: Unsettled[OutgoingLink | Enlisted] = Unsettled()
-        self.flow_links: list[IncomingLink] = []
-        self._pending: deque[tuple[OutgoingLink, bytes]] = deque()  # wait for the peer's window
+        self.unsettled = Unsettled()
+        self.flow_links: list[SendersLink] = []
+        self._pending: deque[tuple[Link, bytes]] = deque()  # wait for the peer's window
         self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
         self._accepted: list[list[int]] = []
         #: transaction, first, last: accepted if the transaction is committed
@@ -134,7 +134,7 @@ class AmqpSession:
         self.next_outgoing_id = (self.next_outgoing_id + frames) & MASK
         self.remote_incoming_window -= frames
 
-    def write_transfer(self, link: OutgoingLink, transfer: Transfer, payload: bytes) -> None:
+    def write_transfer(self, link: Link, transfer: Transfer, payload: bytes) -> None:
         """Write one transfer frame, or keep it until the peer's window is open [AMQP 2.5.6]."""
         data = frame(transfer, self.channel, AMQP_FRAME, payload)
         if self.remote_incoming_window <= 0:
@@ -148,10 +148,9 @@ class AmqpSession:
         """Count bytes of the connection's unfinished deliveries. Raises SessionFaultError."""
         self._connection.hold(size)
 
-    def link_removed(self, link: OutgoingLink, refusal: Refusal) -> None:
-        """The gateway ended a subscription."""
-        self._detach_with(link, error_of(refusal))
-        self.wake()
+    def next_consumer(self) -> int:
+        """Return a number that no other consumer of the connection has had."""
+        return self.seen.next_consumer()
 
     def facts(self, link: str) -> ConsumerFacts:
         """Return who has the link of that name."""
@@ -169,31 +168,24 @@ class AmqpSession:
         self._connection.fail(error_of(refusal))
         self._connection.wake()
 
-    def message_too_large(self, link: OutgoingLink, size: int) -> None:
-        """A message is above what the peer's link takes: the link's end [AMQP 2.7.3]."""
-        text = f"A message of {size} bytes is above the max-message-size of link {link.name!r}"
-        description = f"{text}, which is {link.message_max}; attach with more or none."
-        self._detach_with(link, Error(condition=MESSAGE_SIZE, description=description))
-        self.wake()
-
     # ---- answers to the peer's deliveries
 
-    def quiesce(self, link: IncomingLink, refusal: Refusal) -> None:
+    def quiesce(self, link: SendersLink, refusal: Refusal) -> None:
         """A full address refused something: its sender is to give its credit back."""
         if self._connection.quiescing.ask(self, link, refusal):
             self._connection.retick = True
 
-    def ask_to_drain(self, link: IncomingLink) -> None:
+    def ask_to_drain(self, link: Link) -> None:
         """Say so, behind what was accepted before."""
         self.flush_accepted()
-        self._write_flow(link, drain=True)
+        self.write_flow(link, drain=True)
 
-    def detach(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def detach(self, link: Link, error: Error) -> None:
         """End a link with an error."""
         self._detach_with(link, error)
         self.wake()
 
-    def confirm(self, ticket: int, first: int, count: int, link: IncomingLink) -> None:
+    def confirm(self, ticket: int, first: int, count: int, link: SendersLink) -> None:
         """Accept deliveries when `ticket` is durable; at once when it is 0."""
         if ticket:
             self._connection.confirmations.accept_later(ticket, self, first, count, link=link)
@@ -250,11 +242,12 @@ class AmqpSession:
             links, self.flow_links = self.flow_links, []
             for link in links:
                 if self.links.get(link.handle) is link and link.refill():
-                    self._write_flow(link)
+                    self.write_flow(link)
         if self._flow_due and not self.ended:
-            self._write_flow(None)
+            self.write_flow(None)
 
-    def _write_flow(self, link: IncomingLink | OutgoingLink | None, *, drain: bool = False) -> None:
+    def write_flow(self, link: Link | None, *, drain: bool = False) -> None:
+        """Tell the peer where the session stands, and a link of it."""
         self._flow_due = False
         self.incoming_window = INCOMING_WINDOW
         self.write_frame(
@@ -362,7 +355,7 @@ class AmqpSession:
         if flow.handle is not None:
             self._link_flow(flow, flow.handle)
         elif flow.echo:
-            self._write_flow(None)
+            self.write_flow(None)
         if narrow and self.remote_incoming_window > 0:
             self.resume()
             self.finish_drains()
@@ -380,13 +373,13 @@ class AmqpSession:
             self._detach_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
         elif isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
-            self.finish_drain(link)
+            link.finish_drain()
             if flow.echo and not flow.drain and self.links.get(handle) is link:
-                self._write_flow(link)
+                self.write_flow(link)
         else:
             link.flow(flow.delivery_count)
             if flow.echo:
-                self._write_flow(link)
+                self.write_flow(link)
 
     def _send_pending(self) -> None:
         """Write the frames that waited, as far as the window is open now."""
@@ -407,12 +400,7 @@ class AmqpSession:
         for link in list(self.links.values()):
             if isinstance(link, OutgoingLink):
                 link.drain()
-                self.finish_drain(link)
-
-    def finish_drain(self, link: OutgoingLink) -> None:
-        """Tell the peer that a drain is through [AMQP 2.6.7]."""
-        if link.end_drain():
-            self._write_flow(link, drain=True)
+                link.finish_drain()
 
     def _disposition(self, disposition: Disposition) -> None:
         if disposition.role is ROLE_SENDER:
@@ -500,7 +488,7 @@ class AmqpSession:
         self._leaving.add(attach.handle)
         self._connection.seen.mistaken(error)
 
-    def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def _detach_with(self, link: Link, error: Error) -> None:
         """End a link that its peer has not ended: what it holds it may have seen."""
         self.flush_accepted()
         self._close_link(link, closed=False, lost=True)
@@ -521,43 +509,21 @@ class AmqpSession:
         error = self._close_link(link, closed=detach.closed)
         self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
 
-    def _close_link(
-        self, link: IncomingLink | OutgoingLink, *, closed: bool, lost: bool = False
-    ) -> Error | None:
+    def _close_link(self, link: Link, *, closed: bool, lost: bool = False) -> Error | None:
         """End a link; `closed`: for good, so that a durable subscription goes as well."""
-        error: Error | None = None
-        if isinstance(link, OutgoingLink):
-            link.close(lost=lost)
-            if link.lingers:
-                link.deletes = closed
-            elif closed:
-                error = self._unsubscribe(link)
-        else:
-            link.close()
+        error = link.end(closed=closed, lost=lost)
         self._drop(link)
         self.nodes.detached(link.temporary)
         return error
 
-    def _unsubscribe(self, link: OutgoingLink) -> Error | None:
-        """Delete the durable subscription of a closed link."""
-        try:
-            if link.durable_name is not None:
-                self.broker.delete_subscription(link.durable_name)
-        except RefusedError as refused:
-            if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
-                return error_of(refused.refusal)
-        return None
-
-    def link_left(self, link: OutgoingLink) -> None:
+    def link_left(self, link: Link) -> None:
         """The last transaction that needed a closed link is over."""
         self._connection.open_links.gone(link)
-        if link.deletes:
-            self._unsubscribe(link)
 
-    def _drop(self, link: IncomingLink | OutgoingLink) -> None:
+    def _drop(self, link: Link) -> None:
         if self.links.pop(link.handle, None) is not None:
             # What lingers for a transaction goes on to count: the peer decides for how long.
-            if isinstance(link, IncomingLink) or not link.lingers:
+            if not (isinstance(link, OutgoingLink) and link.lingers):
                 self._connection.open_links.gone(link)
             self._connection.shapes.clear()
             if self._pending:
@@ -574,6 +540,11 @@ class AmqpSession:
                 return True
         return False
 
+    def unfinished_in(self, name: bytes) -> bool:
+        """Whether a delivery of several frames is under way in a transaction of this name."""
+        links = self.links.values()
+        return any(isinstance(one, IncomingLink) and one.posting_in == name for one in links)
+
     def subscribes(self, name: str) -> bool:
         """Whether a link of this name has a durable subscription to itself."""
         links = self.links.values()
@@ -583,10 +554,7 @@ class AmqpSession:
         """End all links; `lost`: not by the peer's word, who may have seen what it holds."""
         links = list(self.links.values())
         for link in links:
-            if isinstance(link, OutgoingLink):
-                link.close(lost=lost)
-            else:
-                link.close()
+            link.end(closed=False, lost=lost)
             self._drop(link)
         # Behind all links: none of them is told that a node which goes with another one is gone.
         for link in links:
