@@ -1,21 +1,19 @@
-"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: headers, SASL, open, close, channels, idle time-outs.
+"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: open, close, channels, idle time-outs.
 
     state      what comes next                          on it
-    HEADER     protocol header 3 (SASL) or 0 (AMQP)     SASL: offer; AMQP: anonymous, if allowed
-    SASL       SASL frames                              until the outcome
-    AMQP_HEADER  protocol header 0                      answer with ours
-    OPEN       open                                     answer with ours
+    ENTERING   headers, SASL, the peer's open           see `protocols.amqp.handshake`
     OPENED     everything else                          channels, sessions
     CLOSED     nothing                                  we said close, or cut: what comes is ignored
 
-Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at
-before SASL is through. `protocols.amqp.stream` has the hot loop over transfers.
+Frames are checked before anything reads them: size, doff, type. `protocols.amqp.stream` has the hot
+loop over transfers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from enum import Enum
+from typing import Final, assert_never
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import Cause
@@ -23,10 +21,8 @@ from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
     FRAME_SIZE_TOO_SMALL,
-    FRAMING_ERROR,
     ILLEGAL_STATE,
     NOT_ALLOWED,
-    UNAUTHORIZED,
     ConnectionFaultError,
     SessionFaultError,
     error_of,
@@ -35,7 +31,6 @@ from protocols.amqp.conditions import (
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.containers import Containers
 from protocols.amqp.dynamic import DynamicNodes
-from protocols.amqp.entrance import Entrance, State
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
@@ -44,9 +39,10 @@ from protocols.amqp.frames import (
     frame,
     frame_size,
 )
+from protocols.amqp.handshake import FRAME_MIN, Handshake, Stage
 from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.open_links import OpenLinks
-from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
+from protocols.amqp.opening import check_begin, our_open
 from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import (
     Begin,
@@ -72,12 +68,20 @@ from protocols.transport.shell import PeerFacts
 OUT_BYTES_MAX: Final = 1 << 20
 
 
+class State(Enum):
+    """Where a connection stands; see the module text."""
+
+    ENTERING = "entering"
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
 class AmqpConnection:
     """Implements the shell's Session and the DurableListener port."""
 
     # A dict of so many would be one of its own for each connection, and twice as slow.
     __slots__ = (
-        "_entrance",
+        "_handshake",
         "_have",
         "_last_in",
         "_last_out",
@@ -134,7 +138,7 @@ class AmqpConnection:
         self.broker = broker
         self.limits = limits
         self.peer = peer
-        self.state = State.HEADER
+        self.state = State.ENTERING
         self.container = ""
         self.user: str | None = None
         self.seen = AmqpPeer(self)
@@ -156,7 +160,7 @@ class AmqpConnection:
         self.wake: Callable[[], None] = _nobody
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
-        self._entrance = Entrance(self, authenticator, exchanges)
+        self._handshake = Handshake(authenticator, limits, exchanges, self._login_answered)
         self._parts: list[bytes] = []
         self._have = self._need = 0
         self._out: list[bytes] = []
@@ -210,16 +214,17 @@ class AmqpConnection:
                 if end - at < size:
                     self._need = size
                     break
-                self.take_frame(data, at, at + size)
+                self._take_frame(data, at, at + size)
                 at += size
                 if end - at >= HEAD_BYTES and self.spent():
                     self.behind = True
                     break
                 continue
-            if not (step := self._entrance.take(data, at, end)):
-                self._need = self._entrance.need
+            if not (step := self._handshake.take(data, at, end)):
+                self._need = self._handshake.need
                 break
             at += step
+            self._follow()
         if at < end and self.state is not State.CLOSED:
             self._parts = [data[at:] if at else data]
             self._have = end - at
@@ -228,17 +233,52 @@ class AmqpConnection:
         else:
             self._watch.since = None
 
+    # ---- the handshake
+
+    def _follow(self) -> None:
+        """Do what the handshake has come to. Raises ConnectionFaultError."""
+        handshake = self._handshake
+        for said in handshake.data_to_send():
+            self.write(said)
+        match handshake.stage:
+            case Stage.LOGGED_IN:
+                self.user = handshake.user
+            case Stage.OPENED:
+                assert handshake.opened is not None, "that is what opened it"
+                self._open(handshake.opened)
+            case Stage.LOGIN_FAILED | Stage.REFUSED:
+                self.cut(handshake.reason, handshake.cause)
+            case Stage.HEADER | Stage.SASL | Stage.OPEN:
+                pass
+            case _:
+                assert_never(handshake.stage)
+
+    def _login_answered(self) -> None:
+        """A password was checked, on a later turn: go on with what came meanwhile."""
+        self._follow()
+        self.go_on(self.now)
+        self.wake()
+
+    def _open(self, opened: Open) -> None:
+        self.containers.enter(self, opened)
+        self.container = opened.container_id
+        self.open_links.user = self._handshake.proved
+        self.channel_max = min(opened.channel_max, self.limits.channel_max)
+        self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
+        self._remote_idle = (opened.idle_time_out or 0) / 1000
+        self.state = State.OPENED
+        self.retick = True
+        self.write_frame(0, our_open(self.limits))
+        self.seen.opened(opened)
+
     # ---- frames
 
-    def take_frame(self, data: bytes, at: int, end: int) -> None:
+    def _take_frame(self, data: bytes, at: int, end: int) -> None:
         """Take one frame by the general codec. Raises ConnectionFaultError."""
         channel = int.from_bytes(data[at + 6 : at + 8], "big")
         if at + 4 * data[at + 4] == end and data[at + 5] == AMQP_FRAME:
             return  # an empty frame: the peer is alive
         performative, payload = decode_frame(data, at, end)
-        if self.state is State.OPEN:
-            self._open(channel, performative)
-            return
         match performative:
             case Open():
                 raise ConnectionFaultError(
@@ -274,23 +314,11 @@ class AmqpConnection:
         if isinstance(performative, Transfer) and session.repeats(performative.handle):
             self.shapes.learn(data, at, performative, payload, end)
 
-    def _open(self, channel: int, performative: Composite) -> None:
-        opened = check_open(channel, performative)
-        self.containers.enter(self, opened)
-        self.container = opened.container_id
-        self.channel_max = min(opened.channel_max, self.limits.channel_max)
-        self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
-        self._remote_idle = (opened.idle_time_out or 0) / 1000
-        self.state = State.OPENED
-        self.retick = True
-        self.write_frame(0, our_open(self.limits))
-        self.seen.opened(opened)
-
     def _begin(self, channel: int, begin: Begin) -> None:
         check_begin(channel, begin, self.channel_max, used=channel in self.sessions)
         session = AmqpSession(self, channel, begin)
         self.sessions[channel] = session
-        self.write_frame(channel, our_begin(session))
+        session.begin()
 
     def _end(self, channel: int, session: AmqpSession) -> None:
         self.seen.session_over(self.sessions.pop(channel))
@@ -448,9 +476,9 @@ class AmqpConnection:
             return
         self.fault = error
         self.seen.failed(error)
-        if self.state is State.OPEN:
+        spoken = self._handshake.speaks_amqp
+        if spoken and self.state is State.ENTERING:
             self.write_frame(0, our_open(self.limits, failed=True))
-        spoken = self.state in (State.OPEN, State.OPENED)
         self._flush_accepted()
         if spoken:
             self.write_frame(0, Close(error=error))
@@ -461,7 +489,7 @@ class AmqpConnection:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
         self.seen.end(cause, reason)
         self.fault = Error(
-            condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED,
+            condition=self._handshake.condition,
             description=reason,
         )
         self._release(lost=True)
@@ -486,7 +514,7 @@ class AmqpConnection:
         for session in self.sessions.values():
             session.close(lost=lost)
         self.nodes.end()
-        self._entrance.abandon()
+        self._handshake.abandon()
         self.confirmations.clear()
 
     def connection_lost(self, now: float) -> None:

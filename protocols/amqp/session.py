@@ -94,6 +94,18 @@ class AmqpSession:
         self.received = self.delivered = 0  # deliveries that came, and that went out
         self.ended = False  # we said end: what the peer still sends is ignored
 
+    def begin(self) -> None:
+        """Answer the peer's begin."""
+        self.write_frame(
+            Begin(
+                remote_channel=self.channel,
+                next_outgoing_id=self.next_outgoing_id,
+                incoming_window=INCOMING_WINDOW,
+                outgoing_window=OUTGOING_WINDOW,
+                handle_max=HANDLE_MAX,
+            )
+        )
+
     # ---- what links ask for
 
     def now_ms(self) -> int:
