@@ -29,6 +29,7 @@ from protocols.amqp.conditions import (
     shortened,
 )
 from protocols.amqp.confirmations import Confirmations
+from protocols.amqp.connection_port import DueSession
 from protocols.amqp.containers import Containers
 from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.frames import (
@@ -145,7 +146,7 @@ class AmqpConnection:
         self.nodes = DynamicNodes(broker, limits.links_max)
         self.remote_frame_max = FRAME_MIN
         self.sessions: dict[int, AmqpSession] = {}
-        self.sessions_due: list[AmqpSession] = []
+        self.sessions_due: list[DueSession] = []
         self.shapes = Shapes()
         self.open_links = OpenLinks(limits)
         self.confirmations = Confirmations(broker, self)
@@ -367,7 +368,11 @@ class AmqpConnection:
 
     def unfinished_in(self, name: bytes) -> bool:
         """See the TransactionOwner port."""
-        return any(session.unfinished_in(name) for session in self.sessions.values())
+        return any(session.handles.unfinished_in(name) for session in self.sessions.values())
+
+    def steal(self, name: str, *, incoming: bool) -> None:
+        """Detach a link that is to be attached, where its container has attached it already."""
+        self.containers.steal(self, name, incoming=incoming)
 
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
@@ -512,7 +517,7 @@ class AmqpConnection:
         self.containers.leave(self)
         self.transactions.end()
         for session in self.sessions.values():
-            session.close(lost=lost)
+            session.handles.close(lost=lost)
         self.nodes.end()
         self._handshake.abandon()
         self.confirmations.clear()

@@ -8,26 +8,23 @@ with the connection's next write.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.model.errors import Refusal, RefusedError
+from gateway.model.errors import Refusal
 from gateway.model.ports import ConsumerFacts
 from gateway.model.serial import MASK, add, distance
-from protocols.amqp.attaching import attach_incoming, attach_outgoing
 from protocols.amqp.conditions import (
-    FRAMING_ERROR,
-    HANDLE_IN_USE,
     INVALID_FIELD,
     NOT_IMPLEMENTED,
-    STOLEN,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
-    ConnectionFaultError,
     LinkFaultError,
     SessionFaultError,
     error_of,
 )
+from protocols.amqp.connection_port import ConnectionPort
 from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
+from protocols.amqp.handles import HANDLE_MAX, Handles
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink, outcome_of
 from protocols.amqp.performatives import (
@@ -51,42 +48,62 @@ from protocols.amqp.ports import Link, SendersLink
 from protocols.amqp.transactions import Transactions
 from protocols.amqp.unsettled import Unsettled, neighbours
 
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
-
 #: Transfer frames that the peer may send ahead; refreshed at half. A message of 16 MiB takes 128 of
 #: them.
 INCOMING_WINDOW: Final = 4096
 #: No window of ours limits what we send; the peer's does.
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-#: Links a session, and a connection, may have [security defaults].
-HANDLE_MAX: Final = 255
 
 
 class AmqpSession:
     """See the module text."""
 
-    def __init__(self, connection: AmqpConnection, channel: int, begin: Begin) -> None:
+    __slots__ = (
+        "_accepted",
+        "_connection",
+        "_flow_due",
+        "_pending",
+        "_presumed",
+        "broker",
+        "channel",
+        "container",
+        "delivered",
+        "ended",
+        "flow_links",
+        "handles",
+        "incoming_window",
+        "limits",
+        "links",
+        "next_delivery",
+        "next_incoming_id",
+        "next_outgoing_delivery",
+        "next_outgoing_id",
+        "nodes",
+        "received",
+        "remote_incoming_window",
+        "unsettled",
+        "user",
+    )
+
+    def __init__(self, connection: ConnectionPort, channel: int, begin: Begin) -> None:
         self._connection = connection
         self.channel = channel
         self.limits = connection.limits
         self.broker = connection.broker
-        self.seen = connection.seen
         self.nodes = connection.nodes
         self.container = connection.container
         self.user = connection.open_links.user
-        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.handles = Handles(self, connection, begin.handle_max)
+        self.links = self.handles.links  # looked up for every run
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = INCOMING_WINDOW
         self.next_delivery: int | None = None  # delivery-id that the peer's next delivery must have
-        self.handle_max = min(HANDLE_MAX, begin.handle_max)
         self.remote_incoming_window = begin.incoming_window
         self.next_outgoing_id = 1
         self.next_outgoing_delivery = 1
         self.unsettled = Unsettled()
         self.flow_links: list[SendersLink] = []
         self._pending: deque[tuple[Link, bytes]] = deque()  # wait for the peer's window
-        self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
         self._accepted: list[list[int]] = []
         #: transaction, first, last: accepted if the transaction is committed
         self._presumed: list[tuple[bytes, int, int]] = []
@@ -162,7 +179,7 @@ class AmqpSession:
 
     def next_consumer(self) -> int:
         """Return a number that no other consumer of the connection has had."""
-        return self.seen.next_consumer()
+        return self._connection.seen.next_consumer()
 
     def facts(self, link: str) -> ConsumerFacts:
         """Return who has the link of that name."""
@@ -180,6 +197,15 @@ class AmqpSession:
         self._connection.fail(error_of(refusal))
         self._connection.wake()
 
+    def link_left(self, link: Link) -> None:
+        """The last transaction that needed a closed link is over."""
+        self._connection.open_links.gone(link)
+
+    def forget_frames(self, link: Link) -> None:
+        """A link is gone: what still waits to be sent on it is not sent."""
+        if self._pending:
+            self._pending = deque(entry for entry in self._pending if entry[0] is not link)
+
     # ---- answers to the peer's deliveries
 
     def quiesce(self, link: SendersLink, refusal: Refusal) -> None:
@@ -194,7 +220,7 @@ class AmqpSession:
 
     def detach(self, link: Link, error: Error) -> None:
         """End a link with an error."""
-        self._detach_with(link, error)
+        self.handles.end_with(link, error)
         self.wake()
 
     def confirm(self, ticket: int, first: int, count: int, link: SendersLink) -> None:
@@ -300,15 +326,15 @@ class AmqpSession:
             case Disposition():
                 self._disposition(performative)
             case Attach():
-                self._attach(performative)
+                self.handles.attach(performative)
             case Detach():
-                self._detach(performative)
+                self.handles.detach(performative)
 
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.count_frames(1)
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            if transfer.handle not in self._leaving:
+            if not self.handles.leaving(transfer.handle):
                 raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
@@ -345,7 +371,7 @@ class AmqpSession:
         try:
             link.transfer(transfer, payload)
         except LinkFaultError as fault:
-            self._detach_with(link, fault.error)
+            self.handles.end_with(link, fault.error)
 
     def repeats(self, handle: int) -> bool:
         """Return whether what comes on a handle may be read by its shape."""
@@ -375,14 +401,14 @@ class AmqpSession:
     def _link_flow(self, flow: Flow, handle: int) -> None:
         link = self.links.get(handle)
         if link is None:
-            if handle not in self._leaving:
+            if not self.handles.leaving(handle):
                 raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A flow came for handle {handle}, on which nothing is attached.",
                 )
         elif isinstance(link, OutgoingLink) and flow.properties and "txn-id" in flow.properties:
             text = "A flow names a transaction; transactional acquisition [AMQP 4.4.5] is not here."
-            self._detach_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
+            self.handles.end_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
         elif isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
             link.finish_drain()
@@ -447,134 +473,9 @@ class AmqpSession:
         )
         self._connection.confirmations.answer_later(ticket, self, answer)
 
-    # ---- links
-
-    def _attach(self, attach: Attach) -> None:
-        handle = attach.handle
-        if handle > self.handle_max:
-            raise ConnectionFaultError(
-                FRAMING_ERROR,
-                f"Handle {handle} is above the handle-max of {self.handle_max} [AMQP 2.7.2].",
-            )
-        if handle in self.links or handle in self._leaving:
-            raise SessionFaultError(
-                HANDLE_IN_USE, f"Handle {handle} is in use; detach its link first."
-            )
-        connection = self._connection
-        connection.containers.steal(connection, attach.name, incoming=attach.role is ROLE_SENDER)
-        try:
-            connection.open_links.check(attach)
-            link = (
-                attach_incoming(self, attach)
-                if attach.role is ROLE_SENDER
-                else attach_outgoing(self, attach)
-            )
-        except RefusedError as error:
-            self._refuse_attach(attach, error_of(error.refusal))
-            return
-        self.links[handle] = link
-        connection.open_links.opened(link)
-        if connection.closing:
-            # The answer did not fit the peer's frames: the link is there, and its connection not.
-            self.close(lost=False)
-        elif isinstance(link, IncomingLink):
-            link.grant()
-            self.flush_flows()
-
-    def _refuse_attach(self, attach: Attach, error: Error) -> None:
-        """Answer with a null terminus, then detach with the reason [AMQP 2.6.3]."""
-        incoming = attach.role is ROLE_SENDER
-        source = attach.source if incoming else None
-        target = None if incoming else attach.target
-        self.write_frame(
-            Attach(
-                name=attach.name,
-                handle=attach.handle,
-                role=not attach.role,
-                source=source,
-                target=target,
-                initial_delivery_count=None if incoming else 0,
-            )
-        )
-        self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
-        self._leaving.add(attach.handle)
-        self._connection.seen.mistaken(error)
-
-    def _detach_with(self, link: Link, error: Error) -> None:
-        """End a link that its peer has not ended: what it holds it may have seen."""
-        self.flush_accepted()
-        self._close_link(link, closed=False, lost=True)
-        self.write_frame(Detach(handle=link.handle, closed=True, error=error))
-        self._leaving.add(link.handle)
-
-    def _detach(self, detach: Detach) -> None:
-        link = self.links.get(detach.handle)
-        if link is None:
-            if detach.handle not in self._leaving:
-                raise SessionFaultError(
-                    UNATTACHED_HANDLE,
-                    f"A detach came for handle {detach.handle}, on which nothing is attached.",
-                )
-            self._leaving.discard(detach.handle)
-            return
-        self.flush_accepted()
-        error = self._close_link(link, closed=detach.closed)
-        self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
-
-    def _close_link(self, link: Link, *, closed: bool, lost: bool = False) -> Error | None:
-        """End a link; `closed`: for good, so that a durable subscription goes as well."""
-        error = link.end(closed=closed, lost=lost)
-        self._drop(link)
-        self.nodes.detached(link.temporary)
-        return error
-
-    def link_left(self, link: Link) -> None:
-        """The last transaction that needed a closed link is over."""
-        self._connection.open_links.gone(link)
-
-    def _drop(self, link: Link) -> None:
-        if self.links.pop(link.handle, None) is not None:
-            # What lingers for a transaction goes on to count: the peer decides for how long.
-            if not (isinstance(link, OutgoingLink) and link.lingers):
-                self._connection.open_links.gone(link)
-            self._connection.shapes.clear()
-            if self._pending:
-                self._pending = deque(entry for entry in self._pending if entry[0] is not link)
-
-    def stolen(self, name: str, *, incoming: bool) -> bool:
-        """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
-        for link in self.links.values():
-            if link.name == name and isinstance(link, IncomingLink) is incoming:
-                told = f"Link {name!r} was attached again."
-                self._detach_with(link, Error(condition=STOLEN, description=told))
-                if isinstance(link, OutgoingLink) and link.lingers:
-                    self.transactions.robbed(link)
-                return True
-        return False
-
-    def unfinished_in(self, name: bytes) -> bool:
-        """Whether a delivery of several frames is under way in a transaction of this name."""
-        links = self.links.values()
-        return any(isinstance(one, IncomingLink) and one.posting_in == name for one in links)
-
-    def subscribes(self, name: str) -> bool:
-        """Whether a link of this name has a durable subscription to itself."""
-        links = self.links.values()
-        return any(o.name == name and isinstance(o, OutgoingLink) and o.sole for o in links)
-
-    def close(self, *, lost: bool) -> None:
-        """End all links; `lost`: not by the peer's word, who may have seen what it holds."""
-        links = list(self.links.values())
-        for link in links:
-            link.end(closed=False, lost=lost)
-            self._drop(link)
-        # Behind all links: none of them is told that a node which goes with another one is gone.
-        for link in links:
-            self.nodes.detached(link.temporary)
-
     def end(self, error: Error | None) -> None:
         """Say end to the peer and release everything; an `error` is ours."""
         self.flush_accepted()
-        self.close(lost=error is not None)
+        self.handles.close(lost=error is not None)
         self.ended = True
         self.write_frame(End(error=error))

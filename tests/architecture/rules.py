@@ -344,7 +344,6 @@ RINGS: Final[Mapping[str, int]] = {
     "gateway.broker": 26,
     "gateway.management": 2,
     "gateway.queues": 11,
-    "protocols.amqp": 7,
     "protocols.stomp": 2,
 }
 #: The aim for the length of a file, in lines; the modules above it.
@@ -360,7 +359,6 @@ LONG_FILES: Final = (
     "gateway.store.persistence",
     "gateway.streams.registry",
     "protocols.amqp.connection",
-    "protocols.amqp.session",
     "protocols.stomp.parser",
     "protocols.stomp.session",
     "protocols.transport.shell",
