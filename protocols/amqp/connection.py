@@ -18,13 +18,12 @@ from typing import Final, assert_never
 from gateway.model.errors import Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
+from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
     FRAME_SIZE_TOO_SMALL,
     ILLEGAL_STATE,
-    NOT_ALLOWED,
     ConnectionFaultError,
-    SessionFaultError,
     error_of,
     shortened,
 )
@@ -43,20 +42,18 @@ from protocols.amqp.frames import (
 from protocols.amqp.handshake import FRAME_MIN, Handshake, Stage
 from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.open_links import OpenLinks
-from protocols.amqp.opening import check_begin, our_open
+from protocols.amqp.opening import our_open
 from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import (
     Begin,
     Close,
     Composite,
-    End,
     Error,
     Open,
-    Transfer,
 )
+from protocols.amqp.pulse import Pulse
 from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.sasl import BUILT_IN, Exchanges
-from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
@@ -82,15 +79,14 @@ class AmqpConnection:
 
     # A dict of so many would be one of its own for each connection, and twice as slow.
     __slots__ = (
+        "_channels",
         "_handshake",
         "_have",
-        "_last_in",
-        "_last_out",
         "_need",
         "_out",
         "_out_bytes",
         "_parts",
-        "_remote_idle",
+        "_pulse",
         "_stalled",
         "_started",
         "_unfinished",
@@ -145,7 +141,8 @@ class AmqpConnection:
         self.seen = AmqpPeer(self)
         self.nodes = DynamicNodes(broker, limits.links_max)
         self.remote_frame_max = FRAME_MIN
-        self.sessions: dict[int, AmqpSession] = {}
+        self._channels = Channels(self)
+        self.sessions = self._channels.sessions  # looked up for every run
         self.sessions_due: list[DueSession] = []
         self.shapes = Shapes()
         self.open_links = OpenLinks(limits)
@@ -168,14 +165,14 @@ class AmqpConnection:
         self._out_bytes = self._unfinished = 0
         self._stalled = self._was_unread = False  # not read from since the last tick
         self._started: float | None = None
-        self._last_in = self._last_out = self._remote_idle = 0.0
+        self._pulse = Pulse(limits.idle_ms)
         self.now = 0.0  # when the shell called last
 
     # ---- bytes in
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what the peer sent; the answers are in `data_to_send`."""
-        self.now = self._last_in = now
+        self.now = self._pulse.last_in = now
         if self.state is State.CLOSED:
             return
         if self._parts:
@@ -266,7 +263,7 @@ class AmqpConnection:
         self.open_links.user = self._handshake.proved
         self.channel_max = min(opened.channel_max, self.limits.channel_max)
         self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
-        self._remote_idle = (opened.idle_time_out or 0) / 1000
+        self._pulse.remote_idle = (opened.idle_time_out or 0) / 1000
         self.state = State.OPENED
         self.retick = True
         self.write_frame(0, our_open(self.limits))
@@ -289,42 +286,9 @@ class AmqpConnection:
                 self.seen.closed(performative)
                 self._close_received()
             case Begin():
-                self._begin(channel, performative)
+                self._channels.begin(channel, performative)
             case _:
-                self._on_channel(channel, performative, data, at=at, payload=payload, end=end)
-
-    def _on_channel(
-        self, channel: int, performative: Composite, data: bytes, *, at: int, payload: int, end: int
-    ) -> None:
-        session = self.sessions.get(channel)
-        if session is None:
-            raise ConnectionFaultError(
-                NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun."
-            )
-        if isinstance(performative, End):
-            self._end(channel, session)
-            return
-        if session.ended:
-            return
-        try:
-            session.receive(performative, data[payload:end])
-        except SessionFaultError as fault:
-            session.end(fault.error)
-            self.seen.mistaken(fault.error)
-            return
-        if isinstance(performative, Transfer) and session.repeats(performative.handle):
-            self.shapes.learn(data, at, performative, payload, end)
-
-    def _begin(self, channel: int, begin: Begin) -> None:
-        check_begin(channel, begin, self.channel_max, used=channel in self.sessions)
-        session = AmqpSession(self, channel, begin)
-        self.sessions[channel] = session
-        session.begin()
-
-    def _end(self, channel: int, session: AmqpSession) -> None:
-        self.seen.session_over(self.sessions.pop(channel))
-        if not session.ended:
-            session.end(None)
+                self._channels.take(channel, performative, data, at=at, payload=payload, end=end)
 
     # ---- what sessions use
 
@@ -368,7 +332,7 @@ class AmqpConnection:
 
     def unfinished_in(self, name: bytes) -> bool:
         """See the TransactionOwner port."""
-        return any(session.handles.unfinished_in(name) for session in self.sessions.values())
+        return self._channels.unfinished_in(name)
 
     def steal(self, name: str, *, incoming: bool) -> None:
         """Detach a link that is to be attached, where its container has attached it already."""
@@ -399,7 +363,7 @@ class AmqpConnection:
 
     def data_to_send(self) -> bytes:
         """Return all that is to be written now, and forget it."""
-        self._flush_accepted()
+        self._channels.flush_accepted()
         for session in self.sessions.values():
             session.flush_flows()
         if not self._out:
@@ -407,17 +371,11 @@ class AmqpConnection:
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
-        self._last_out = self.now
+        self._pulse.last_out = self.now
         if self._stalled and self.write_room:
             self._stalled = False
             self._resume()
         return data
-
-    def _flush_accepted(self) -> None:
-        if self.sessions_due:
-            due, self.sessions_due = self.sessions_due, []
-            for session in due:
-                session.flush_accepted()
 
     def write_resumed(self) -> None:
         """The transport has room again."""
@@ -427,9 +385,7 @@ class AmqpConnection:
         self._resume()
 
     def _resume(self) -> None:
-        for session in self.sessions.values():
-            session.resume()
-            session.finish_drains()
+        self._channels.resume()
         if self._out:
             self.wake()
 
@@ -438,8 +394,9 @@ class AmqpConnection:
     def tick(self, now: float) -> float | None:
         """Keep the peer alive, give a silent one up [AMQP 2.4.5]; returns when to come again."""
         self.now = now
+        pulse = self._pulse
         if self._started is None:
-            self._started = self._last_in = self._last_out = now
+            self._started = pulse.last_in = pulse.last_out = now
         if self.state is State.CLOSED:
             return None
         if self.state is not State.OPENED:
@@ -451,23 +408,17 @@ class AmqpConnection:
         if self.choked or self._was_unread:
             # Silence that we caused is not held against the peer.
             self._was_unread = False
-            self._last_in = now
+            pulse.last_in = now
             self._watch.begin_anew(now)
         elif not self._watch.look(now, self._have):
             return None
         deadlines = self.quiescing.tick(now) + self._watch.deadlines(now)
-        if self.limits.idle_ms:
-            dead = self._last_in + self.limits.idle_ms / 1000
-            if now >= dead:
-                self.cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
-                return None
-            deadlines.append(max(dead, now + 0.05))
-        if self._remote_idle:
-            due = self._last_out + self._remote_idle / 2
-            if now >= due:
-                self.write(EMPTY_FRAME)
-                due = now + self._remote_idle / 2
-            deadlines.append(due)
+        if pulse.is_dead(now):
+            self.cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
+            return None
+        if pulse.is_due(now):
+            self.write(EMPTY_FRAME)
+        deadlines += pulse.deadlines(now)
         idle = self.transactions.expire(now)
         if idle is not None:
             deadlines.append(idle)
@@ -484,7 +435,7 @@ class AmqpConnection:
         spoken = self._handshake.speaks_amqp
         if spoken and self.state is State.ENTERING:
             self.write_frame(0, our_open(self.limits, failed=True))
-        self._flush_accepted()
+        self._channels.flush_accepted()
         if spoken:
             self.write_frame(0, Close(error=error))
         self._closed()
@@ -501,7 +452,7 @@ class AmqpConnection:
         self._closed()
 
     def _close_received(self) -> None:
-        self._flush_accepted()
+        self._channels.flush_accepted()
         self.write_frame(0, Close())
         self._closed()  # the last word: that links end with their nodes tells the peer nothing
         self._release(lost=False)
@@ -516,8 +467,7 @@ class AmqpConnection:
     def _release(self, *, lost: bool) -> None:
         self.containers.leave(self)
         self.transactions.end()
-        for session in self.sessions.values():
-            session.handles.close(lost=lost)
+        self._channels.close(lost=lost)
         self.nodes.end()
         self._handshake.abandon()
         self.confirmations.clear()
@@ -529,9 +479,7 @@ class AmqpConnection:
         if self.state is not State.CLOSED:
             self._release(lost=True)
             self._closed()
-        for session in self.sessions.values():
-            self.seen.session_over(session)
-        self.sessions.clear()
+        self._channels.forget()
         self.limits.unfinished.held -= self._unfinished
         self._unfinished = 0
 

@@ -358,7 +358,6 @@ LONG_FILES: Final = (
     "gateway.queues.queue",
     "gateway.store.persistence",
     "gateway.streams.registry",
-    "protocols.amqp.connection",
     "protocols.stomp.parser",
     "protocols.stomp.session",
     "protocols.transport.shell",
