@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
-from protocols.amqp.coordinator import REJECTED, attach_coordinator
+from protocols.amqp.coordinator import attach_coordinator
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.parameters import split_parameters
@@ -59,8 +59,6 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
         )
     count = attach.initial_delivery_count or 0
     link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
-    outcomes = attach.source.outcomes if attach.source is not None else ()
-    link.rejects = not outcomes or REJECTED in outcomes
     link.answers = answers_of(attach.source, prefers_modified=session.limits.use_modified)
     if target.dynamic:
         session.nodes.check(target)

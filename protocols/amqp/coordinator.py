@@ -36,6 +36,7 @@ from protocols.amqp.performatives import (
     from_described,
 )
 from protocols.amqp.ports import SessionPort
+from protocols.amqp.refusing import answers_of
 from protocols.amqp.transfers import not_taken
 
 #: What a coordinator here can do: no transactions over several resources, and no promoting to one.
@@ -46,7 +47,6 @@ CAPABILITIES: Final = (
 )
 #: A discharge has less than a hundred bytes; sections that are ignored may stand before it.
 MESSAGE_BYTES_MAX: Final = 4096
-REJECTED: Final = "amqp:rejected:list"
 
 
 class CoordinatorLink(IncomingLink):
@@ -57,8 +57,7 @@ class CoordinatorLink(IncomingLink):
     def __init__(self, session: SessionPort, attach: Attach) -> None:
         count = attach.initial_delivery_count or 0
         super().__init__(session, attach.name, attach.handle, delivery_count=count)
-        outcomes = attach.source.outcomes if attach.source is not None else ()
-        self.rejects = not outcomes or REJECTED in outcomes
+        self.answers = answers_of(attach.source, prefers_modified=False)
         self.message_max = MESSAGE_BYTES_MAX
 
     def receive_whole(self, transfer: Transfer, body: bytes) -> None:
@@ -73,7 +72,7 @@ class CoordinatorLink(IncomingLink):
         try:
             self._perform(_command_of(transfer, body), delivery)
         except TransactionFaultError as fault:
-            if not self.rejects:
+            if not self.answers.rejects:
                 detached = LinkFaultError(fault.error.condition, "")
                 detached.error = fault.error
                 raise detached from fault

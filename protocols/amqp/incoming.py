@@ -62,7 +62,6 @@ class IncomingLink:
         "message_max",
         "name",
         "producer",
-        "rejects",
         "relay",
         "routes",
         "temporary",
@@ -86,7 +85,6 @@ class IncomingLink:
         self.blocked = False
         self.draining = False  # it was asked to give its credit back
         self.message_max = session.limits.max_message_size
-        self.rejects = True  # its source lists `rejected`, or nothing
         self.answers = Answers()
         self._flow_due = False
         self._partial: Transfer | None = None
@@ -232,7 +230,7 @@ class IncomingLink:
         """
         if settled and refusal.transient:
             return True
-        if settled or not (self.rejects or refusal.transient):
+        if settled or not (self.answers.rejects or refusal.transient):
             self._session.detach(self, self.routes.tagged(error_of(refusal), delivery))
             return False
         state = self.answers.to(refusal)
@@ -309,7 +307,7 @@ class IncomingLink:
         self.count_one()
         if error is None:
             self._post(transfer, delivery, body)
-        elif self.rejects and not transfer.settled:
+        elif self.answers.rejects and not transfer.settled:
             self._session.refuse(delivery, delivery, Rejected(error=error))
         else:
             raise LinkFaultError(error.condition, error.description or "")  # nothing else says so
@@ -326,7 +324,7 @@ class IncomingLink:
         try:
             one = session.transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
-            if transfer.settled or not self.rejects:
+            if transfer.settled or not self.answers.rejects:
                 text = fault.error.description or ""
                 raise LinkFaultError(fault.error.condition, text) from fault
             session.refuse(delivery, delivery, Rejected(error=fault.error))
@@ -339,7 +337,7 @@ class IncomingLink:
             error = one.post(route, Run((body,), flags, expires, due))
         except RefusedError as refused:
             error = self.routes.tagged(one.fail(refused.refusal), delivery)
-            if not (transfer.settled or self.rejects or refused.refusal.transient):
+            if not (transfer.settled or self.answers.rejects or refused.refusal.transient):
                 session.detach(self, self.routes.tagged(error_of(refused.refusal), delivery))
                 return
         if transfer.settled:
