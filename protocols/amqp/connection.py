@@ -22,6 +22,7 @@ from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
     FRAME_SIZE_TOO_SMALL,
+    FRAMING_ERROR,
     ILLEGAL_STATE,
     ConnectionFaultError,
     error_of,
@@ -44,13 +45,7 @@ from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.open_links import OpenLinks
 from protocols.amqp.opening import our_open
 from protocols.amqp.peer import AmqpPeer
-from protocols.amqp.performatives import (
-    Begin,
-    Close,
-    Composite,
-    Error,
-    Open,
-)
+from protocols.amqp.performatives import Begin, Close, Composite, Error, Open
 from protocols.amqp.pulse import Pulse
 from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.sasl import BUILT_IN, Exchanges
@@ -158,7 +153,10 @@ class AmqpConnection:
         self.wake: Callable[[], None] = _nobody
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
-        self._handshake = Handshake(authenticator, limits, exchanges, self._login_answered)
+        #: forgotten once the connection is open
+        self._handshake: Handshake | None = Handshake(
+            authenticator, limits, exchanges, self._login_answered
+        )
         self._parts: list[bytes] = []
         self._have = self._need = 0
         self._out: list[bytes] = []
@@ -218,11 +216,13 @@ class AmqpConnection:
                     self.behind = True
                     break
                 continue
-            if not (step := self._handshake.take(data, at, end)):
-                self._need = self._handshake.need
+            handshake = self._handshake
+            assert handshake is not None, "entering"
+            if not (step := handshake.take(data, at, end)):
+                self._need = handshake.need
                 break
             at += step
-            self._follow()
+            self._follow(handshake)
         if at < end and self.state is not State.CLOSED:
             self._parts = [data[at:] if at else data]
             self._have = end - at
@@ -233,9 +233,8 @@ class AmqpConnection:
 
     # ---- the handshake
 
-    def _follow(self) -> None:
+    def _follow(self, handshake: Handshake) -> None:
         """Do what the handshake has come to. Raises ConnectionFaultError."""
-        handshake = self._handshake
         for said in handshake.data_to_send():
             self.write(said)
         match handshake.stage:
@@ -243,7 +242,7 @@ class AmqpConnection:
                 self.user = handshake.user
             case Stage.OPENED:
                 assert handshake.opened is not None, "that is what opened it"
-                self._open(handshake.opened)
+                self._open(handshake.opened, handshake.proved)
             case Stage.LOGIN_FAILED | Stage.REFUSED:
                 self.cut(handshake.reason, handshake.cause)
             case Stage.HEADER | Stage.SASL | Stage.OPEN:
@@ -253,14 +252,16 @@ class AmqpConnection:
 
     def _login_answered(self) -> None:
         """A password was checked, on a later turn: go on with what came meanwhile."""
-        self._follow()
+        assert self._handshake is not None, "the login is a part of it"
+        self._follow(self._handshake)
         self.go_on(self.now)
         self.wake()
 
-    def _open(self, opened: Open) -> None:
+    def _open(self, opened: Open, user: str) -> None:
         self.containers.enter(self, opened)
+        self._handshake = None
         self.container = opened.container_id
-        self.open_links.user = self._handshake.proved
+        self.open_links.user = user
         self.channel_max = min(opened.channel_max, self.limits.channel_max)
         self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
         self._pulse.remote_idle = (opened.idle_time_out or 0) / 1000
@@ -432,8 +433,9 @@ class AmqpConnection:
             return
         self.fault = error
         self.seen.failed(error)
-        spoken = self._handshake.speaks_amqp
-        if spoken and self.state is State.ENTERING:
+        handshake = self._handshake
+        spoken = handshake is None or handshake.speaks_amqp
+        if handshake is not None and spoken:
             self.write_frame(0, our_open(self.limits, failed=True))
         self._channels.flush_accepted()
         if spoken:
@@ -444,10 +446,8 @@ class AmqpConnection:
     def cut(self, reason: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
         self.seen.end(cause, reason)
-        self.fault = Error(
-            condition=self._handshake.condition,
-            description=reason,
-        )
+        condition = FRAMING_ERROR if self._handshake is None else self._handshake.condition
+        self.fault = Error(condition=condition, description=reason)
         self._release(lost=True)
         self._closed()
 
@@ -469,7 +469,8 @@ class AmqpConnection:
         self.transactions.end()
         self._channels.close(lost=lost)
         self.nodes.end()
-        self._handshake.abandon()
+        if self._handshake is not None:
+            self._handshake.abandon()
         self.confirmations.clear()
 
     def connection_lost(self, now: float) -> None:
