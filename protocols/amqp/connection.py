@@ -21,12 +21,12 @@ from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
-    FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
     ILLEGAL_STATE,
     ConnectionFaultError,
     error_of,
     shortened,
+    too_long,
 )
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.connection_port import DueSession
@@ -312,13 +312,7 @@ class AmqpConnection:
         if shorter is not None:
             self.write(frame(shorter, channel))
         elif not self.closing:
-            text = f"A frame of {len(data)} bytes does not fit your max-frame-size"
-            self.fail(
-                Error(
-                    condition=FRAME_SIZE_TOO_SMALL,
-                    description=f"{text} of {self.remote_frame_max}.",
-                )
-            )
+            self.fail(too_long(len(data), self.remote_frame_max))
 
     def room(self, wanted: int, each: int) -> int:
         """Return how many of `wanted` deliveries, of about `each` bytes, may be written now."""

@@ -45,7 +45,7 @@ class ConnectionPort(Protocol):
         container: how the peer calls itself.
         user: who has logged in.
         remote_frame_max: the largest frame that the peer takes.
-        closing: we have said close, or nothing at all: nothing is written any more.
+        closing: the connection is over: nothing is written any more.
         retick: set by what wants another look at the time.
         sessions_due: those with answers to write.
     """

@@ -5,7 +5,7 @@
     attached -- we detach, or it is stolen       -> leaving
     leaving  -- the peer detaches                -> free
 
-What comes on a handle that is leaving was under way when we detached its link, and is passed over.
+A frame on a leaving handle was under way when we detached its link, and is passed over.
 """
 
 from __future__ import annotations

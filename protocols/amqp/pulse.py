@@ -1,7 +1,7 @@
 """Silence on a connection, both ways [AMQP 2.4.5]. Pure.
 
-We are kept waiting `idle_ms` at most, whatever the peer was told; it is kept waiting half of what
-it asked for.
+The gateway gives a peer up after `idle_ms`, and lets the peer wait for half of the idle-time-out in
+its open.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from protocols.amqp.performatives import Outcome
 
 
 class Holder(Protocol):
-    """Whose deliveries they are: their link's, or their transaction's."""
+    """The owner of deliveries: their link, or a transaction that they are enlisted in."""
 
     def settle(self, outcome: Outcome | None, messages: list[Message]) -> int:
         """The receiver settles them; returns the ticket after which it cannot be undone."""
