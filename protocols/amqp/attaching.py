@@ -7,11 +7,11 @@ with a null terminus and a detach with the reason [AMQP 2.6.3]. Raises RefusedEr
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
-from protocols.amqp.coordinator import REJECTED, attach_coordinator
+from protocols.amqp.coordinator import attach_coordinator
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.parameters import split_parameters
@@ -26,6 +26,7 @@ from protocols.amqp.performatives import (
     Source,
     Target,
 )
+from protocols.amqp.ports import SessionPort
 from protocols.amqp.refusing import answers_of
 from protocols.amqp.terminus import (
     answered,
@@ -36,15 +37,12 @@ from protocols.amqp.terminus import (
     written_filters,
 )
 
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
-
 #: JMS clients send with a delay where the connection, or the link, offers this.
 DELAYED_DELIVERY: Final = "DELAYED_DELIVERY"
 _NO_ADD: Final = {"may-add-type": "no"}
 
 
-def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
+def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
     """Open a link on which the peer sends, and answer its attach."""
     target = attach.target
     if isinstance(target, Coordinator):
@@ -61,8 +59,6 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
         )
     count = attach.initial_delivery_count or 0
     link = IncomingLink(session, attach.name, attach.handle, delivery_count=count)
-    outcomes = attach.source.outcomes if attach.source is not None else ()
-    link.rejects = not outcomes or REJECTED in outcomes
     link.answers = answers_of(attach.source, prefers_modified=session.limits.use_modified)
     if target.dynamic:
         session.nodes.check(target)
@@ -104,7 +100,7 @@ def attach_incoming(session: AmqpSession, attach: Attach) -> IncomingLink:
     return link
 
 
-def attach_outgoing(session: AmqpSession, attach: Attach) -> OutgoingLink:
+def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
     if attach.source is None:
         return _look_up(session, attach)
@@ -189,7 +185,7 @@ def _checked(source: Source, attach: Attach) -> Source:
     return source
 
 
-def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:
+def _look_up(session: SessionPort, attach: Attach) -> OutgoingLink:
     """Answer an attach without a source: what the durable subscription of this link's name is.
 
     JMS clients unsubscribe so: they close the link, and the subscription goes with it. Nothing is
@@ -223,7 +219,7 @@ def _look_up(session: AmqpSession, attach: Attach) -> OutgoingLink:
     return link
 
 
-def _forget(session: AmqpSession, temporary: str | None) -> None:
+def _forget(session: SessionPort, temporary: str | None) -> None:
     """Take back the node that was made for a link that is refused."""
     if temporary is not None:
         session.broker.delete_temporary(temporary)

@@ -95,6 +95,12 @@ def error_of(refusal: Refusal) -> Error:
     )
 
 
+def too_long(size: int, most: int) -> Error:
+    """Return why the connection ends: the peer takes no frame of a size that it is to have."""
+    text = f"A frame of {size} bytes does not fit your max-frame-size of {most}."
+    return Error(condition=FRAME_SIZE_TOO_SMALL, description=text)
+
+
 def shortened(performative: Composite, excess: int) -> Composite | None:
     """Return a frame with `excess` bytes less of what its error says to people; None without one.
 

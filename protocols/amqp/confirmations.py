@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.model.ports import Broker, DurableListener
-from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.performatives import Composite
+from protocols.amqp.ports import SendersLink
 
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
+
+class AnsweringSession(Protocol):
+    """A session, as its answers see it that wait."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether we said end: nothing is answered any more."""
+
+    def accept(self, first: int, count: int) -> None:
+        """Add a range to what is accepted with the next write."""
+
+    def write_frame(self, performative: Composite, payload: bytes = b"") -> None:
+        """Write a frame."""
+
+    def wake(self) -> None:
+        """Have written what there is to write."""
 
 
 class Confirmations:
@@ -26,11 +40,11 @@ class Confirmations:
     def __init__(self, broker: Broker, listener: DurableListener) -> None:
         self._broker = broker
         self._listener = listener
-        self._accepts: deque[tuple[int, AmqpSession, int, int, IncomingLink]] = deque()
-        self._answers: deque[tuple[int, AmqpSession, Composite]] = deque()
+        self._accepts: deque[tuple[int, AnsweringSession, int, int, SendersLink]] = deque()
+        self._answers: deque[tuple[int, AnsweringSession, Composite]] = deque()
 
     def accept_later(
-        self, ticket: int, session: AmqpSession, first: int, count: int, *, link: IncomingLink
+        self, ticket: int, session: AnsweringSession, first: int, count: int, *, link: SendersLink
     ) -> None:
         """Accept deliveries when the ticket is durable."""
         accepts = self._accepts
@@ -43,7 +57,7 @@ class Confirmations:
             self._broker.await_durable(self._listener)
         accepts.append((ticket, session, first, count, link))
 
-    def answer_later(self, ticket: int, session: AmqpSession, answer: Composite) -> None:
+    def answer_later(self, ticket: int, session: AnsweringSession, answer: Composite) -> None:
         """Write a frame when the ticket is durable; at once when it is 0."""
         if not ticket:
             session.write_frame(answer)

@@ -1,41 +1,37 @@
-"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: headers, SASL, open, close, channels, idle time-outs.
+"""An AMQP 1.0 connection, sans-IO [AMQP 2.4]: open, close, channels, idle time-outs.
 
     state      what comes next                          on it
-    HEADER     protocol header 3 (SASL) or 0 (AMQP)     SASL: offer; AMQP: anonymous, if allowed
-    SASL       SASL frames                              until the outcome
-    AMQP_HEADER  protocol header 0                      answer with ours
-    OPEN       open                                     answer with ours
+    ENTERING   headers, SASL, the peer's open           see `protocols.amqp.handshake`
     OPENED     everything else                          channels, sessions
     CLOSED     nothing                                  we said close, or cut: what comes is ignored
 
-Frames are checked before anything reads them: size, doff, type, and that no AMQP frame is looked at
-before SASL is through. `protocols.amqp.stream` has the hot loop over transfers.
+Frames are checked before anything reads them: size, doff, type. `protocols.amqp.stream` has the hot
+loop over transfers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from enum import Enum
+from typing import Final, assert_never
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
+from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     CONNECTION_FORCED,
-    FRAME_SIZE_TOO_SMALL,
     FRAMING_ERROR,
     ILLEGAL_STATE,
-    NOT_ALLOWED,
-    UNAUTHORIZED,
     ConnectionFaultError,
-    SessionFaultError,
     error_of,
     shortened,
+    too_long,
 )
 from protocols.amqp.confirmations import Confirmations
+from protocols.amqp.connection_port import DueSession
 from protocols.amqp.containers import Containers
 from protocols.amqp.dynamic import DynamicNodes
-from protocols.amqp.entrance import Entrance, State
 from protocols.amqp.frames import (
     AMQP_FRAME,
     EMPTY_FRAME,
@@ -44,22 +40,15 @@ from protocols.amqp.frames import (
     frame,
     frame_size,
 )
+from protocols.amqp.handshake import FRAME_MIN, Handshake, Stage
 from protocols.amqp.limits import AmqpLimits, check_unfinished
 from protocols.amqp.open_links import OpenLinks
-from protocols.amqp.opening import FRAME_MIN, check_begin, check_open, our_begin, our_open
+from protocols.amqp.opening import our_open
 from protocols.amqp.peer import AmqpPeer
-from protocols.amqp.performatives import (
-    Begin,
-    Close,
-    Composite,
-    End,
-    Error,
-    Open,
-    Transfer,
-)
+from protocols.amqp.performatives import Begin, Close, Composite, Error, Open
+from protocols.amqp.pulse import Pulse
 from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.sasl import BUILT_IN, Exchanges
-from protocols.amqp.session import AmqpSession
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
@@ -72,20 +61,27 @@ from protocols.transport.shell import PeerFacts
 OUT_BYTES_MAX: Final = 1 << 20
 
 
+class State(Enum):
+    """Where a connection stands; see the module text."""
+
+    ENTERING = "entering"
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
 class AmqpConnection:
     """Implements the shell's Session and the DurableListener port."""
 
     # A dict of so many would be one of its own for each connection, and twice as slow.
     __slots__ = (
-        "_entrance",
+        "_channels",
+        "_handshake",
         "_have",
-        "_last_in",
-        "_last_out",
         "_need",
         "_out",
         "_out_bytes",
         "_parts",
-        "_remote_idle",
+        "_pulse",
         "_stalled",
         "_started",
         "_unfinished",
@@ -134,14 +130,15 @@ class AmqpConnection:
         self.broker = broker
         self.limits = limits
         self.peer = peer
-        self.state = State.HEADER
+        self.state = State.ENTERING
         self.container = ""
         self.user: str | None = None
         self.seen = AmqpPeer(self)
         self.nodes = DynamicNodes(broker, limits.links_max)
         self.remote_frame_max = FRAME_MIN
-        self.sessions: dict[int, AmqpSession] = {}
-        self.sessions_due: list[AmqpSession] = []
+        self._channels = Channels(self)
+        self.sessions = self._channels.sessions  # looked up for every run
+        self.sessions_due: list[DueSession] = []
         self.shapes = Shapes()
         self.open_links = OpenLinks(limits)
         self.confirmations = Confirmations(broker, self)
@@ -156,21 +153,24 @@ class AmqpConnection:
         self.wake: Callable[[], None] = _nobody
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
-        self._entrance = Entrance(self, authenticator, exchanges)
+        #: forgotten once the connection is open
+        self._handshake: Handshake | None = Handshake(
+            authenticator, limits, exchanges, self._login_answered
+        )
         self._parts: list[bytes] = []
         self._have = self._need = 0
         self._out: list[bytes] = []
         self._out_bytes = self._unfinished = 0
         self._stalled = self._was_unread = False  # not read from since the last tick
         self._started: float | None = None
-        self._last_in = self._last_out = self._remote_idle = 0.0
+        self._pulse = Pulse(limits.idle_ms)
         self.now = 0.0  # when the shell called last
 
     # ---- bytes in
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take what the peer sent; the answers are in `data_to_send`."""
-        self.now = self._last_in = now
+        self.now = self._pulse.last_in = now
         if self.state is State.CLOSED:
             return
         if self._parts:
@@ -210,16 +210,19 @@ class AmqpConnection:
                 if end - at < size:
                     self._need = size
                     break
-                self.take_frame(data, at, at + size)
+                self._take_frame(data, at, at + size)
                 at += size
                 if end - at >= HEAD_BYTES and self.spent():
                     self.behind = True
                     break
                 continue
-            if not (step := self._entrance.take(data, at, end)):
-                self._need = self._entrance.need
+            handshake = self._handshake
+            assert handshake is not None, "entering"
+            if not (step := handshake.take(data, at, end)):
+                self._need = handshake.need
                 break
             at += step
+            self._follow(handshake)
         if at < end and self.state is not State.CLOSED:
             self._parts = [data[at:] if at else data]
             self._have = end - at
@@ -228,17 +231,53 @@ class AmqpConnection:
         else:
             self._watch.since = None
 
+    # ---- the handshake
+
+    def _follow(self, handshake: Handshake) -> None:
+        """Do what the handshake has come to. Raises ConnectionFaultError."""
+        for said in handshake.data_to_send():
+            self.write(said)
+        match handshake.stage:
+            case Stage.LOGGED_IN:
+                self.user = handshake.user
+            case Stage.OPENED:
+                assert handshake.opened is not None, "that is what opened it"
+                self._open(handshake.opened, handshake.proved)
+            case Stage.LOGIN_FAILED | Stage.REFUSED:
+                self.cut(handshake.reason, handshake.cause)
+            case Stage.HEADER | Stage.SASL | Stage.OPEN:
+                pass
+            case _:
+                assert_never(handshake.stage)
+
+    def _login_answered(self) -> None:
+        """A password was checked, on a later turn: go on with what came meanwhile."""
+        assert self._handshake is not None, "the login is a part of it"
+        self._follow(self._handshake)
+        self.go_on(self.now)
+        self.wake()
+
+    def _open(self, opened: Open, user: str) -> None:
+        self.containers.enter(self, opened)
+        self._handshake = None
+        self.container = opened.container_id
+        self.open_links.user = user
+        self.channel_max = min(opened.channel_max, self.limits.channel_max)
+        self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
+        self._pulse.remote_idle = (opened.idle_time_out or 0) / 1000
+        self.state = State.OPENED
+        self.retick = True
+        self.write_frame(0, our_open(self.limits))
+        self.seen.opened(opened)
+
     # ---- frames
 
-    def take_frame(self, data: bytes, at: int, end: int) -> None:
+    def _take_frame(self, data: bytes, at: int, end: int) -> None:
         """Take one frame by the general codec. Raises ConnectionFaultError."""
         channel = int.from_bytes(data[at + 6 : at + 8], "big")
         if at + 4 * data[at + 4] == end and data[at + 5] == AMQP_FRAME:
             return  # an empty frame: the peer is alive
         performative, payload = decode_frame(data, at, end)
-        if self.state is State.OPEN:
-            self._open(channel, performative)
-            return
         match performative:
             case Open():
                 raise ConnectionFaultError(
@@ -248,54 +287,9 @@ class AmqpConnection:
                 self.seen.closed(performative)
                 self._close_received()
             case Begin():
-                self._begin(channel, performative)
+                self._channels.begin(channel, performative)
             case _:
-                self._on_channel(channel, performative, data, at=at, payload=payload, end=end)
-
-    def _on_channel(
-        self, channel: int, performative: Composite, data: bytes, *, at: int, payload: int, end: int
-    ) -> None:
-        session = self.sessions.get(channel)
-        if session is None:
-            raise ConnectionFaultError(
-                NOT_ALLOWED, f"A frame came on channel {channel}, on which no session was begun."
-            )
-        if isinstance(performative, End):
-            self._end(channel, session)
-            return
-        if session.ended:
-            return
-        try:
-            session.receive(performative, data[payload:end])
-        except SessionFaultError as fault:
-            session.end(fault.error)
-            self.seen.mistaken(fault.error)
-            return
-        if isinstance(performative, Transfer) and session.repeats(performative.handle):
-            self.shapes.learn(data, at, performative, payload, end)
-
-    def _open(self, channel: int, performative: Composite) -> None:
-        opened = check_open(channel, performative)
-        self.containers.enter(self, opened)
-        self.container = opened.container_id
-        self.channel_max = min(opened.channel_max, self.limits.channel_max)
-        self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
-        self._remote_idle = (opened.idle_time_out or 0) / 1000
-        self.state = State.OPENED
-        self.retick = True
-        self.write_frame(0, our_open(self.limits))
-        self.seen.opened(opened)
-
-    def _begin(self, channel: int, begin: Begin) -> None:
-        check_begin(channel, begin, self.channel_max, used=channel in self.sessions)
-        session = AmqpSession(self, channel, begin)
-        self.sessions[channel] = session
-        self.write_frame(channel, our_begin(session))
-
-    def _end(self, channel: int, session: AmqpSession) -> None:
-        self.seen.session_over(self.sessions.pop(channel))
-        if not session.ended:
-            session.end(None)
+                self._channels.take(channel, performative, data, at=at, payload=payload, end=end)
 
     # ---- what sessions use
 
@@ -318,13 +312,7 @@ class AmqpConnection:
         if shorter is not None:
             self.write(frame(shorter, channel))
         elif not self.closing:
-            text = f"A frame of {len(data)} bytes does not fit your max-frame-size"
-            self.fail(
-                Error(
-                    condition=FRAME_SIZE_TOO_SMALL,
-                    description=f"{text} of {self.remote_frame_max}.",
-                )
-            )
+            self.fail(too_long(len(data), self.remote_frame_max))
 
     def room(self, wanted: int, each: int) -> int:
         """Return how many of `wanted` deliveries, of about `each` bytes, may be written now."""
@@ -336,6 +324,14 @@ class AmqpConnection:
             return min(fit, wanted)
         self._stalled = True
         return 0
+
+    def unfinished_in(self, name: bytes) -> bool:
+        """See the TransactionOwner port."""
+        return self._channels.unfinished_in(name)
+
+    def steal(self, name: str, *, incoming: bool) -> None:
+        """Detach a link that is to be attached, where its container has attached it already."""
+        self.containers.steal(self, name, incoming=incoming)
 
     def hold(self, size: int) -> None:
         """Count bytes of unfinished deliveries. Raises SessionFaultError at the limit."""
@@ -362,7 +358,7 @@ class AmqpConnection:
 
     def data_to_send(self) -> bytes:
         """Return all that is to be written now, and forget it."""
-        self._flush_accepted()
+        self._channels.flush_accepted()
         for session in self.sessions.values():
             session.flush_flows()
         if not self._out:
@@ -370,17 +366,11 @@ class AmqpConnection:
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         self._out_bytes = 0
-        self._last_out = self.now
+        self._pulse.last_out = self.now
         if self._stalled and self.write_room:
             self._stalled = False
             self._resume()
         return data
-
-    def _flush_accepted(self) -> None:
-        if self.sessions_due:
-            due, self.sessions_due = self.sessions_due, []
-            for session in due:
-                session.flush_accepted()
 
     def write_resumed(self) -> None:
         """The transport has room again."""
@@ -390,9 +380,7 @@ class AmqpConnection:
         self._resume()
 
     def _resume(self) -> None:
-        for session in self.sessions.values():
-            session.resume()
-            session.finish_drains()
+        self._channels.resume()
         if self._out:
             self.wake()
 
@@ -401,8 +389,9 @@ class AmqpConnection:
     def tick(self, now: float) -> float | None:
         """Keep the peer alive, give a silent one up [AMQP 2.4.5]; returns when to come again."""
         self.now = now
+        pulse = self._pulse
         if self._started is None:
-            self._started = self._last_in = self._last_out = now
+            self._started = pulse.last_in = pulse.last_out = now
         if self.state is State.CLOSED:
             return None
         if self.state is not State.OPENED:
@@ -414,23 +403,17 @@ class AmqpConnection:
         if self.choked or self._was_unread:
             # Silence that we caused is not held against the peer.
             self._was_unread = False
-            self._last_in = now
+            pulse.last_in = now
             self._watch.begin_anew(now)
         elif not self._watch.look(now, self._have):
             return None
         deadlines = self.quiescing.tick(now) + self._watch.deadlines(now)
-        if self.limits.idle_ms:
-            dead = self._last_in + self.limits.idle_ms / 1000
-            if now >= dead:
-                self.cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
-                return None
-            deadlines.append(max(dead, now + 0.05))
-        if self._remote_idle:
-            due = self._last_out + self._remote_idle / 2
-            if now >= due:
-                self.write(EMPTY_FRAME)
-                due = now + self._remote_idle / 2
-            deadlines.append(due)
+        if pulse.is_dead(now):
+            self.cut(f"silent for {self.limits.idle_ms} ms", Cause.TIMED_OUT)
+            return None
+        if pulse.is_due(now):
+            self.write(EMPTY_FRAME)
+        deadlines += pulse.deadlines(now)
         idle = self.transactions.expire(now)
         if idle is not None:
             deadlines.append(idle)
@@ -444,10 +427,11 @@ class AmqpConnection:
             return
         self.fault = error
         self.seen.failed(error)
-        if self.state is State.OPEN:
+        handshake = self._handshake
+        spoken = handshake is None or handshake.speaks_amqp
+        if handshake is not None and spoken:
             self.write_frame(0, our_open(self.limits, failed=True))
-        spoken = self.state in (State.OPEN, State.OPENED)
-        self._flush_accepted()
+        self._channels.flush_accepted()
         if spoken:
             self.write_frame(0, Close(error=error))
         self._closed()
@@ -456,15 +440,13 @@ class AmqpConnection:
     def cut(self, reason: str, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
         """Close without a word: the peer speaks no AMQP yet, or not any more."""
         self.seen.end(cause, reason)
-        self.fault = Error(
-            condition=FRAMING_ERROR if self.state is not State.SASL else UNAUTHORIZED,
-            description=reason,
-        )
+        condition = FRAMING_ERROR if self._handshake is None else self._handshake.condition
+        self.fault = Error(condition=condition, description=reason)
         self._release(lost=True)
         self._closed()
 
     def _close_received(self) -> None:
-        self._flush_accepted()
+        self._channels.flush_accepted()
         self.write_frame(0, Close())
         self._closed()  # the last word: that links end with their nodes tells the peer nothing
         self._release(lost=False)
@@ -479,10 +461,10 @@ class AmqpConnection:
     def _release(self, *, lost: bool) -> None:
         self.containers.leave(self)
         self.transactions.end()
-        for session in self.sessions.values():
-            session.close(lost=lost)
+        self._channels.close(lost=lost)
         self.nodes.end()
-        self._entrance.abandon()
+        if self._handshake is not None:
+            self._handshake.abandon()
         self.confirmations.clear()
 
     def connection_lost(self, now: float) -> None:
@@ -492,9 +474,7 @@ class AmqpConnection:
         if self.state is not State.CLOSED:
             self._release(lost=True)
             self._closed()
-        for session in self.sessions.values():
-            self.seen.session_over(session)
-        self.sessions.clear()
+        self._channels.forget()
         self.limits.unfinished.held -= self._unfinished
         self._unfinished = 0
 

@@ -13,15 +13,14 @@ user's connections the new one is refused in any case.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from gateway.model.amqp_types import Symbol, Value
 from protocols.amqp.conditions import INVALID_FIELD, RESOURCE_LOCKED, ConnectionFaultError
 from protocols.amqp.performatives import Error, Open
-
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.session import AmqpSession
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 #: The property of an open that says what the new connection does to others, and its values.
@@ -30,15 +29,38 @@ REFUSE_CONNECTION: Final = 0
 CLOSE_EXISTING: Final = 1
 
 
+class ContainedConnection(Protocol):
+    """A connection, as others of its container see it."""
+
+    @property
+    def user(self) -> str | None:
+        """The name that it has logged in with."""
+
+    @property
+    def container(self) -> str:
+        """How its peer calls itself."""
+
+    @property
+    def sessions(self) -> Mapping[int, AmqpSession]:
+        """Those that are begun, by channel."""
+
+    def fail(self, error: Error) -> None:
+        """Close it with a condition."""
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """Has written what there is to write."""
+
+
 class Containers:
     """The open connections of all acceptors."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: dict[str, list[AmqpConnection]] = {}
+        self._open: dict[str, list[ContainedConnection]] = {}
 
-    def enter(self, connection: AmqpConnection, opened: Open) -> None:
+    def enter(self, connection: ContainedConnection, opened: Open) -> None:
         """A connection says open. Raises ConnectionFaultError when it is not to be there."""
         name = opened.container_id
         others = self._open.get(name, [])
@@ -52,7 +74,7 @@ class Containers:
                 other.wake()
         self._open.setdefault(name, []).append(connection)
 
-    def leave(self, connection: AmqpConnection) -> None:
+    def leave(self, connection: ContainedConnection) -> None:
         """A connection is over; one that never was there changes nothing."""
         here = self._open.get(connection.container, [])
         if connection in here:
@@ -60,23 +82,25 @@ class Containers:
             if not here:
                 del self._open[connection.container]
 
-    def steal(self, connection: AmqpConnection, name: str, *, incoming: bool) -> None:
+    def steal(self, connection: ContainedConnection, name: str, *, incoming: bool) -> None:
         """Detach a link that a connection attaches, where it is attached already.
 
         What it held is back in its queue when this returns.
         """
-        if any(s.stolen(name, incoming=incoming) for s in connection.sessions.values()):
+        if any(s.handles.stolen(name, incoming=incoming) for s in connection.sessions.values()):
             return
         for other in self._open.get(connection.container, []) if not incoming else ():
             if other is connection or not _same_user(connection, other):
                 continue
             for session in other.sessions.values():
-                if session.subscribes(name) and session.stolen(name, incoming=False):
+                if session.handles.subscribes(name) and session.handles.stolen(
+                    name, incoming=False
+                ):
                     other.wake()
                     return
 
 
-def _same_user(one: AmqpConnection, other: AmqpConnection) -> bool:
+def _same_user(one: ContainedConnection, other: ContainedConnection) -> bool:
     """Whether both logged in as one user; those without a name are one."""
     return (one.user or None) == (other.user or None)
 

@@ -8,7 +8,7 @@ the link goes, what was declared on it and not discharged is rolled back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.amqp_types import DecodeError, Described
 from gateway.model.sections import BodyKind, scan
@@ -35,10 +35,9 @@ from protocols.amqp.performatives import (
     Transfer,
     from_described,
 )
+from protocols.amqp.ports import SessionPort
+from protocols.amqp.refusing import answers_of
 from protocols.amqp.transfers import not_taken
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
 
 #: What a coordinator here can do: no transactions over several resources, and no promoting to one.
 CAPABILITIES: Final = (
@@ -48,7 +47,6 @@ CAPABILITIES: Final = (
 )
 #: A discharge has less than a hundred bytes; sections that are ignored may stand before it.
 MESSAGE_BYTES_MAX: Final = 4096
-REJECTED: Final = "amqp:rejected:list"
 
 
 class CoordinatorLink(IncomingLink):
@@ -56,11 +54,10 @@ class CoordinatorLink(IncomingLink):
 
     __slots__ = ()
 
-    def __init__(self, session: AmqpSession, attach: Attach) -> None:
+    def __init__(self, session: SessionPort, attach: Attach) -> None:
         count = attach.initial_delivery_count or 0
         super().__init__(session, attach.name, attach.handle, delivery_count=count)
-        outcomes = attach.source.outcomes if attach.source is not None else ()
-        self.rejects = not outcomes or REJECTED in outcomes
+        self.answers = answers_of(attach.source, prefers_modified=False)
         self.message_max = MESSAGE_BYTES_MAX
 
     def receive_whole(self, transfer: Transfer, body: bytes) -> None:
@@ -75,7 +72,7 @@ class CoordinatorLink(IncomingLink):
         try:
             self._perform(_command_of(transfer, body), delivery)
         except TransactionFaultError as fault:
-            if not self.rejects:
+            if not self.answers.rejects:
                 detached = LinkFaultError(fault.error.condition, "")
                 detached.error = fault.error
                 raise detached from fault
@@ -93,13 +90,13 @@ class CoordinatorLink(IncomingLink):
             self.unsettled += 1
         session.confirm(ticket, delivery, 1, self)
 
-    def close(self) -> None:
+    def end(self, *, closed: bool, lost: bool) -> Error | None:
         """End the link, and what was declared on it."""
         self._session.transactions.dropped(self)
-        super().close()
+        return super().end(closed=closed, lost=lost)
 
 
-def attach_coordinator(session: AmqpSession, attach: Attach) -> CoordinatorLink:
+def attach_coordinator(session: SessionPort, attach: Attach) -> CoordinatorLink:
     """Open a link to the coordinator, and say what that can do, whatever was asked for."""
     link = CoordinatorLink(session, attach)
     session.write_frame(

@@ -6,7 +6,7 @@ anonymous target) comes one delivery at a time and goes the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.ports import Producer, Relay
@@ -21,16 +21,15 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.looking import look_into
 from protocols.amqp.performatives import (
+    Error,
     Rejected,
     TransactionalState,
     Transfer,
 )
+from protocols.amqp.ports import SessionPort
 from protocols.amqp.refusing import Answers
 from protocols.amqp.relaying import Routes
 from protocols.amqp.transfers import check_first, continued, not_taken
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
 
 #: Deliveries of one link that may wait for the disk before its credit is held back (the store's own
 #: task limit).
@@ -63,7 +62,6 @@ class IncomingLink:
         "message_max",
         "name",
         "producer",
-        "rejects",
         "relay",
         "routes",
         "temporary",
@@ -71,7 +69,7 @@ class IncomingLink:
     )
 
     def __init__(
-        self, session: AmqpSession, name: str, handle: int, *, delivery_count: int = 0
+        self, session: SessionPort, name: str, handle: int, *, delivery_count: int = 0
     ) -> None:
         self._session = session
         self.name = name
@@ -87,7 +85,6 @@ class IncomingLink:
         self.blocked = False
         self.draining = False  # it was asked to give its credit back
         self.message_max = session.limits.max_message_size
-        self.rejects = True  # its source lists `rejected`, or nothing
         self.answers = Answers()
         self._flow_due = False
         self._partial: Transfer | None = None
@@ -233,7 +230,7 @@ class IncomingLink:
         """
         if settled and refusal.transient:
             return True
-        if settled or not (self.rejects or refusal.transient):
+        if settled or not (self.answers.rejects or refusal.transient):
             self._session.detach(self, self.routes.tagged(error_of(refusal), delivery))
             return False
         state = self.answers.to(refusal)
@@ -310,7 +307,7 @@ class IncomingLink:
         self.count_one()
         if error is None:
             self._post(transfer, delivery, body)
-        elif self.rejects and not transfer.settled:
+        elif self.answers.rejects and not transfer.settled:
             self._session.refuse(delivery, delivery, Rejected(error=error))
         else:
             raise LinkFaultError(error.condition, error.description or "")  # nothing else says so
@@ -323,12 +320,11 @@ class IncomingLink:
         """
         assert isinstance(transfer.state, TransactionalState), "asked before"
         session = self._session
-        transactions = session.transactions
         self._size = len(body)
         try:
-            one = transactions.get(transfer.state.txn_id)
+            one = session.transactions.get(transfer.state.txn_id)
         except TransactionFaultError as fault:
-            if transfer.settled or not self.rejects:
+            if transfer.settled or not self.answers.rejects:
                 text = fault.error.description or ""
                 raise LinkFaultError(fault.error.condition, text) from fault
             session.refuse(delivery, delivery, Rejected(error=fault.error))
@@ -338,10 +334,10 @@ class IncomingLink:
                 body, session.now_ms(), ids=session.limits.duplicate_detection
             )
             route = self.producer or self.routes.open(body)
-            error = transactions.post(one, route, Run((body,), flags, expires, due))
+            error = one.post(route, Run((body,), flags, expires, due))
         except RefusedError as refused:
-            error = self.routes.tagged(transactions.fail(one, refused.refusal), delivery)
-            if not (transfer.settled or self.rejects or refused.refusal.transient):
+            error = self.routes.tagged(one.fail(refused.refusal), delivery)
+            if not (transfer.settled or self.answers.rejects or refused.refusal.transient):
                 session.detach(self, self.routes.tagged(error_of(refused.refusal), delivery))
                 return
         if transfer.settled:
@@ -403,7 +399,7 @@ class IncomingLink:
             return
         self.receive(Run((body,), flags, expires, due), delivery, settled=settled)
 
-    def close(self) -> None:
+    def end(self, *, closed: bool, lost: bool) -> Error | None:
         """End the link: routes are closed, an unfinished delivery is forgotten."""
         self._forget_partial()
         if self.producer is not None:
@@ -411,3 +407,4 @@ class IncomingLink:
         if self.relay is not None:
             self.relay.close()
         self.routes.close()
+        return None

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from gateway.model.errors import Code, RefusedError
 from gateway.model.objects import NOBODY, Kind, weight_of
-from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import ROLE_RECEIVER, Attach
-
-Link: TypeAlias = IncomingLink | OutgoingLink
+from protocols.amqp.ports import Link
 
 
 class OpenLinks:

@@ -1,11 +1,6 @@
-"""What an open and a begin must say to be taken, and what ours say [AMQP 2.7.1, 2.7.2]. Cold; pure.
-
-Raises ConnectionFaultError.
-"""
+"""What our open says, and what a begin must say to be taken [AMQP 2.7.1, 2.7.2]. Cold; pure."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from gateway.model.amqp_types import Symbol
 from protocols.amqp.attaching import DELAYED_DELIVERY
@@ -17,39 +12,7 @@ from protocols.amqp.conditions import (
 )
 from protocols.amqp.containers import SOLE_CONNECTION
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.performatives import Begin, Composite, Fields, Open
-from protocols.amqp.session import HANDLE_MAX, INCOMING_WINDOW, OUTGOING_WINDOW, AmqpSession
-
-#: The smallest max-frame-size that a peer may have [AMQP 2.7.1].
-FRAME_MIN: Final = 512
-#: Time-outs of a peer shorter than this would have us do little else than keep it alive.
-_IDLE_MS_MIN: Final = 100
-
-
-def check_open(channel: int, performative: Composite) -> Open:
-    """Return the first frame of a peer as the open that it must be."""
-    if not isinstance(performative, Open):
-        raise ConnectionFaultError(
-            ILLEGAL_STATE,
-            f"The first frame must be an open; yours is {performative.layout.name}.",
-        )
-    if channel:
-        raise ConnectionFaultError(
-            FRAMING_ERROR, f"The open came on channel {channel}; its place is channel 0."
-        )
-    if performative.max_frame_size < FRAME_MIN:
-        raise ConnectionFaultError(
-            FRAMING_ERROR,
-            f"max-frame-size {performative.max_frame_size} is below {FRAME_MIN} [AMQP 2.7.1].",
-        )
-    if not performative.container_id:
-        raise ConnectionFaultError(NOT_ALLOWED, "The container-id is empty.")
-    if performative.idle_time_out and performative.idle_time_out < _IDLE_MS_MIN:
-        raise ConnectionFaultError(
-            NOT_ALLOWED,
-            f"idle-time-out {performative.idle_time_out} ms is below {_IDLE_MS_MIN} ms.",
-        )
-    return performative
+from protocols.amqp.performatives import Begin, Fields, Open
 
 
 def our_open(limits: AmqpLimits, *, failed: bool = False) -> Open:
@@ -71,7 +34,7 @@ def our_open(limits: AmqpLimits, *, failed: bool = False) -> Open:
 
 
 def check_begin(channel: int, begin: Begin, channel_max: int, *, used: bool) -> None:
-    """Refuse a begin on a channel that cannot have a session."""
+    """Raise ConnectionFaultError for a begin on a channel that cannot have a session."""
     if channel > channel_max:
         raise ConnectionFaultError(
             FRAMING_ERROR,
@@ -84,14 +47,3 @@ def check_begin(channel: int, begin: Begin, channel_max: int, *, used: bool) -> 
         )
     if used:
         raise ConnectionFaultError(ILLEGAL_STATE, f"Channel {channel} has a session already.")
-
-
-def our_begin(session: AmqpSession) -> Begin:
-    """Return the answer to a begin."""
-    return Begin(
-        remote_channel=session.channel,
-        next_outgoing_id=session.next_outgoing_id,
-        incoming_window=INCOMING_WINDOW,
-        outgoing_window=OUTGOING_WINDOW,
-        handle_max=HANDLE_MAX,
-    )

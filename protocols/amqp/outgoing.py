@@ -7,19 +7,21 @@ long as the delivery is unsettled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.model.amqp_types import DecodeError
-from gateway.model.errors import Refusal
+from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import ACQUIRED, COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
 from gateway.model.ports import ConsumerFacts, Subscription
 from gateway.model.sections import header_facts, with_header
 from gateway.model.serial import MASK, distance
+from protocols.amqp.conditions import MESSAGE_SIZE, error_of
 from protocols.amqp.freshness import AS_IT_IS, Form, forms_of
 from protocols.amqp.performatives import (
     RELEASED,
     Accepted,
     DeliveryState,
+    Error,
     Modified,
     Outcome,
     Received,
@@ -27,11 +29,9 @@ from protocols.amqp.performatives import (
     Transfer,
     encode_performative,
 )
+from protocols.amqp.ports import SessionPort
+from protocols.amqp.unsettled import Holder
 from protocols.convert import stomp_to_amqp
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
-    from protocols.amqp.transactions import Enlisted
 
 _BEFORE: Final = b"\x00\x53\x14\xc0"
 _NO_MAX: Final = 1 << 64
@@ -60,6 +60,7 @@ class OutgoingLink:
     __slots__ = (
         "_constants",
         "_each",
+        "_ended_for_good",
         "_entered",
         "_form",
         "_lingering",
@@ -68,7 +69,6 @@ class OutgoingLink:
         "attempted",
         "credit",
         "default_outcome",
-        "deletes",
         "delivered",
         "delivery_count",
         "draining",
@@ -84,7 +84,7 @@ class OutgoingLink:
 
     def __init__(
         self,
-        session: AmqpSession,
+        session: SessionPort,
         name: str,
         handle: int,
         *,
@@ -95,7 +95,7 @@ class OutgoingLink:
         self._settled = settled
         self.name = name
         self.handle = handle
-        self.number = session.seen.next_consumer()
+        self.number = session.next_consumer()
         self.delivered = 0
         self.credit = 0
         self.delivery_count = 0
@@ -108,10 +108,10 @@ class OutgoingLink:
         self.sole = False  # nobody else may consume its durable subscription
         self.temporary: str | None = None
         self.subscription: Subscription | None = None
-        self.deletes = False  # its durable subscription goes when no transaction needs it
         self.attempted: set[int] = set()  # by seq: given back in a transaction that was undone
         self._entered = 0  # by transactions, for deliveries that they hold
         self._lingering: Subscription | None = None  # of a closed link, for them
+        self._ended_for_good = False  # its durable subscription goes when none of them needs it
         # list8: size, 5 fields, handle as uint; then delivery-id as uint
         self._constants = (
             b"".join(
@@ -187,7 +187,7 @@ class OutgoingLink:
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
         if self.subscription is not None:
-            self._session.link_removed(self, refusal)
+            self._session.detach(self, error_of(refusal))
 
     def facts(self) -> ConsumerFacts:
         """See the Consumer port."""
@@ -200,7 +200,7 @@ class OutgoingLink:
     def exhausted(self) -> None:
         """See the Consumer port."""
         if self.draining:
-            self._session.finish_drain(self)
+            self.finish_drain()
             self._session.wake()
 
     # ---- not so hot
@@ -240,7 +240,10 @@ class OutgoingLink:
     def _refuse_large(self, messages: list[Message], size: int) -> None:
         assert self.subscription is not None, "delivered before attached"
         self.subscription.release(messages, unseen=True)
-        self._session.message_too_large(self, size)
+        # A message above what the peer's link takes is the link's end [AMQP 2.7.3].
+        text = f"A message of {size} bytes is above the max-message-size of link {self.name!r}"
+        description = f"{text}, which is {self.message_max}; attach with more or none."
+        self._session.detach(self, Error(condition=MESSAGE_SIZE, description=description))
 
     def _bounded(self, messages: list[Message], sizes: list[int]) -> int:
         """Return how many may be written at once, one at least; the others go back.
@@ -310,18 +313,18 @@ class OutgoingLink:
                 return
             self.subscription.dispatch_now()
 
-    def end_drain(self) -> bool:
-        """Give the unused credit back after a drain; returns whether the peer must be told."""
+    def finish_drain(self) -> None:
+        """Give the unused credit back, and tell the peer that a drain is through [AMQP 2.6.7]."""
         if not self.draining or self.subscription is None:
-            return False
+            return
         if self.credit and self.room() <= 0:
-            return False  # not everything that is there could go out yet
+            return  # not everything that is there could go out yet
         if self.credit and self.subscription.keeps_searching():
-            return False  # nor is everything known that is for this link
+            return  # nor is everything known that is for this link
         self.delivery_count = (self.delivery_count + self.credit) & MASK
         self.credit = 0
         self.draining = False
-        return True
+        self._session.write_flow(self, drain=True)
 
     # ---- outcomes
 
@@ -381,8 +384,12 @@ class OutgoingLink:
 
     # ---- transactions and the end
 
-    def _is_held_from(self, owner: OutgoingLink | Enlisted) -> bool:
-        return not isinstance(owner, OutgoingLink) and owner.link is self
+    def delivered_on(self, link: object) -> bool:
+        """See the Holder port."""
+        return link is self
+
+    def _has_deliveries_of(self, owner: Holder) -> bool:
+        return owner.delivered_on(self)
 
     def enter(self) -> Subscription:
         """A transaction holds deliveries of this link, whose subscription stays until `leave`."""
@@ -397,11 +404,32 @@ class OutgoingLink:
             lingering, self._lingering = self._lingering, None
             lingering.close()
             self._session.link_left(self)
+            if self._ended_for_good:
+                self._unsubscribe()
 
     @property
     def lingers(self) -> bool:
         """Whether it is closed, but for its subscription."""
         return self._lingering is not None
+
+    def end(self, *, closed: bool, lost: bool) -> Error | None:
+        """See the Link port: a durable subscription goes once no transaction needs it."""
+        self.close(lost=lost)
+        if self.lingers:
+            self._ended_for_good = closed
+        elif closed:
+            return self._unsubscribe()
+        return None
+
+    def _unsubscribe(self) -> Error | None:
+        """Delete the durable subscription of a closed link."""
+        try:
+            if self.durable_name is not None:
+                self._session.broker.delete_subscription(self.durable_name)
+        except RefusedError as refused:
+            if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
+                return error_of(refused.refusal)
+        return None
 
     def close(self, *, lost: bool) -> None:
         """Give everything back and end the subscription; `lost`: the connection was cut.
@@ -416,7 +444,7 @@ class OutgoingLink:
         for part, tried in self.by_attempt(messages, failed=lost) if messages else ():
             subscription.release(part, failed=tried)
         if self._entered:
-            self._session.unsettled.drop(self._is_held_from)
+            self._session.unsettled.drop(self._has_deliveries_of)
             self._lingering = subscription
         else:
             subscription.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause, ConsumerState, Ending, PeerState, SessionState, cause_of
@@ -14,16 +14,43 @@ from protocols.amqp.conditions import (
     error_of,
 )
 from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.outgoing import OutgoingLink
 from protocols.amqp.performatives import Close, Error, Open
+from protocols.amqp.session import AmqpSession
 from protocols.mistakes import Mistakes
-
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
-    from protocols.amqp.session import AmqpSession
 
 #: What a client says of itself is shown up to here.
 _WORD_CHARS: Final = 200
+
+
+class SeenConnection(Protocol):
+    """A connection, as far as an operator sees it."""
+
+    now: float
+
+    @property
+    def limits(self) -> AmqpLimits:
+        """What it may ask for."""
+
+    @property
+    def user(self) -> str | None:
+        """The name that it has logged in with."""
+
+    @property
+    def container(self) -> str:
+        """How its peer calls itself."""
+
+    @property
+    def sessions(self) -> Mapping[int, AmqpSession]:
+        """Those that are begun, by channel."""
+
+    def fail(self, error: Error) -> None:
+        """Close it with a condition."""
+
+    @property
+    def wake(self) -> Callable[[], None]:
+        """Has written what there is to write."""
 
 
 class AmqpPeer:
@@ -41,7 +68,7 @@ class AmqpPeer:
         "on_login",
     )
 
-    def __init__(self, connection: AmqpConnection) -> None:
+    def __init__(self, connection: SeenConnection) -> None:
         self.on_login: Callable[[], None] = _nobody
         self.ending: Ending | None = None
         self._connection = connection

@@ -10,18 +10,30 @@ which the connection asks for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
 from protocols.amqp.conditions import DETACH_FORCED
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Error
-
-if TYPE_CHECKING:
-    from protocols.amqp.incoming import IncomingLink
-    from protocols.amqp.limits import AmqpLimits
-    from protocols.amqp.session import AmqpSession
+from protocols.amqp.ports import Link, SendersLink
 
 _FULL: Final = frozenset({Code.ADDRESS_FULL, Code.PAGE_FULL, Code.MEMORY_FULL})
+
+
+class QuiescingSession(Protocol):
+    """A session, as those see it that ask its senders."""
+
+    @property
+    def links(self) -> Mapping[int, Link]:
+        """Those that are attached, by handle."""
+
+    def ask_to_drain(self, link: Link) -> None:
+        """Say so, behind what was accepted before."""
+
+    def detach(self, link: Link, error: Error) -> None:
+        """End a link with an error."""
 
 
 class Quiescing:
@@ -31,10 +43,10 @@ class Quiescing:
 
     def __init__(self, limits: AmqpLimits) -> None:
         self._limits = limits
-        self._asked: dict[IncomingLink, AmqpSession] = {}
-        self._deadlines: dict[IncomingLink, tuple[float, AmqpSession]] = {}
+        self._asked: dict[SendersLink, QuiescingSession] = {}
+        self._deadlines: dict[SendersLink, tuple[float, QuiescingSession]] = {}
 
-    def ask(self, session: AmqpSession, link: IncomingLink, refusal: Refusal) -> bool:
+    def ask(self, session: QuiescingSession, link: SendersLink, refusal: Refusal) -> bool:
         """Ask a link's sender to drain, unless it was asked; returns whether a tick is needed."""
         if (
             refusal.code not in _FULL
@@ -63,7 +75,7 @@ class Quiescing:
                 session.detach(link, self._too_late(link))
         return [deadline for deadline, _ in self._deadlines.values()]
 
-    def _too_late(self, link: IncomingLink) -> Error:
+    def _too_late(self, link: SendersLink) -> Error:
         text = (
             f"Timed out waiting for remote sender to drain: link {link.name!r} was asked to give "
             f"its credit back and still has {link.credit} after {self._limits.quiesce_ms} ms, the "

@@ -36,6 +36,11 @@ class Answers:
     default: Rejected | Released | Modified | None = None
     prefers_modified: bool = False
 
+    @property
+    def rejects(self) -> bool:
+        """Whether the source lists `rejected`, or nothing; if not, a detach has to say it."""
+        return not self.listed or _NAMES[Rejected] in self.listed
+
     def to(self, refusal: Refusal) -> Outcome:
         """Return the outcome of what the broker did not take.
 

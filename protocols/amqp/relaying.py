@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import DecodeError, Symbol, Value
@@ -18,10 +18,8 @@ from gateway.model.ports import Producer, ProducerOwner
 from gateway.model.sections import scan
 from gateway.model.serial import MASK
 from protocols.amqp.performatives import Error, Transfer, decode_performative
+from protocols.amqp.ports import SessionPort
 from protocols.amqp.terminus import destination_of
-
-if TYPE_CHECKING:
-    from protocols.amqp.session import AmqpSession
 
 #: Routes that an anonymous sender's link keeps.
 _ROUTES_MAX: Final = 64
@@ -50,7 +48,7 @@ class Routes:
 
     __slots__ = ("_owner", "_routes", "_session", "tag_of")
 
-    def __init__(self, session: AmqpSession, owner: ProducerOwner) -> None:
+    def __init__(self, session: SessionPort, owner: ProducerOwner) -> None:
         self._session = session
         self._owner = owner
         self._routes: dict[tuple[str, RoutingType | None], Producer] = {}

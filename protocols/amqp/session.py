@@ -8,27 +8,23 @@ with the connection's next write.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Refusal
 from gateway.model.ports import ConsumerFacts
 from gateway.model.serial import MASK, add, distance
-from protocols.amqp.attaching import attach_incoming, attach_outgoing
 from protocols.amqp.conditions import (
-    FRAMING_ERROR,
-    HANDLE_IN_USE,
     INVALID_FIELD,
-    MESSAGE_SIZE,
     NOT_IMPLEMENTED,
-    STOLEN,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
-    ConnectionFaultError,
     LinkFaultError,
     SessionFaultError,
     error_of,
 )
+from protocols.amqp.connection_port import ConnectionPort
 from protocols.amqp.frames import AMQP_FRAME, accepted_range, frame
+from protocols.amqp.handles import HANDLE_MAX, Handles
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink, outcome_of
 from protocols.amqp.performatives import (
@@ -48,51 +44,84 @@ from protocols.amqp.performatives import (
     TransactionalState,
     Transfer,
 )
-from protocols.amqp.transactions import Enlisted, Transactions
+from protocols.amqp.ports import Link, SendersLink
+from protocols.amqp.transactions import Transactions
 from protocols.amqp.unsettled import Unsettled, neighbours
-
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
 
 #: Transfer frames that the peer may send ahead; refreshed at half. A message of 16 MiB takes 128 of
 #: them.
 INCOMING_WINDOW: Final = 4096
 #: No window of ours limits what we send; the peer's does.
 OUTGOING_WINDOW: Final = 0x7FFFFFFF
-#: Links a session, and a connection, may have [security defaults].
-HANDLE_MAX: Final = 255
 
 
 class AmqpSession:
     """See the module text."""
 
-    def __init__(self, connection: AmqpConnection, channel: int, begin: Begin) -> None:
+    __slots__ = (
+        "_accepted",
+        "_connection",
+        "_flow_due",
+        "_pending",
+        "_presumed",
+        "broker",
+        "channel",
+        "container",
+        "delivered",
+        "ended",
+        "flow_links",
+        "handles",
+        "incoming_window",
+        "limits",
+        "links",
+        "next_delivery",
+        "next_incoming_id",
+        "next_outgoing_delivery",
+        "next_outgoing_id",
+        "nodes",
+        "received",
+        "remote_incoming_window",
+        "unsettled",
+        "user",
+    )
+
+    def __init__(self, connection: ConnectionPort, channel: int, begin: Begin) -> None:
         self._connection = connection
         self.channel = channel
         self.limits = connection.limits
         self.broker = connection.broker
-        self.seen = connection.seen
         self.nodes = connection.nodes
         self.container = connection.container
         self.user = connection.open_links.user
-        self.links: dict[int, IncomingLink | OutgoingLink] = {}
+        self.handles = Handles(self, connection, begin.handle_max)
+        self.links = self.handles.links  # looked up for every run
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = INCOMING_WINDOW
         self.next_delivery: int | None = None  # delivery-id that the peer's next delivery must have
-        self.handle_max = min(HANDLE_MAX, begin.handle_max)
         self.remote_incoming_window = begin.incoming_window
         self.next_outgoing_id = 1
         self.next_outgoing_delivery = 1
-        self.unsettled: Unsettled[OutgoingLink | Enlisted] = Unsettled()
-        self.flow_links: list[IncomingLink] = []
-        self._pending: deque[tuple[OutgoingLink, bytes]] = deque()  # wait for the peer's window
-        self._leaving: set[int] = set()  # handles that we detached and the peer did not yet
+        self.unsettled = Unsettled()
+        self.flow_links: list[SendersLink] = []
+        self._pending: deque[tuple[Link, bytes]] = deque()  # wait for the peer's window
         self._accepted: list[list[int]] = []
         #: transaction, first, last: accepted if the transaction is committed
         self._presumed: list[tuple[bytes, int, int]] = []
         self._flow_due = False
         self.received = self.delivered = 0  # deliveries that came, and that went out
         self.ended = False  # we said end: what the peer still sends is ignored
+
+    def begin(self) -> None:
+        """Answer the peer's begin."""
+        self.write_frame(
+            Begin(
+                remote_channel=self.channel,
+                next_outgoing_id=self.next_outgoing_id,
+                incoming_window=INCOMING_WINDOW,
+                outgoing_window=OUTGOING_WINDOW,
+                handle_max=HANDLE_MAX,
+            )
+        )
 
     # ---- what links ask for
 
@@ -134,7 +163,7 @@ class AmqpSession:
         self.next_outgoing_id = (self.next_outgoing_id + frames) & MASK
         self.remote_incoming_window -= frames
 
-    def write_transfer(self, link: OutgoingLink, transfer: Transfer, payload: bytes) -> None:
+    def write_transfer(self, link: Link, transfer: Transfer, payload: bytes) -> None:
         """Write one transfer frame, or keep it until the peer's window is open [AMQP 2.5.6]."""
         data = frame(transfer, self.channel, AMQP_FRAME, payload)
         if self.remote_incoming_window <= 0:
@@ -148,10 +177,9 @@ class AmqpSession:
         """Count bytes of the connection's unfinished deliveries. Raises SessionFaultError."""
         self._connection.hold(size)
 
-    def link_removed(self, link: OutgoingLink, refusal: Refusal) -> None:
-        """The gateway ended a subscription."""
-        self._detach_with(link, error_of(refusal))
-        self.wake()
+    def next_consumer(self) -> int:
+        """Return a number that no other consumer of the connection has had."""
+        return self._connection.seen.next_consumer()
 
     def facts(self, link: str) -> ConsumerFacts:
         """Return who has the link of that name."""
@@ -169,31 +197,33 @@ class AmqpSession:
         self._connection.fail(error_of(refusal))
         self._connection.wake()
 
-    def message_too_large(self, link: OutgoingLink, size: int) -> None:
-        """A message is above what the peer's link takes: the link's end [AMQP 2.7.3]."""
-        text = f"A message of {size} bytes is above the max-message-size of link {link.name!r}"
-        description = f"{text}, which is {link.message_max}; attach with more or none."
-        self._detach_with(link, Error(condition=MESSAGE_SIZE, description=description))
-        self.wake()
+    def link_left(self, link: Link) -> None:
+        """The last transaction that needed a closed link is over."""
+        self._connection.open_links.gone(link)
+
+    def forget_frames(self, link: Link) -> None:
+        """A link is gone: what still waits to be sent on it is not sent."""
+        if self._pending:
+            self._pending = deque(entry for entry in self._pending if entry[0] is not link)
 
     # ---- answers to the peer's deliveries
 
-    def quiesce(self, link: IncomingLink, refusal: Refusal) -> None:
+    def quiesce(self, link: SendersLink, refusal: Refusal) -> None:
         """A full address refused something: its sender is to give its credit back."""
         if self._connection.quiescing.ask(self, link, refusal):
             self._connection.retick = True
 
-    def ask_to_drain(self, link: IncomingLink) -> None:
+    def ask_to_drain(self, link: Link) -> None:
         """Say so, behind what was accepted before."""
         self.flush_accepted()
-        self._write_flow(link, drain=True)
+        self.write_flow(link, drain=True)
 
-    def detach(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
+    def detach(self, link: Link, error: Error) -> None:
         """End a link with an error."""
-        self._detach_with(link, error)
+        self.handles.end_with(link, error)
         self.wake()
 
-    def confirm(self, ticket: int, first: int, count: int, link: IncomingLink) -> None:
+    def confirm(self, ticket: int, first: int, count: int, link: SendersLink) -> None:
         """Accept deliveries when `ticket` is durable; at once when it is 0."""
         if ticket:
             self._connection.confirmations.accept_later(ticket, self, first, count, link=link)
@@ -250,11 +280,12 @@ class AmqpSession:
             links, self.flow_links = self.flow_links, []
             for link in links:
                 if self.links.get(link.handle) is link and link.refill():
-                    self._write_flow(link)
+                    self.write_flow(link)
         if self._flow_due and not self.ended:
-            self._write_flow(None)
+            self.write_flow(None)
 
-    def _write_flow(self, link: IncomingLink | OutgoingLink | None, *, drain: bool = False) -> None:
+    def write_flow(self, link: Link | None, *, drain: bool = False) -> None:
+        """Tell the peer where the session stands, and a link of it."""
         self._flow_due = False
         self.incoming_window = INCOMING_WINDOW
         self.write_frame(
@@ -295,15 +326,15 @@ class AmqpSession:
             case Disposition():
                 self._disposition(performative)
             case Attach():
-                self._attach(performative)
+                self.handles.attach(performative)
             case Detach():
-                self._detach(performative)
+                self.handles.detach(performative)
 
     def _transfer(self, transfer: Transfer, payload: bytes) -> None:
         self.count_frames(1)
         link = self.links.get(transfer.handle)
         if not isinstance(link, IncomingLink):
-            if transfer.handle not in self._leaving:
+            if not self.handles.leaving(transfer.handle):
                 raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A transfer came on handle {transfer.handle}, on which nothing may be sent.",
@@ -340,7 +371,7 @@ class AmqpSession:
         try:
             link.transfer(transfer, payload)
         except LinkFaultError as fault:
-            self._detach_with(link, fault.error)
+            self.handles.end_with(link, fault.error)
 
     def repeats(self, handle: int) -> bool:
         """Return whether what comes on a handle may be read by its shape."""
@@ -362,7 +393,7 @@ class AmqpSession:
         if flow.handle is not None:
             self._link_flow(flow, flow.handle)
         elif flow.echo:
-            self._write_flow(None)
+            self.write_flow(None)
         if narrow and self.remote_incoming_window > 0:
             self.resume()
             self.finish_drains()
@@ -370,23 +401,23 @@ class AmqpSession:
     def _link_flow(self, flow: Flow, handle: int) -> None:
         link = self.links.get(handle)
         if link is None:
-            if handle not in self._leaving:
+            if not self.handles.leaving(handle):
                 raise SessionFaultError(
                     UNATTACHED_HANDLE,
                     f"A flow came for handle {handle}, on which nothing is attached.",
                 )
         elif isinstance(link, OutgoingLink) and flow.properties and "txn-id" in flow.properties:
             text = "A flow names a transaction; transactional acquisition [AMQP 4.4.5] is not here."
-            self._detach_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
+            self.handles.end_with(link, Error(condition=NOT_IMPLEMENTED, description=text))
         elif isinstance(link, OutgoingLink):
             link.flow(flow.delivery_count, flow.link_credit or 0, drain=flow.drain)
-            self.finish_drain(link)
+            link.finish_drain()
             if flow.echo and not flow.drain and self.links.get(handle) is link:
-                self._write_flow(link)
+                self.write_flow(link)
         else:
             link.flow(flow.delivery_count)
             if flow.echo:
-                self._write_flow(link)
+                self.write_flow(link)
 
     def _send_pending(self) -> None:
         """Write the frames that waited, as far as the window is open now."""
@@ -407,12 +438,7 @@ class AmqpSession:
         for link in list(self.links.values()):
             if isinstance(link, OutgoingLink):
                 link.drain()
-                self.finish_drain(link)
-
-    def finish_drain(self, link: OutgoingLink) -> None:
-        """Tell the peer that a drain is through [AMQP 2.6.7]."""
-        if link.end_drain():
-            self._write_flow(link, drain=True)
+                link.finish_drain()
 
     def _disposition(self, disposition: Disposition) -> None:
         if disposition.role is ROLE_SENDER:
@@ -447,154 +473,9 @@ class AmqpSession:
         )
         self._connection.confirmations.answer_later(ticket, self, answer)
 
-    # ---- links
-
-    def _attach(self, attach: Attach) -> None:
-        handle = attach.handle
-        if handle > self.handle_max:
-            raise ConnectionFaultError(
-                FRAMING_ERROR,
-                f"Handle {handle} is above the handle-max of {self.handle_max} [AMQP 2.7.2].",
-            )
-        if handle in self.links or handle in self._leaving:
-            raise SessionFaultError(
-                HANDLE_IN_USE, f"Handle {handle} is in use; detach its link first."
-            )
-        connection = self._connection
-        connection.containers.steal(connection, attach.name, incoming=attach.role is ROLE_SENDER)
-        try:
-            connection.open_links.check(attach)
-            link = (
-                attach_incoming(self, attach)
-                if attach.role is ROLE_SENDER
-                else attach_outgoing(self, attach)
-            )
-        except RefusedError as error:
-            self._refuse_attach(attach, error_of(error.refusal))
-            return
-        self.links[handle] = link
-        connection.open_links.opened(link)
-        if connection.closing:
-            # The answer did not fit the peer's frames: the link is there, and its connection not.
-            self.close(lost=False)
-        elif isinstance(link, IncomingLink):
-            link.grant()
-            self.flush_flows()
-
-    def _refuse_attach(self, attach: Attach, error: Error) -> None:
-        """Answer with a null terminus, then detach with the reason [AMQP 2.6.3]."""
-        incoming = attach.role is ROLE_SENDER
-        source = attach.source if incoming else None
-        target = None if incoming else attach.target
-        self.write_frame(
-            Attach(
-                name=attach.name,
-                handle=attach.handle,
-                role=not attach.role,
-                source=source,
-                target=target,
-                initial_delivery_count=None if incoming else 0,
-            )
-        )
-        self.write_frame(Detach(handle=attach.handle, closed=True, error=error))
-        self._leaving.add(attach.handle)
-        self._connection.seen.mistaken(error)
-
-    def _detach_with(self, link: IncomingLink | OutgoingLink, error: Error) -> None:
-        """End a link that its peer has not ended: what it holds it may have seen."""
-        self.flush_accepted()
-        self._close_link(link, closed=False, lost=True)
-        self.write_frame(Detach(handle=link.handle, closed=True, error=error))
-        self._leaving.add(link.handle)
-
-    def _detach(self, detach: Detach) -> None:
-        link = self.links.get(detach.handle)
-        if link is None:
-            if detach.handle not in self._leaving:
-                raise SessionFaultError(
-                    UNATTACHED_HANDLE,
-                    f"A detach came for handle {detach.handle}, on which nothing is attached.",
-                )
-            self._leaving.discard(detach.handle)
-            return
-        self.flush_accepted()
-        error = self._close_link(link, closed=detach.closed)
-        self.write_frame(Detach(handle=link.handle, closed=detach.closed, error=error))
-
-    def _close_link(
-        self, link: IncomingLink | OutgoingLink, *, closed: bool, lost: bool = False
-    ) -> Error | None:
-        """End a link; `closed`: for good, so that a durable subscription goes as well."""
-        error: Error | None = None
-        if isinstance(link, OutgoingLink):
-            link.close(lost=lost)
-            if link.lingers:
-                link.deletes = closed
-            elif closed:
-                error = self._unsubscribe(link)
-        else:
-            link.close()
-        self._drop(link)
-        self.nodes.detached(link.temporary)
-        return error
-
-    def _unsubscribe(self, link: OutgoingLink) -> Error | None:
-        """Delete the durable subscription of a closed link."""
-        try:
-            if link.durable_name is not None:
-                self.broker.delete_subscription(link.durable_name)
-        except RefusedError as refused:
-            if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
-                return error_of(refused.refusal)
-        return None
-
-    def link_left(self, link: OutgoingLink) -> None:
-        """The last transaction that needed a closed link is over."""
-        self._connection.open_links.gone(link)
-        if link.deletes:
-            self._unsubscribe(link)
-
-    def _drop(self, link: IncomingLink | OutgoingLink) -> None:
-        if self.links.pop(link.handle, None) is not None:
-            # What lingers for a transaction goes on to count: the peer decides for how long.
-            if isinstance(link, IncomingLink) or not link.lingers:
-                self._connection.open_links.gone(link)
-            self._connection.shapes.clear()
-            if self._pending:
-                self._pending = deque(entry for entry in self._pending if entry[0] is not link)
-
-    def stolen(self, name: str, *, incoming: bool) -> bool:
-        """Detach a link of this name if it is here: the peer attached it anew [AMQP 2.6.1]."""
-        for link in self.links.values():
-            if link.name == name and isinstance(link, IncomingLink) is incoming:
-                told = f"Link {name!r} was attached again."
-                self._detach_with(link, Error(condition=STOLEN, description=told))
-                if isinstance(link, OutgoingLink) and link.lingers:
-                    self.transactions.robbed(link)
-                return True
-        return False
-
-    def subscribes(self, name: str) -> bool:
-        """Whether a link of this name has a durable subscription to itself."""
-        links = self.links.values()
-        return any(o.name == name and isinstance(o, OutgoingLink) and o.sole for o in links)
-
-    def close(self, *, lost: bool) -> None:
-        """End all links; `lost`: not by the peer's word, who may have seen what it holds."""
-        links = list(self.links.values())
-        for link in links:
-            if isinstance(link, OutgoingLink):
-                link.close(lost=lost)
-            else:
-                link.close()
-            self._drop(link)
-        # Behind all links: none of them is told that a node which goes with another one is gone.
-        for link in links:
-            self.nodes.detached(link.temporary)
-
     def end(self, error: Error | None) -> None:
         """Say end to the peer and release everything; an `error` is ours."""
         self.flush_accepted()
-        self.close(lost=error is not None)
+        self.handles.close(lost=error is not None)
         self.ended = True
         self.write_frame(End(error=error))

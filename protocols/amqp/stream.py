@@ -8,8 +8,9 @@ codec: the two agree on every input, which a test shows.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.model.errors import RefusedError
 from gateway.model.identity import DUPLICATE_BYTES
@@ -18,13 +19,11 @@ from gateway.model.run import MixedRun, Run
 from gateway.model.serial import MASK
 from protocols.amqp.frames import HEAD_BYTES
 from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.looking import look_into
 from protocols.amqp.relaying import Tags
-from protocols.amqp.shapes import Family, Shape
-
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
-    from protocols.amqp.session import AmqpSession
+from protocols.amqp.session import AmqpSession
+from protocols.amqp.shapes import Family, Shape, Shapes
 
 #: Messages in one run: bounds what one call to the broker costs.
 RUN_MAX = 4096
@@ -37,18 +36,44 @@ _RARE = b"Q"
 _MAP8 = 0xC1
 
 
-def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int) -> int:
+class TransferTables(Protocol):
+    """What the loop reads of a connection.
+
+    Attributes:
+        spent: whether what is left has to wait for another turn.
+        behind: set when it has to.
+    """
+
+    behind: bool
+
+    @property
+    def shapes(self) -> Shapes:
+        """What transfers look like here."""
+
+    @property
+    def sessions(self) -> Mapping[int, AmqpSession]:
+        """Those that are begun, by channel."""
+
+    @property
+    def limits(self) -> AmqpLimits:
+        """What the peer may ask for."""
+
+    @property
+    def spent(self) -> Callable[[], bool]: ...
+
+
+def receive_transfers(tables: TransferTables, data: bytes, at: int, end: int) -> int:
     """Take the transfers of known shapes that `data[at:end]` starts with; returns where it stopped.
 
     Raises SessionFaultError through the session's count of frames: never, since a run stays within
     window and credit.
     """
     while True:
-        known = connection.shapes.known
+        known = tables.shapes.known
         if not known:
             return at
         shape = known[0]
-        session = connection.sessions.get(shape.channel)
+        session = tables.sessions.get(shape.channel)
         link = session.links.get(shape.handle) if session is not None else None
         if (
             session is None
@@ -57,25 +82,25 @@ def receive_transfers(connection: AmqpConnection, data: bytes, at: int, end: int
             or link.in_delivery is not None
         ):
             return at
-        after = _receive_run(connection, session, link, data, at=at, end=end)
+        after = _receive_run(tables, session, link, data, at=at, end=end)
         if end - after < HEAD_BYTES:
             return after
         if after > at:
-            if connection.spent():
-                connection.behind = True
+            if tables.spent():
+                tables.behind = True
                 return after
-        elif not _promote(connection, data, at, end):
+        elif not _promote(tables, data, at, end):
             return at
         at = after
 
 
-def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool:
+def _promote(tables: TransferTables, data: bytes, at: int, end: int) -> bool:
     """Put the shape that fits the next transfer first; returns whether another one does."""
-    shapes = connection.shapes.known
-    frame_max = connection.limits.max_frame_size
+    shapes = tables.shapes.known
+    frame_max = tables.limits.max_frame_size
     for index in range(1, len(shapes)):
         shape = shapes[index]
-        session = connection.sessions.get(shape.channel)
+        session = tables.sessions.get(shape.channel)
         # Only what the run will take for certain, or two shapes would be put first in turn for
         # ever: what breaks a rule goes to the general codec, which says so.
         if (
@@ -85,7 +110,7 @@ def _promote(connection: AmqpConnection, data: bytes, at: int, end: int) -> bool
             and int.from_bytes(data[at : at + 4], "big") <= frame_max
             and _limit(session, shape) > 0
         ):
-            connection.shapes.promote(index)
+            tables.shapes.promote(index)
             return True
     return False
 
@@ -98,7 +123,7 @@ def _limit(session: AmqpSession, shape: Shape) -> int:
 
 
 def _receive_run(
-    connection: AmqpConnection,
+    tables: TransferTables,
     session: AmqpSession,
     link: IncomingLink,
     data: bytes,
@@ -107,17 +132,17 @@ def _receive_run(
     end: int,
 ) -> int:
     """Collect one run of one link and hand it over; returns where it ends."""
-    shape = connection.shapes.known[0]
+    shape = tables.shapes.known[0]
     relayed = link.producer is None
     limit = min(link.credit, session.incoming_window, _RELAYED_RUN_MAX if relayed else RUN_MAX)
     first = session.next_delivery
     if limit <= 0 or first is None:
         return at
     start = at
-    run = Collector(data, end, limit, first, connection.limits.max_frame_size)
+    run = Collector(data, end, limit, first, tables.limits.max_frame_size)
     at = run.collect(shape, at)
-    if end - at > HEAD_BYTES and len(run.bodies) < limit and len(connection.shapes.known) > 1:
-        at = run.collect_mixed(shape, connection.shapes.family(shape), at)
+    if end - at > HEAD_BYTES and len(run.bodies) < limit and len(tables.shapes.known) > 1:
+        at = run.collect_mixed(shape, tables.shapes.family(shape), at)
     bodies = run.bodies
     if not bodies:
         return at

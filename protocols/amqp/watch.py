@@ -8,19 +8,41 @@ connections while they wait; those of deliveries are counted by their links.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from gateway.model.peers import Cause
 from protocols.amqp.conditions import RESOURCE_LIMIT, ConnectionFaultError
 from protocols.amqp.incoming import IncomingLink
+from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.peer import AmqpPeer
 from protocols.amqp.performatives import Error
+from protocols.amqp.session import AmqpSession
 from protocols.stuck import Stuck
-
-if TYPE_CHECKING:
-    from protocols.amqp.connection import AmqpConnection
 
 #: What a part of a frame costs beside its bytes.
 _PART_BYTES: Final = 64
+
+
+class WatchedConnection(Protocol):
+    """A connection, as its watch sees it; `retick` asks for another look at the time."""
+
+    retick: bool
+
+    @property
+    def limits(self) -> AmqpLimits:
+        """What it may ask for."""
+
+    @property
+    def seen(self) -> AmqpPeer:
+        """What an operator sees of it."""
+
+    @property
+    def sessions(self) -> Mapping[int, AmqpSession]:
+        """Those that are begun, by channel."""
+
+    def fail(self, error: Error) -> None:
+        """Close it with a condition."""
 
 
 class Watch:
@@ -33,7 +55,7 @@ class Watch:
 
     __slots__ = ("_armed", "_connection", "_limits", "_stuck", "held", "since")
 
-    def __init__(self, connection: AmqpConnection) -> None:
+    def __init__(self, connection: WatchedConnection) -> None:
         self._connection = connection
         self._limits = connection.limits
         self._stuck = Stuck(connection.limits.stuck_seconds)

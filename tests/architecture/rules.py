@@ -343,7 +343,6 @@ HOT_LOOPS: Mapping[str, str] = {
 RINGS: Final[Mapping[str, int]] = {
     "gateway.broker": 26,
     "gateway.management": 2,
-    "protocols.amqp": 17,
     "protocols.stomp": 2,
 }
 #: The aim for the length of a file, in lines; the modules above it.
@@ -358,9 +357,6 @@ LONG_FILES: Final = (
     "gateway.queues.queue",
     "gateway.store.persistence",
     "gateway.streams.registry",
-    "protocols.amqp.connection",
-    "protocols.amqp.session",
-    "protocols.amqp.transactions",
     "protocols.stomp.parser",
     "protocols.stomp.session",
     "protocols.transport.shell",

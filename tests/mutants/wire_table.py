@@ -92,9 +92,9 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "AMQP: a transaction of a lost connection is committed",
-        "protocols.amqp.transactions:Transactions._give_back",
-        "one.work.rollback()",
-        "one.work.commit()",
+        "protocols.amqp.open_transaction:OpenTransaction.give_back",
+        "self._work.rollback()",
+        "self._work.commit()",
     ),
     _wire(
         "AMQP: modified counts as released",
