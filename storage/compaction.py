@@ -113,6 +113,11 @@ class Changes:
         """Return for how many messages something is known."""
         return sum(map(len, self._flags.values())) + sum(map(len, self._dues.values()))
 
+    def check_invariants(self) -> None:
+        """No table is kept for a queue without changes. Asserts it."""
+        assert all(self._flags.values()), "a table of no flags"
+        assert all(self._dues.values()), "a table of no due times"
+
     def touched(self, queue_id: int, first: int, last: int) -> list[int]:
         """Return the seqs between two that have changed, ascending."""
         seqs: set[int] = set()
@@ -299,6 +304,15 @@ class Compaction:
     def _give_up(self) -> None:
         self.segment = 0
         self._runs.clear()
+
+    def check_invariants(self) -> None:
+        """What is read or waits is of a segment that is being emptied. Asserts it."""
+        assert self.segment or not self._runs, "runs of no segment wait"
+        assert self.segment or not self.reading, "no segment is being read"
+        assert not (self.reading and self._runs), "more is read than is copied"
+        assert self.segment in (0, self._index.oldest()) or not self._runs, "not the oldest"
+        assert min(self.copied, self.copied_bytes, self.emptied, self.lacking) >= 0, "figures"
+        self.changes.check_invariants()
 
     # ---- what is copied
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from storage.batch import Batch, run_bound
@@ -126,6 +127,17 @@ class _Extent:
             ]
         )
         return part
+
+    def check_invariants(self) -> None:
+        """What is gone is within, and no more lives than there are places. Asserts it."""
+        assert self.first <= self.last, f"{self.first} to {self.last}"
+        assert 0 <= self.live <= self.last - self.first + 1, f"{self.live} live"
+        assert self.bytes >= 0, f"{self.bytes} bytes"
+        assert self.first <= self.floor <= self.last + 1, f"{self.floor} is no floor of it"
+        assert len(self.gone) % 2 == 0, "half a range is gone"
+        assert 0 <= self.head <= self.ordered <= len(self.gone), "places in what is gone"
+        known = self.gone[self.head : self.ordered]
+        assert known == sorted(known), "what is said to ascend does not"
 
 
 class LiveIndex:
@@ -333,3 +345,24 @@ class LiveIndex:
                 self._starts[queue_id] = [extent.first for extent in kept]
             else:
                 del self._extents[queue_id], self._starts[queue_id]
+
+    def check_invariants(self) -> None:
+        """Sums are those of their parts, and extents are in order and in segments that are there.
+
+        Asserts it, in the time of going through all extents.
+        """
+        assert self.used_bytes == sum(self.used.values()), "bytes in segments are miscounted"
+        assert set(self.used) <= set(self.live), "bytes of segments that are not there"
+        assert set(self._starts) == set(self._extents), "queues that have extents or none"
+        live = dict.fromkeys(self.live, 0)
+        size = 0
+        for queue_id, extents in self._extents.items():
+            starts = self._starts[queue_id]
+            assert [extent.first for extent in extents] == starts, f"extents of {queue_id}"
+            assert all(a.last < b.first for a, b in pairwise(extents)), f"order of {queue_id}"
+            for extent in extents:
+                extent.check_invariants()
+                live[extent.segment] += extent.live
+                size += extent.bytes
+        assert live == self.live, f"{live} live in segments, {self.live} are counted"
+        assert size == self.live_bytes, f"{size} bytes live, {self.live_bytes} are counted"

@@ -80,7 +80,7 @@ MUTANTS = (
     ),
     Mutant(
         "removal counted when written, not when synced",
-        "storage.journal:Journal._place",
+        "storage.rotation:Rotation.place",
         "    self.index.add_batch(batch)\n",
         "    self.index.add_batch(batch)\n    self.index.settle_batch(batch)\n",
     ),
@@ -98,8 +98,8 @@ MUTANTS = (
     ),
     Mutant(
         "segments freed up to the one being filled",
-        "storage.journal:Journal._reclaim",
-        "self.index.reclaimable(synced_segment)",
+        "storage.rotation:Rotation.take_empty",
+        "self.index.reclaimable(self._synced_segment)",
         "self.index.reclaimable(self.segment)",
     ),
     Mutant(
@@ -231,28 +231,28 @@ MUTANTS = (
     Mutant(
         "transaction cut by a full batch",
         "storage.journal:Journal.append",
-        " and not batch.atomic",
+        " and batch.state is not State.ATOMIC",
         "",
     ),
     Mutant(
         "transaction cut by a flush",
-        "storage.journal:Journal._close_next",
-        "    if self._open.atomic:\n        return False\n",
+        "storage.journal:Journal._fix_next",
+        "    if batch.state is State.ATOMIC:\n        return False\n",
         "",
     ),
     Mutant(
         "segment begins without definitions",
-        "storage.journal:Journal._place",
-        "        batch.add_snapshot(self.snapshot())\n",
+        "storage.rotation:Rotation._roll",
+        "    batch.add_snapshot(self.snapshot())\n",
         "",
     ),
     Mutant(
         "definitions of later batches at a segment's begin",
         "storage.journal:Journal.flush",
-        "    batch.synced = self._on_disk\n",
-        "    batch.synced = self._on_disk\n"
+        "    batch.synced = self.rotation.on_disk\n",
+        "    batch.synced = self.rotation.on_disk\n"
         "    if any(batch.notes):\n"
-        "        batch.notes += self.snapshot()\n"
+        "        batch.notes += self.rotation.snapshot()\n"
         "        batch.bytes_bound += 1 << 20\n",
     ),
     Mutant(
@@ -313,8 +313,9 @@ MUTANTS = (
     Mutant(
         "copies behind the removals",
         "storage.batch:Batch.encode",
-        "    if self.clean:\n",
-        "    for run in self.copies:\n        encode_add(run, parts)\n    if self.clean:\n",
+        "    if self.kind is Kind.STOP:\n",
+        "    for run in self.copies:\n        encode_add(run, parts)\n"
+        "    if self.kind is Kind.STOP:\n",
     ),
     Mutant(
         "rest of a run is not copied",
