@@ -93,10 +93,6 @@ class Aside:
         self.bytes = sum(batch.bytes_bound for batch in self.batches)
         self._runs = sum(len(batch.adds) for batch in self.batches)
 
-    def removals(self) -> list[Batch]:
-        """Return those that say that stored messages are gone."""
-        return [batch for batch in self.batches if batch.removed_live]
-
     def gather(self, batch: Batch) -> None:
         """Make all that is here a part of `batch`, which is the youngest."""
         for elder in reversed(self.batches):

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from storage.batch_state import NEXT, Kind, State
+from storage.batch_state import Kind, State
 from storage.pages import PageBlock
 from storage.ranges import merged_ranges
 from storage.record import (
@@ -39,6 +39,11 @@ _RANGE_BYTES: Final = 16
 _NOTE_BYTES: Final = 8
 #: The marks of a suspect start and of a clean stop.
 _MARK_BYTES: Final = 2
+#: Members of an Enum are looked up slowly; these are for each turn.
+_OPEN: Final = State.OPEN
+_ATOMIC: Final = State.ATOMIC
+_TOLD: Final = State.TOLD
+_RECORDS: Final = Kind.RECORDS
 
 
 class Batch:
@@ -88,8 +93,8 @@ class Batch:
 
     def __init__(self, number: int, *, whole: bool = True) -> None:
         self.number = number  # its ticket
-        self.state = State.OPEN
-        self.kind = Kind.RECORDS
+        self.state: State = _OPEN
+        self.kind: Kind = _RECORDS
         self.whole = whole
         self.written_as = 0  # its number on disk, where there are no gaps; known when it is fixed
         self.synced = 0  # the last synced batch when the writer got this one, as on disk
@@ -121,13 +126,13 @@ class Batch:
 
     def become(self, state: State) -> None:
         """Go on to another state. Asserts that there is a way."""
-        assert state in NEXT[self.state], f"batch {self.number}: {self.state.name} to {state.name}"
-        assert state is not State.TOLD or not self.firm, f"batch {self.number} is not synced"
+        assert state in self.state.ways, f"batch {self.number}: {self.state.name} to {state.name}"
+        assert state is not _TOLD or not self.firm, f"batch {self.number} is not synced"
         self.state = state
 
     def cover(self) -> None:
         """Have it written although it may be empty."""
-        if self.kind is Kind.RECORDS:
+        if self.kind is _RECORDS:
             self.kind = Kind.COVER
 
     def mark_stop(self) -> None:
@@ -145,7 +150,7 @@ class Batch:
             or self.counts
             or self.postponed
             or self.pages
-            or self.kind is not Kind.RECORDS
+            or self.kind is not _RECORDS
         )
 
     def is_special(self) -> bool:
@@ -155,15 +160,15 @@ class Batch:
             or self.copies
             or self.pages
             or self.forgotten
-            or self.state is State.ATOMIC
-            or self.kind is not Kind.RECORDS
+            or self.state is _ATOMIC
+            or self.kind is not _RECORDS
         )
 
     def is_void(self) -> bool:
         """Whether consumers have taken all that it adds, and there is nothing else to write."""
         if self.owed > 0 or not self.whole or self.removes or self.counts:
             return False
-        if self.state is State.ATOMIC:
+        if self.state is _ATOMIC:
             return False
         if self.cancelled:
             self.settle_cancelled()
@@ -302,7 +307,7 @@ class Batch:
     def concerns_only(self, queues: Collection[int]) -> bool:
         """Whether it does nothing but add, remove and count messages of these queues."""
         whole = self.notes or self.copies or self.pages or self.forgotten
-        if whole or self.kind is not Kind.RECORDS:
+        if whole or self.kind is not _RECORDS:
             return False
         settled = (*self.removes, *self.counts, *self.postponed, *self.cancelled)
         return all(queue_id in queues for queue_id in settled) and all(

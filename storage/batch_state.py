@@ -18,6 +18,9 @@ from typing import Final
 class State(Enum):
     """How far a batch has come."""
 
+    #: The states that may follow; a look at it costs less than one into `NEXT`.
+    ways: tuple[State, ...]
+
     #: It is being filled, and consumers cancel what they take of it.
     OPEN = auto()
     #: It is being filled with what must not be cut in two.
@@ -46,6 +49,8 @@ NEXT: Final[Mapping[State, tuple[State, ...]]] = {
     State.SYNCED: (),
     State.GONE: (),
 }
+for _state, _ways in NEXT.items():
+    _state.ways = _ways
 
 
 class Kind(Enum):

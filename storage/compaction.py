@@ -91,6 +91,8 @@ class Changes:
 
     def removed(self, queue_id: int, first: int, last: int) -> None:
         """Forget messages that are gone."""
+        if not self._flags and not self._dues:
+            return
         for table in (self._flags, self._dues):
             known = table.get(queue_id)
             if known is None:
@@ -208,6 +210,10 @@ class Compaction:
     def waiting(self) -> bool:
         """Whether runs wait to be copied."""
         return bool(self._runs)
+
+    def under_way(self, synced: int) -> bool:
+        """Whether a step has begun and is not on disk, which all up to the ticket `synced` is."""
+        return self.reading or self.waiting or self.ticket > synced
 
     @property
     def damaged(self) -> list[int]:

@@ -11,7 +11,7 @@ those that nothing is left of. A batch that concerns only queues of `lax` is tol
 has it; `sync`, called now and then, has what was so told synced. Headers, segments and copies go by
 what is synced alone. The journal is three parts:
 
-- `Journal`: what goes in, who has which batch, and what is told when.
+- `Journal`: what goes in, whether the writer has it, and what is told when.
 - `storage.overtaking`: what is consumed before it is written is not written.
 - `storage.rotation`: where batches go, and how their segments are given back.
 
@@ -20,14 +20,15 @@ Everything here runs on one thread; the writer is a port.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Final
 
+from storage.backlog import Backlog
 from storage.batch import Batch
 from storage.batch_state import State
 from storage.compaction import CompactionRule, Piece
+from storage.covering import Covering
 from storage.overtaking import Overtaken, Overtaking
 from storage.pages import PageBlock
 from storage.record import AddRun
@@ -44,6 +45,9 @@ BACKLOG_BYTES_MAX: Final = 64 << 20
 #: Messages that may wait for the disk before senders must.
 TASKS_MAX: Final = 10_000
 DEFAULT_SEGMENT_BYTES: Final = 32 << 20
+#: A member of an Enum is looked up more slowly than a name, and these are for each removal.
+_ATOMIC: Final = State.ATOMIC
+_OPEN: Final = State.OPEN
 
 
 class Journal:
@@ -64,10 +68,10 @@ class Journal:
     """
 
     __slots__ = (
-        "_backlog", "_busy", "_closed", "_covered", "_looked", "_open", "_overtaking", "_pending",
-        "_stopping", "_told", "_writer", "batches", "bytes_cancelled", "bytes_written", "cancelled",
-        "cancels", "compaction", "failure", "index", "lax", "lingers", "on_consumed", "on_durable",
-        "on_failed", "rotation", "stalled", "stored", "synced", "syncs", "task_limit", "tasks",
+        "_backlog", "_closed", "_covering", "_open", "_overtaking", "_stopping", "_told", "_writer",
+        "batches", "bytes_cancelled", "bytes_written", "cancelled", "cancels", "compaction",
+        "failure", "index", "lax", "lingers", "on_consumed", "on_durable", "on_failed", "rotation",
+        "stalled", "stored", "synced", "syncs", "task_limit", "tasks",
     )  # fmt: skip
 
     def __init__(
@@ -98,11 +102,9 @@ class Journal:
             suspect_before=next_ticket if suspect else suspect_before,
         )
         self.index, self.compaction = self.rotation.index, self.rotation.compaction
-        self.synced = self._looked = self._told = next_ticket - 1
-        self._covered = 0 if suspect else self.synced
-        self._pending: deque[Batch] = deque()
-        self._backlog = 0  # bytes of what is pending
-        self._busy: Batch | None = None
+        self.synced = self._told = next_ticket - 1
+        self._covering = Covering(self.synced, suspect=suspect)
+        self._backlog = Backlog()
         self._writer: Writer | None = None
         self._closed: Callable[[], None] | None = None
         self._stopping = False
@@ -111,9 +113,8 @@ class Journal:
         self.lax: set[int] = set()
         self.lingers: Callable[[Batch], bool] = never
         self.task_limit = TASKS_MAX
-        self.tasks = self.syncs = 0
         self.stalled = 0.0
-        self.batches = self.stored = self.cancelled = 0
+        self.tasks = self.syncs = self.batches = self.stored = self.cancelled = 0
         self.bytes_written = self.bytes_cancelled = 0
         self.on_durable: Callable[[int], None] = ignore_ticket
         self.on_consumed: Callable[[list[int]], None] = ignore_tickets
@@ -142,14 +143,11 @@ class Journal:
         if self._open.asked or not self._open.is_empty():
             return self._open.number
         turns = self._overtaking.turns
-        if turns:
-            return turns[-1].number
-        return self._pending[-1].number if self._pending else self.busy_with
+        return turns[-1].number if turns else self._backlog.last
 
     def waiting(self) -> Iterator[Batch]:
         """Go through what is not on disk, the oldest first."""
-        busy = () if self._busy is None else (self._busy,)
-        return chain(busy, self._pending, self._overtaking.turns, (self._open,))
+        return chain(self._backlog.batches, self._overtaking.turns, (self._open,))
 
     @property
     def congested(self) -> bool:
@@ -165,13 +163,12 @@ class Journal:
     @property
     def waiting_bytes(self) -> int:
         """Return the bytes that wait for the disk, at most."""
-        batch = self._open
-        return self._backlog + self._overtaking.bytes + batch.bytes_bound + batch.page_bytes
+        size = self._open.bytes_bound + self._open.page_bytes
+        return self._backlog.bytes + self._overtaking.bytes + size
 
     @property
-    def reached(self) -> tuple[int, int]:
-        """The segment of the last synced batch, and its number as on disk."""
-        return self.rotation.reached
+    def _busy(self) -> Batch | None:
+        return self._backlog.busy
 
     @property
     def writing(self) -> bool:
@@ -190,7 +187,7 @@ class Journal:
         batch = self._open
         if (
             batch.bytes_bound > BATCH_BYTES_MAX or len(batch.adds) >= BATCH_RECORDS_MAX
-        ) and batch.state is not State.ATOMIC:
+        ) and batch.state is not _ATOMIC:
             batch = self._fix_open(whole=False)
         batch.add(run, size)
         self.tasks += len(run.bodies)
@@ -198,7 +195,7 @@ class Journal:
 
     def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> int:
         """Have a run of the open batch, which is atomic, be for other queues too; the ticket."""
-        assert self._open.state is State.ATOMIC, "the run may be in a batch that is closed"
+        assert self._open.state is _ATOMIC, "the run may be in a batch that is closed"
         self._open.share(run, targets)
         return self._open.number
 
@@ -206,7 +203,7 @@ class Journal:
         """Begin the next batch when this one is full of pages; returns the ticket."""
         batch = self._open
         full = batch.bytes_bound + batch.page_bytes > BATCH_BYTES_MAX
-        if (full or len(batch.pages) >= BATCH_RECORDS_MAX) and batch.state is not State.ATOMIC:
+        if (full or len(batch.pages) >= BATCH_RECORDS_MAX) and batch.state is not _ATOMIC:
             batch = self._fix_open(whole=False)
         return batch.number
 
@@ -242,12 +239,13 @@ class Journal:
         """
         batch = self._open
         self.compaction.changes.removed(queue_id, first, last)
-        if not self.cancels or batch.state is State.ATOMIC:
+        if not self.cancels or batch.state is _ATOMIC:
             batch.remove_stored(queue_id, first, last, count)
             self._overtaking.recorded(batch)
             return batch.number
-        span = queue_id, first, last
-        told = self._overtaking.remove(batch, span, count, self.synced, consumed=consumed)
+        told = self._overtaking.remove(
+            batch, queue_id, first, last, count, consumed=consumed, synced=self.synced
+        )
         return 0 if told else batch.number
 
     def count(self, queue_id: int, entries: Sequence[tuple[int, int]]) -> int:
@@ -293,10 +291,7 @@ class Journal:
     # ---- what is fixed
 
     def _fix_open(self, *, whole: bool) -> Batch:
-        """Fix the open batch and return the next one.
-
-        `whole`: what goes on with that is not in the middle of something.
-        """
+        """Fix the open batch and return the next, of which nothing is in this one if `whole`."""
         batch = self._open
         self._overtaking.gather(batch)
         lax = bool(self.lax) and batch.concerns_only(self.lax)
@@ -304,8 +299,7 @@ class Journal:
         self.cancelled += batch.saved
         self.bytes_cancelled += batch.saved_bytes
         self.rotation.place(batch, lax=lax)
-        self._pending.append(batch)
-        self._backlog += batch.bytes_bound + batch.page_bytes
+        self._backlog.put(batch)
         return self._begin_next(whole=whole)
 
     def _begin_next(self, *, whole: bool = True) -> Batch:
@@ -316,7 +310,7 @@ class Journal:
     def _fix_next(self) -> bool:
         """Fix the open batch if it is time and something of it is left to write."""
         batch = self._open
-        if batch.state is State.ATOMIC:
+        if batch.state is _ATOMIC:
             return False
         self._overtaking.gather(batch)
         if batch.cancelled:
@@ -337,7 +331,7 @@ class Journal:
     def _end_turn(self) -> None:
         """Keep what this turn brought by itself, and tell what consumers have left nothing of."""
         void = self._overtaking.end_turn(self._open)
-        if self._open.state is not State.OPEN:
+        if self._open.state is not _OPEN:
             self._begin_next()
         if void:
             for one in void:
@@ -352,14 +346,9 @@ class Journal:
         self.bytes_cancelled += batch.saved_bytes
 
     def cover(self) -> None:
-        """Write an empty batch behind the last one when nothing was written since the last call.
-
-        Rot in the last batch of all looks like a torn tail. With one behind it, it is told apart.
-        """
-        looked, self._looked = self._looked, self.synced
-        if looked != self.synced or self._stopping or self._busy is not None or self._pending:
-            return
-        if self._covered != self.synced:
+        """Write an empty batch behind the last one when nothing was written since the last call."""
+        at_rest = self._covering.at_rest(self.synced) and not self._backlog.last
+        if at_rest and not self._stopping and self._covering.missing(self.synced):
             self._open.cover()
             self.flush()
 
@@ -375,33 +364,23 @@ class Journal:
         """Hand the next batch to the writer when it is free."""
         if self._writer is None or self.failure is not None:
             return
-        if self._busy is not None:
-            if self._open.state is State.OPEN:
+        if self._backlog.busy is not None:
+            if self._open.state is _OPEN:
                 self._end_turn()
             return
-        if not self._pending and not self._fix_next():
+        if not self._backlog.pending and not self._fix_next():
             return
-        batch = self._pending.popleft()
-        self._backlog -= batch.bytes_bound + batch.page_bytes
-        batch.synced = self.rotation.on_disk
-        stores = batch.adds or batch.copies or batch.removes or batch.counts or batch.postponed
-        if not (stores or batch.pages or batch.notes):
-            self._covered = batch.number  # nothing would be missed
-        batch.become(State.WRITING)
-        self._busy = batch
+        batch = self._backlog.hand_over(self.rotation.on_disk)
+        self._covering.handed_over(batch)
         self._writer.write(batch)
-
-    def segment_size(self, batch: Batch) -> int:
-        """Return the file size in bytes for the segment that `batch` opens."""
-        return self.rotation.segment_size(batch)
 
     def written(self, batch: Batch, size: int) -> None:
         """The writer's answer: `batch` is on the device, or, if it is not firm, with the kernel."""
         if self.failure is not None:
             return
-        assert batch is self._busy, "the writer answered for another batch"
+        assert batch is self._backlog.busy, "the writer answered for another batch"
         self.rotation.written(batch)
-        self._busy = None
+        self._backlog.take_back()
         self.batches += 1
         self.bytes_written += size
         self.stored += batch.stored
@@ -413,30 +392,22 @@ class Journal:
         self._tell(batch.number if self.unsynced else self.ticket - 1)
         if self._closed is None:
             if batch.firm:
-                self._give_back()
+                assert self._writer is not None, "nobody has written it"
+                free = self.rotation.take_empty()
+                if free:
+                    self._writer.delete(free)
                 self._compact()
         elif self._busy is None:
             self._finish()
 
     def _tell(self, ticket: int) -> None:
         """Tell senders that all up to a ticket is stored, as safely as their queues ask for."""
-        assert ticket < next(self.waiting()).number, f"ticket {ticket} is told and not stored"
         if ticket > self._told:  # an empty batch behind it may have been told before
+            assert ticket < next(self.waiting()).number, f"{ticket} is told and not stored"
             self._told = ticket
             self.on_durable(ticket)
 
-    def _give_back(self) -> None:
-        free = self.rotation.take_empty() if self._writer is not None else []
-        if free and self._writer is not None:
-            self._writer.delete(free)
-
     # ---- compaction
-
-    @property
-    def compacting(self) -> bool:
-        """Whether a step of the compaction is under way."""
-        compaction = self.compaction
-        return compaction.reading or compaction.waiting or compaction.ticket > self.synced
 
     def _compact(self) -> None:
         """Take the next step of carrying forward what lives in the oldest segment."""
@@ -444,9 +415,8 @@ class Journal:
         ready = self.failure is None and not self._stopping and batch.state is State.OPEN
         if not ready or self._writer is None or compaction.ticket > self.synced:
             return
-        busy = [] if self._busy is None else [self._busy]
         removals = [turn for turn in self._overtaking.turns if turn.removed_live]
-        waiting = [*busy, *self._pending, *removals]
+        waiting = [*self._backlog.batches, *removals]
         offset = self.rotation.compact(batch, waiting, self.synced)
         if offset is not None:
             self._writer.read(compaction.segment, offset)
@@ -483,7 +453,7 @@ class Journal:
         """The writer's answer: the disk refused. Nothing is retried; nothing more is confirmed."""
         if self.failure is not None:
             return
-        self._busy = None
+        self._backlog.take_back()
         self.failure = error
         self.on_failed(error)
         if self._closed is not None:
@@ -519,19 +489,11 @@ class Journal:
         assert all(a.number < b.number for a, b in pairwise(batches)), "tickets in no order"
         assert self.synced <= self._told < batches[0].number, "told, and it waits"
         assert self._open.state in (State.OPEN, State.ATOMIC), self._open.state.name
-        for batch in self._pending:
-            assert batch.state is State.FIXED, f"{batch.state.name} and pending"
-        size = sum(batch.bytes_bound + batch.page_bytes for batch in self._pending)
-        assert self._backlog == size, f"{self._backlog} bytes counted, {size} pending"
+        self._backlog.check_invariants()
         for batch in self.rotation.told:
             assert self.synced < batch.number <= self._told, f"{batch.number} is told, or not"
         self._overtaking.check_invariants(self._open)
-        if self.failure is None:
-            self._check_writing(sum(batch.tasks for batch in batches))
-
-    def _check_writing(self, tasks: int) -> None:
-        """Nothing is lost between the journal and its writer."""
-        assert self.tasks == tasks, f"{self.tasks} messages counted, {tasks} wait"
-        busy = [] if self._busy is None else [self._busy]
-        assert all(batch.state is State.WRITING for batch in busy), "it is not being written"
-        self.rotation.check_invariants([*busy, *self._pending])
+        if self.failure is None:  # else the batch that failed is missing
+            tasks = sum(batch.tasks for batch in batches)
+            assert self.tasks == tasks, f"{self.tasks} messages counted, {tasks} wait"
+            self.rotation.check_invariants(self._backlog.batches)

@@ -50,8 +50,11 @@ class Overtaken(Enum):
 _WITH_NEXT_BATCH: Final[Mapping[Overtaken, Overtaken]] = {
     Overtaken.NOW: Overtaken.BEFORE,
     Overtaken.BEFORE: Overtaken.NOT,
-    Overtaken.NOT: Overtaken.NOT,
 }
+#: Members of an Enum are looked up slowly; these are for each removal, or turn.
+_NOW: Final = Overtaken.NOW
+_NOT: Final = Overtaken.NOT
+_OPEN: Final = State.OPEN
 
 
 class Overtaking:
@@ -77,22 +80,28 @@ class Overtaking:
     # ---- messages go
 
     def remove(
-        self, batch: Batch, span: tuple[int, int, int], count: int, synced: int, *, consumed: bool
+        self,
+        batch: Batch,
+        queue_id: int,
+        first: int,
+        last: int,
+        count: int,
+        *,
+        consumed: bool,
+        synced: int,
     ) -> bool:
         """Cancel or record the removal of `count` messages; returns whether its end is told now.
 
-        `batch` is the open one, `span` is (queue, first seq, last seq), `synced` the last ticket
-        that is on disk. `consumed`: not since another message came.
+        `batch` is the open one, and not in an atomic part; `synced` is the last ticket that is on
+        disk. `consumed`: not since another message came.
         """
-        assert batch.state is State.OPEN, "what is atomic is not cancelled"
-        queue_id, first, last = span
         if self._aside.batches:
             whole = self._aside.remove(batch, queue_id, first, last, count, consumed=consumed)
-            self.overtaken = Overtaken.NOW
+            self.overtaken = _NOW
         else:
             whole = batch.remove(queue_id, first, last, count, consumed=consumed)
             if batch.cancelled:
-                self.overtaken = Overtaken.NOW
+                self.overtaken = _NOW
         if not consumed:
             self._replacements.bind(queue_id, batch.number)
         if not whole:
@@ -121,23 +130,25 @@ class Overtaking:
 
         The open batch may be one of them, or be set aside; then it is not open any more.
         """
-        assert batch.state is State.OPEN, "a turn ends in the middle of an atomic part"
+        assert batch.state is _OPEN, "a turn ends in the middle of an atomic part"
         void = self._aside.take_void()
         if (batch.adds or batch.asked) and batch.is_void():
             batch.become(State.GONE)
             void.append(batch)
-        elif self.overtaken is not Overtaken.NOT and self._aside.takes(batch):
+        elif self.overtaken is not _NOT and self._aside.takes(batch):
             self._aside.add(batch)
         return void
 
     def gather(self, batch: Batch) -> None:
         """Make all that was set aside a part of the open batch."""
-        self._aside.gather(batch)
+        if self._aside.batches:
+            self._aside.gather(batch)
 
     def next_batch(self) -> None:
         """Note that the writer gets all that consumers have left."""
         assert not self._aside.batches, "turns that are set aside would be written late"
-        self.overtaken = _WITH_NEXT_BATCH[self.overtaken]
+        if self.overtaken is not _NOT:
+            self.overtaken = _WITH_NEXT_BATCH[self.overtaken]
 
     def check_invariants(self, batch: Batch) -> None:
         """What is set aside is older than the open batch, and nothing is bound to a later one."""

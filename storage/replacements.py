@@ -11,8 +11,14 @@ are bound until the batch with both, the end of the one and the other, is on dis
 
 from __future__ import annotations
 
+from typing import Final
+
 from storage.batch import Batch
 from storage.batch_state import State
+
+#: Members of an Enum are looked up slowly; these are for each atomic part.
+_ATOMIC: Final = State.ATOMIC
+_OPEN: Final = State.OPEN
 
 
 class Replacements:
@@ -27,22 +33,22 @@ class Replacements:
 
     def begin(self, batch: Batch) -> None:
         """An atomic part of a batch begins, or one within it."""
-        if batch.state is not State.ATOMIC:
-            assert batch.state is State.OPEN, "the batch is closed"
-            batch.state = State.ATOMIC
+        if batch.state is not _ATOMIC:
+            assert batch.state is _OPEN, "the batch is closed"
+            batch.state = _ATOMIC
             self._start = len(batch.adds)
             self._gave = False
 
     def gave(self, batch: Batch) -> None:
         """A stored message goes, by a record of this batch."""
-        if batch.state is State.ATOMIC:
+        if batch.state is _ATOMIC:
             self._gave = True
 
     def end(self, batch: Batch) -> None:
         """The atomic part ends: what it adds, if something goes for it, is bound."""
-        assert batch.state is State.ATOMIC, "no atomic part has begun"
+        assert batch.state is _ATOMIC, "no atomic part has begun"
         assert self._start <= len(batch.adds), "the atomic part was cut"
-        batch.state = State.OPEN
+        batch.state = _OPEN
         if self._gave:
             self._gave = False
             for run in batch.adds[self._start :]:
@@ -70,7 +76,7 @@ class Replacements:
         newest = max(self._bound.values(), default=0)
         assert newest <= batch.number, f"bound to batch {newest}, which is not begun"
         assert min(self._bound.values(), default=1) > 0, "bound to no batch"
-        if batch.state is State.ATOMIC:
+        if batch.state is _ATOMIC:
             assert self._start <= len(batch.adds), "the atomic part begins behind its end"
         else:
             assert not self._gave, "something went in an atomic part that has ended"

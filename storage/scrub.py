@@ -206,7 +206,7 @@ def check_journal_file(
     fs: FileSystem, directory: str, number: int, journal: Journal, found: list[Place]
 ) -> Check:
     """Begin to check a file of a journal at work, up to what is synced now."""
-    segment, synced = journal.reached
+    segment, synced = journal.rotation.reached
     if number > segment:
         return _nothing()  # nothing in it is synced
     later = sorted(one for one in journal.index.live if number < one <= segment)

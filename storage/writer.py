@@ -202,7 +202,7 @@ class ThreadWriter:
         self._work.may_take, self._work.refused = may_take, refused
 
     def write(self, batch: Batch) -> None:
-        size = self._journal.segment_size(batch)
+        size = self._journal.rotation.segment_size(batch)
         payload: bytes | None = None
         if batch.bytes_bound <= ENCODED_AT_ONCE and not batch.pages:
             # What cannot be encoded is the writer's to report.

@@ -364,8 +364,8 @@ CORE_MUTANTS = (
     _core(
         "a scrub judges what is not synced",
         "storage.scrub:check_journal_file",
-        "segment, synced = journal.reached\n",
-        "segment, synced = journal.segment, journal.busy_with or journal.reached[1]\n",
+        "segment, synced = journal.rotation.reached\n",
+        "segment, synced = journal.segment, journal.busy_with or journal.rotation.reached[1]\n",
     ),
     _core(
         "memory gives back another message",

@@ -231,13 +231,13 @@ MUTANTS = (
     Mutant(
         "transaction cut by a full batch",
         "storage.journal:Journal.append",
-        " and batch.state is not State.ATOMIC",
+        " and batch.state is not _ATOMIC",
         "",
     ),
     Mutant(
         "transaction cut by a flush",
         "storage.journal:Journal._fix_next",
-        "    if batch.state is State.ATOMIC:\n        return False\n",
+        "    if batch.state is _ATOMIC:\n        return False\n",
         "",
     ),
     Mutant(
@@ -249,8 +249,8 @@ MUTANTS = (
     Mutant(
         "definitions of later batches at a segment's begin",
         "storage.journal:Journal.flush",
-        "    batch.synced = self.rotation.on_disk\n",
-        "    batch.synced = self.rotation.on_disk\n"
+        "    self._covering.handed_over(batch)\n",
+        "    self._covering.handed_over(batch)\n"
         "    if any(batch.notes):\n"
         "        batch.notes += self.rotation.snapshot()\n"
         "        batch.bytes_bound += 1 << 20\n",

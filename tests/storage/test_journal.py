@@ -149,7 +149,7 @@ def test_a_transaction_stays_whole_however_large() -> None:
     assert tickets == {1}
     journal.flush()
     assert len(paper.written[0].adds) == 3
-    assert journal.segment_size(paper.written[0]) > 3 * BATCH_BYTES_MAX
+    assert journal.rotation.segment_size(paper.written[0]) > 3 * BATCH_BYTES_MAX
     assert add(journal, 9) == 2
 
 
@@ -163,7 +163,7 @@ def test_congested_above_the_backlog() -> None:
     assert journal.congested
     turn(journal, paper)
     assert not journal.congested
-    assert journal._backlog == 0
+    assert journal._backlog.bytes == 0
 
 
 def test_unsynced_is_the_last_batch_with_something_in_it() -> None:
@@ -195,7 +195,7 @@ def test_segments_roll_by_room_and_begin_with_what_holds() -> None:
     for batches in by_segment.values():
         assert batches[0].notes == [b"all that holds"]
         assert all(batch.notes == [] for batch in batches[1:])
-        room = journal.segment_size(batches[0]) - SEGMENT_HEADER_BYTES
+        room = journal.rotation.segment_size(batches[0]) - SEGMENT_HEADER_BYTES
         assert sum(batch.bytes_bound for batch in batches) <= room
 
 
