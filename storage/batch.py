@@ -192,6 +192,7 @@ class Batch:
 
     def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> None:
         """Have a run of this batch be for other queues as well."""
+        assert targets, "for no queue"
         run.targets = [*run.targets, *targets]
         self.owed += len(run.bodies) * len(targets)
         self.bytes_bound += _RANGE_BYTES * len(targets)
@@ -296,6 +297,7 @@ class Batch:
 
     def add_page_block(self, block: PageBlock) -> None:
         """Append a block of a page: it exists once this batch is durable."""
+        assert block.ticket == self.number, "another batch says that the block exists"
         self.pages.append(block)
         self.bytes_bound += _RUN_BYTES
 
@@ -336,6 +338,7 @@ class Batch:
                 after += run_bound(part, sizes[-1])
         self.adds = kept
         self.sizes = sizes
+        assert saved >= 0, "more bodies are left than there were"
         self.saved_bytes += before - after
         self.bytes_bound -= before - after
         self.saved += saved
@@ -456,6 +459,7 @@ def _extend(ranges: dict[int, list[int]], queue_id: int, first: int, last: int) 
 
 def cut_run(run: AddRun, start: int, stop: int) -> AddRun:
     """Return the part of a run from one index up to another."""
+    assert 0 <= start < stop, f"from {start} to {stop}"
     return AddRun(
         [(queue_id, first + start) for queue_id, first in run.targets],
         run.bodies[start:stop],

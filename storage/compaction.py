@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.batch import Batch, cut_run, run_bound
-from storage.live import LiveIndex
 from storage.ranges import merged_ranges, without_ranges
 from storage.record import AddRun
+from storage.segment_index import SegmentIndex
 
 #: Bytes that one batch carries forward, beside what senders give: a sync stays short.
 COPY_BYTES: Final = 1 << 20
@@ -176,7 +176,7 @@ class Compaction:
 
     def __init__(
         self,
-        index: LiveIndex,
+        index: SegmentIndex,
         rule: CompactionRule,
         *,
         seen: int = 0,
@@ -224,6 +224,7 @@ class Compaction:
 
     def empty(self, segment: int, places: Mapping[int, int]) -> None:
         """Have a damaged segment emptied; `places` are offset -> where it is whole again, or 0."""
+        assert segment > 0, f"segment {segment}"
         self._damaged[segment] = dict(places)
         self.failure = None
         if self.failed_at[0] == segment:
@@ -263,11 +264,13 @@ class Compaction:
                 return None
             self.segment, self._offset, self._ended = oldest, 0, False
             self._asked = False
+        assert self.segment, "no segment is being emptied"
         self.reading = True
         return self._offset
 
     def take(self, segment: int, piece: Piece) -> None:
         """Take what was read."""
+        assert self.reading, "nothing was asked for"
         self.reading = False
         if segment != self.segment or segment not in self._index.live:
             self._give_up()
@@ -294,6 +297,7 @@ class Compaction:
         count = sum(len(run.bodies) for run in runs)
         self.recalled += count
         all_ = sum(high - low + 1 for ranges in wanted.values() for low, high in ranges)
+        assert count <= all_, f"memory gives {count} messages of {all_}"
         self.lacking = all_ - count
 
     def failed(self, segment: int, error: Exception) -> None:
@@ -344,6 +348,8 @@ class Compaction:
 
         `unsettled` are the closed batches before it that are not durable yet.
         """
+        assert limit > 0, "not even one message would be copied"
+        assert all(one.number < batch.number for one in unsettled), "removals of a later batch"
         gone = _removals(unsettled)
         if unsettled:
             self._settled_at = unsettled[-1].number
@@ -402,6 +408,7 @@ class Compaction:
         self, batch: Batch, run: AddRun, places: Sequence[int], span: tuple[int, int], seen: int
     ) -> int:
         part = cut_run(run, *span)
+        assert len(part.bodies) == span[1] - span[0] > 0, "a copy of nothing"
         targets = [part.targets[place] for place in places]
         flags = part.flags
         due = part.due

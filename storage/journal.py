@@ -303,7 +303,7 @@ class Journal:
         return self._begin_next(whole=whole)
 
     def _begin_next(self, *, whole: bool = True) -> Batch:
-        assert self._open.state not in (State.OPEN, State.ATOMIC), "a batch is lost"
+        assert self._open.state not in (_OPEN, _ATOMIC), "a batch is lost"
         self._open = Batch(self._open.number + 1, whole=whole)
         return self._open
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from storage.batch import Batch
 from storage.batch_state import State
 from storage.compaction import COPY_BYTES, Compaction, CompactionRule
-from storage.live import LiveIndex
 from storage.record import SEGMENT_HEADER_BYTES
+from storage.segment_index import SegmentIndex
 
 
 class Rotation:
@@ -72,7 +72,7 @@ class Rotation:
         self._suspect = suspect
         self._told: list[Batch] = []  # with the kernel, and not synced
         self.snapshot: Callable[[], list[bytes]] = list
-        self.index = LiveIndex()
+        self.index = SegmentIndex()
         self.compaction = Compaction(self.index, rule, seen=seen, suspect_before=suspect_before)
 
     # ---- a place

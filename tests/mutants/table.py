@@ -74,7 +74,7 @@ MUTANTS = (
     ),
     Mutant(
         "segment freed while something lives",
-        "storage.live:LiveIndex.reclaimable",
+        "storage.segment_index:SegmentIndex.reclaimable",
         "self.live[segment] > 0",
         "self.live[segment] > 1",
     ),
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "segment of removals freed before what they remove",
-        "storage.live:LiveIndex.reclaimable",
+        "storage.segment_index:SegmentIndex.reclaimable",
         "            break\n",
         "            continue\n",
     ),
@@ -170,19 +170,19 @@ MUTANTS = (
     ),
     Mutant(
         "live count one too low",
-        "storage.live:LiveIndex.added",
+        "storage.segment_index:SegmentIndex.added",
         "newest.live += stored",
         "newest.live += stored - 1",
     ),
     Mutant(
         "live count one too high",
-        "storage.live:LiveIndex._take",
+        "storage.segment_index:SegmentIndex._take",
         "    self.live[extent.segment] -= gone\n",
         "    self.live[extent.segment] -= max(gone - 1, 1)\n",
     ),
     Mutant(
         "a range over segments counted in the first",
-        "storage.live:LiveIndex.removed",
+        "storage.segment_index:SegmentIndex.removed",
         "if last <= extents[at].last:",
         "if True:",
     ),
@@ -286,6 +286,24 @@ MUTANTS = (
         "pass",
     ),
     Mutant(
+        "what took another's place is told a batch before the end of that is on disk",
+        "storage.replacements:Replacements.free",
+        "ticket > synced",
+        "ticket > synced + 1",
+    ),
+    Mutant(
+        "told before it is settled",
+        "storage.journal:Journal.written",
+        "    self.rotation.written(batch)\n",
+        "    self._tell(batch.number)\n    self.rotation.written(batch)\n",
+    ),
+    Mutant(
+        "turns that were set aside are written late",
+        "storage.overtaking:Overtaking.gather",
+        "    if self._aside.batches:\n",
+        "    if False:\n",
+    ),
+    Mutant(
         "stop before all is written",
         "storage.journal:Journal.written",
         "elif self._busy is None:",
@@ -306,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is gone is copied",
-        "storage.live:LiveIndex.alive",
+        "storage.segment_index:SegmentIndex.alive",
         "ranges += without_ranges([(low, high)], extent.join())",
         "ranges += [(low, high)]",
     ),

@@ -104,6 +104,7 @@ class _Extent:
 
     def absorb(self, part: _Extent) -> None:
         """Become one with the extent that follows."""
+        assert self.last < part.first, "the other one does not follow"
         if part.first > self.last + 1:
             self.lose(self.last + 1, part.first - 1)
         self.last = part.last
@@ -140,7 +141,7 @@ class _Extent:
         assert known == sorted(known), "what is said to ascend does not"
 
 
-class LiveIndex:
+class SegmentIndex:
     """Live messages per segment.
 
     Attributes:
@@ -167,6 +168,7 @@ class LiveIndex:
 
     def use(self, segment: int, size: int) -> None:
         """Note that so many bytes were put into a segment."""
+        assert size >= 0, f"{size} bytes"
         self.used[segment] = self.used.get(segment, 0) + size
         self.used_bytes += size
 
@@ -295,6 +297,7 @@ class LiveIndex:
                 at += 1
                 continue
             middle = extent.part(low, high, segment)
+            assert source != segment, "a copy is where it was"
             parts = [extent.part(extent.first, low - 1, source)] if low > extent.first else []
             parts.append(middle)
             if high < extent.last:
@@ -334,6 +337,8 @@ class LiveIndex:
 
     def drop_segment(self, segment: int) -> None:
         """Forget a segment whose file is gone; none is older."""
+        assert segment == self.oldest(), f"{segment} is not the oldest of {self.live}"
+        assert not self.live[segment], f"{self.live[segment]} messages live in {segment}"
         del self.live[segment]
         self.used_bytes -= self.used.pop(segment, 0)
         for queue_id, extents in list(self._extents.items()):
