@@ -101,7 +101,7 @@ class Aside:
         self.bytes = self._runs = 0
 
     def check_invariants(self) -> None:
-        """Turns in their order, as many as may be here, and counted right."""
+        """Assert that turns are in their order, as many as may be here, and counted right."""
         batches = self.batches
         numbers = [batch.number for batch in batches]
         assert numbers == sorted(set(numbers)), f"tickets {numbers} are in no order"

@@ -42,7 +42,7 @@ class Backlog:
 
     def put(self, batch: Batch) -> None:
         """Have a batch wait behind the others."""
-        assert batch.state is State.FIXED, "what waits may still change"
+        assert batch.state is State.FIXED, "a waiting batch may still change"
         assert batch.number > self.last, "batches are written in their order"
         self._pending.append(batch)
         self.bytes += batch.bytes_bound + batch.page_bytes
@@ -65,7 +65,7 @@ class Backlog:
         self.busy = None
 
     def check_invariants(self) -> None:
-        """What waits is fixed, what the writer has is being written, and bytes are counted."""
+        """Assert that waiting batches are fixed, the writer's is being written, bytes add up."""
         assert self.busy is None or self.busy.state is State.WRITING, "it is not being written"
         for batch in self._pending:
             assert batch.state is State.FIXED, f"{batch.state.name} and pending"

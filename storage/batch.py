@@ -137,7 +137,7 @@ class Batch:
 
     def mark_stop(self) -> None:
         """Have it hold the mark of a clean stop, and nothing else."""
-        assert self.is_empty(), "what is in the batch of the mark may pass for a torn tail"
+        assert self.is_empty(), "records beside the mark may pass for a torn tail"
         self.kind = Kind.STOP
 
     def is_empty(self) -> bool:

@@ -116,7 +116,7 @@ class Changes:
         return sum(map(len, self._flags.values())) + sum(map(len, self._dues.values()))
 
     def check_invariants(self) -> None:
-        """No table is kept for a queue without changes. Asserts it."""
+        """Assert that no table is kept for a queue without changes."""
         assert all(self._flags.values()), "a table of no flags"
         assert all(self._dues.values()), "a table of no due times"
 
@@ -316,7 +316,7 @@ class Compaction:
         self._runs.clear()
 
     def check_invariants(self) -> None:
-        """What is read or waits is of a segment that is being emptied. Asserts it."""
+        """Assert that reads and waiting runs are of a segment that is being emptied."""
         assert self.segment or not self._runs, "runs of no segment wait"
         assert self.segment or not self.reading, "no segment is being read"
         assert not (self.reading and self._runs), "more is read than is copied"

@@ -22,7 +22,7 @@ class Covering:
     def at_rest(self, synced: int) -> bool:
         """Whether nothing was synced since the last call."""
         seen, self._seen = self._seen, synced
-        assert seen <= synced, "what was synced is so no more"
+        assert seen <= synced, "a synced batch is so no more"
         return seen == synced
 
     def missing(self, synced: int) -> bool:

@@ -12,7 +12,7 @@ has it; `sync`, called now and then, has what was so told synced. Headers, segme
 what is synced alone. The journal is three parts:
 
 - `Journal`: what goes in, whether the writer has it, and what is told when.
-- `storage.overtaking`: what is consumed before it is written is not written.
+- `storage.overtaking`: messages that are consumed before they are written are not written.
 - `storage.rotation`: where batches go, and how their segments are given back.
 
 Everything here runs on one thread; the writer is a port.
@@ -329,7 +329,7 @@ class Journal:
         return False
 
     def _end_turn(self) -> None:
-        """Keep what this turn brought by itself, and tell what consumers have left nothing of."""
+        """Keep what this turn brought by itself, and tell senders of batches that are void."""
         void = self._overtaking.end_turn(self._open)
         if self._open.state is not _OPEN:
             self._begin_next()
@@ -484,7 +484,7 @@ class Journal:
                 self._writer.stop(done)
 
     def check_invariants(self) -> None:
-        """What holds between calls. Asserts it, of the parts too."""
+        """Assert all that holds between calls, of the parts too."""
         batches = list(self.waiting())
         assert all(a.number < b.number for a, b in pairwise(batches)), "tickets in no order"
         assert self.synced <= self._told < batches[0].number, "told, and it waits"

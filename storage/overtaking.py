@@ -1,4 +1,4 @@
-"""Consumers that are faster than the disk: what they take is not written, and nobody waits for it.
+"""Consumers that are faster than the disk: messages that they take are not written.
 
 A sender waits until its message is on disk, so that a crash cannot take it back. Once a consumer
 has taken and acknowledged the message, a crash has nothing to take back any more: neither of the
@@ -19,6 +19,10 @@ is decided here.
    another one, whose end is not on disk yet (`storage.replacements`): else a crash would bring the
    other one back. A batch whose ticket was given so is `asked` for, and told even if it is empty.
 5. Nothing is cancelled in the middle of an atomic part: that is durable as a whole or not at all.
+
+When the disk lags for seconds, the gateway hands out what is on disk and nothing else. Then nothing
+is overtaken: after two batches no turn is set aside any more, and all is written that comes in.
+Messages that were handed out before are still cancelled here when their consumers are done.
 
 The journal numbers batches by ticket. Those that are never written leave gaps in the tickets, which
 the disk must not have: `storage.rotation` numbers what is written. Pure.
@@ -151,7 +155,7 @@ class Overtaking:
             self.overtaken = _WITH_NEXT_BATCH[self.overtaken]
 
     def check_invariants(self, batch: Batch) -> None:
-        """What is set aside is older than the open batch, and nothing is bound to a later one."""
+        """Assert that turns are older than the open batch, and no queue is bound to a later one."""
         self._aside.check_invariants()
         self._replacements.check_invariants(batch)
         if self._aside.batches:

@@ -72,7 +72,7 @@ class Replacements:
         return True
 
     def check_invariants(self, batch: Batch) -> None:
-        """What binds is in a batch up to the open one, `batch`."""
+        """Assert that queues are bound to batches up to the open one, `batch`."""
         newest = max(self._bound.values(), default=0)
         assert newest <= batch.number, f"bound to batch {newest}, which is not begun"
         assert min(self._bound.values(), default=1) > 0, "bound to no batch"

@@ -83,7 +83,7 @@ class Rotation:
         Now and not when the writer is free: what a new segment begins with must be what holds at
         this ticket, not what later ones have made of it.
         """
-        assert not batch.cancelled, "what is cancelled takes room"
+        assert not batch.cancelled, "cancelled messages take room"
         used = batch.bytes_bound
         batch.suspect, self._suspect = self._suspect, False
         if used > self._room:
@@ -146,7 +146,7 @@ class Rotation:
         """
         free = self.index.reclaimable(self._synced_segment)
         for segment in free:
-            assert segment < self._synced_segment, "what replaces it is not synced"
+            assert segment < self._synced_segment, "the segments behind it are not synced"
             self.index.drop_segment(segment)
         return free
 
@@ -175,7 +175,10 @@ class Rotation:
         return True
 
     def check_invariants(self, placed: Sequence[Batch]) -> None:
-        """Numbers and segments ascend; `placed` are the batches that wait, fixed, and in order."""
+        """Assert that numbers and segments ascend.
+
+        `placed` are the fixed batches that are not with the kernel, the oldest first.
+        """
         assert self._found <= self.segment, "segments go backwards"
         assert self._room >= 0, "the segment is more than full"
         assert self._synced_segment <= self.segment, "the synced segment is not begun"

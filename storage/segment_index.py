@@ -130,7 +130,7 @@ class _Extent:
         return part
 
     def check_invariants(self) -> None:
-        """What is gone is within, and no more lives than there are places. Asserts it."""
+        """Assert that gone seqs are within, and no more messages live than there are places."""
         assert self.first <= self.last, f"{self.first} to {self.last}"
         assert 0 <= self.live <= self.last - self.first + 1, f"{self.live} live"
         assert self.bytes >= 0, f"{self.bytes} bytes"
@@ -352,9 +352,9 @@ class SegmentIndex:
                 del self._extents[queue_id], self._starts[queue_id]
 
     def check_invariants(self) -> None:
-        """Sums are those of their parts, and extents are in order and in segments that are there.
+        """Assert that sums are those of their parts, and that extents are in order.
 
-        Asserts it, in the time of going through all extents.
+        It goes through all extents.
         """
         assert self.used_bytes == sum(self.used.values()), "bytes in segments are miscounted"
         assert set(self.used) <= set(self.live), "bytes of segments that are not there"

@@ -52,6 +52,7 @@ class Life:
         """Let all go to the disk, noting the most that one batch carries forward."""
         self.store.flush()
         while True:
+            self.journal.check_invariants()
             busy = self.journal._busy
             if busy is not None:
                 self.largest = max(self.largest, sum(len(r.bodies[0] or b"") for r in busy.copies))
