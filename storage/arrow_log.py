@@ -206,6 +206,7 @@ class ArrowLog:
         position = 0
         while position < len(blocks):
             position += self._append_some(blocks[position:])
+        assert position == len(blocks), "a block was left out"
 
     def _append_some(self, blocks: Sequence[Rows]) -> int:
         """Append as many blocks as the active segment takes, with one sync for all of them."""
@@ -229,6 +230,7 @@ class ArrowLog:
             refs.append(ref)
             entries.append(_entry(_BLOCK, ref))
             size += len(part)
+        assert refs, "the segment takes no block, and none would"
         self._write(segment, b"".join(parts), b"".join(entries))
         segment.blocks.extend(refs)
         self.next_offset = segment.end
@@ -236,6 +238,8 @@ class ArrowLog:
 
     def _write(self, segment: _Segment, data: bytes, entries: bytes) -> None:
         """Write data, sync, then entries, sync: an entry on disk vouches for its block."""
+        assert segment.fd >= 0, "the segment is sealed"
+        assert segment.index_fd >= 0, "its index is sealed"
         fs = self._fs
         try:
             fs.pwrite(segment.fd, data, segment.size)
@@ -279,6 +283,7 @@ class ArrowLog:
 
     def read(self, ref: BlockRef) -> pa.RecordBatch:
         """Return a stored block. Raises GoneError, DamageError. Any thread."""
+        assert ref.first < ref.end, "the block is a mark"
         try:
             fd = self._fs.open(ref.path, write=False)
         except FileNotFoundError:
@@ -292,11 +297,13 @@ class ArrowLog:
 
     def drop(self, count: int) -> int:
         """Delete up to `count` oldest segments, never the newest; returns the bytes given back."""
+        assert count >= 0, f"{count} segments"
         freed = 0
         for segment in self._segments[: min(count, len(self._segments) - 1)]:
             self._segments = self._segments[1:]
             _unlink_pair(self._fs, segment, self._directory)
             freed += segment.size + segment.index_size
+        assert self._segments or not freed, "the newest is gone too"
         return freed
 
     def close(self) -> None:
@@ -342,6 +349,7 @@ def _seal_mark(segment: _Segment, at: int) -> BlockRef:
 
 
 def _entry(kind: int, ref: BlockRef) -> bytes:
+    assert ref.first <= ref.end, "the block ends before it begins"
     body = _ENTRY.pack(
         kind, ref.rows, ref.first, ref.end, ref.position, ref.size, ref.newest_ms, ref.crc, 0
     )[:-4]
@@ -364,6 +372,7 @@ def _check_block(ref: BlockRef, data: bytes) -> None:
 
 def _create_files(fs: FileSystem, segment: _Segment, directory: str) -> None:
     """Make both files, index first: an index without entries and segment is an unfinished start."""
+    assert segment.fd < 0, "the files are made"
     created: list[tuple[int, str]] = []
     try:
         for path, data in (
@@ -388,6 +397,8 @@ def _unlink_pair(fs: FileSystem, segment: _Segment, directory: str) -> None:
 
     Alone, the index still says that what it names was dropped on purpose.
     """
+    assert segment.fd < 0, "an open file would outlive its name"
+    assert segment.index_fd < 0, "an open index would outlive its name"
     if fs.exists(segment.path):
         fs.unlink(segment.path)
         fs.fsync_dir(directory)
@@ -397,6 +408,8 @@ def _unlink_pair(fs: FileSystem, segment: _Segment, directory: str) -> None:
 
 def _seal(fs: FileSystem, segment: _Segment, sync: Callable[[int], None]) -> None:
     """End the segment's Arrow stream and say so in the index; closes both files."""
+    assert segment.fd >= 0, "the segment is sealed"
+    assert segment.index_fd >= 0, "its index is sealed"
     fs.pwrite(segment.fd, END_MARK, segment.size)
     sync(segment.fd)
     mark = _seal_mark(segment, segment.size)
@@ -445,6 +458,7 @@ def _join(
     fs: FileSystem, segments: list[_Segment], segment: _Segment, *, sealed: bool, last: bool
 ) -> None:
     """Take a segment with blocks into the log after checking that it follows the one before."""
+    assert segment.blocks, "nothing was ever promised on it"
     if segments and segments[-1].end != segment.first:
         what = f"offsets {segments[-1].end} to {segment.first - 1} are missing before it"
         raise DamageError(segment.path, 0, what)
@@ -477,6 +491,7 @@ def _check_sealed(fs: FileSystem, segment: _Segment) -> None:
 
 def _finish_last(fs: FileSystem, segment: _Segment) -> None:
     """Verify every block of an unsealed segment, cut what is behind them, and seal it."""
+    assert segment.fd < 0, "the segment is open"
     segment.fd = fs.open(segment.path)
     segment.index_fd = fs.open(segment.index_path)
     fs.drop_cache(segment.fd)
@@ -487,6 +502,7 @@ def _finish_last(fs: FileSystem, segment: _Segment) -> None:
     fs.truncate(segment.fd, segment.size)
     fs.truncate(segment.index_fd, segment.index_size)
     _seal(fs, segment, fs.fdatasync)
+    assert segment.fd < 0, "the segment stays open"
 
 
 def _load_index(fs: FileSystem, segment: _Segment, *, last: bool) -> bool:

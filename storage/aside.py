@@ -4,8 +4,8 @@
                                                       set aside ──writer is free──> one batch again
 
 A turn's records have a ticket of their own as long as they are here. When consumers have taken all
-that it added, and it has nothing else, nothing of it will ever be written: who waits for this
-ticket need not wait for the disk, nor for tickets before it. Pure.
+that it added, and it has nothing else, nothing of it will ever be written: senders that wait for
+this ticket need not wait for the disk, nor for tickets before it. Pure.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from storage.batch import Batch
+from storage.batch_state import State
 
 #: Beyond so many turns, runs or bytes the open batch goes on as it is.
 TURNS_MAX: Final = 64
@@ -42,6 +43,9 @@ class Aside:
 
     def add(self, batch: Batch) -> None:
         """Set a batch aside; it is younger than all others here."""
+        assert self.takes(batch), "the batch is too much, or not messages alone"
+        assert not self.batches or self.batches[-1].number < batch.number, "the batch is older"
+        batch.become(State.ASIDE)
         self.batches.append(batch)
         self.bytes += batch.bytes_bound
         self._runs += len(batch.adds)
@@ -79,17 +83,30 @@ class Aside:
         """Take out the batches of which consumers have left nothing to write."""
         void = [batch for batch in self.batches if batch.is_void()]
         if void:
-            kept = [batch for batch in self.batches if batch not in void]
-            self.clear()
-            for batch in kept:
-                self.add(batch)
+            for batch in void:
+                batch.become(State.GONE)
+            self.batches = [batch for batch in self.batches if batch.state is State.ASIDE]
+            self._count()
         return void
 
-    def removals(self) -> list[Batch]:
-        """Return those that say that stored messages are gone."""
-        return [batch for batch in self.batches if batch.removed_live]
+    def _count(self) -> None:
+        self.bytes = sum(batch.bytes_bound for batch in self.batches)
+        self._runs = sum(len(batch.adds) for batch in self.batches)
 
-    def clear(self) -> None:
-        """Forget all."""
+    def gather(self, batch: Batch) -> None:
+        """Make all that is here a part of `batch`, which is the youngest."""
+        for elder in reversed(self.batches):
+            batch.absorb(elder)
         self.batches = []
         self.bytes = self._runs = 0
+
+    def check_invariants(self) -> None:
+        """Assert that turns are in their order, as many as may be here, and counted right."""
+        batches = self.batches
+        numbers = [batch.number for batch in batches]
+        assert numbers == sorted(set(numbers)), f"tickets {numbers} are in no order"
+        assert len(batches) <= TURNS_MAX, f"{len(batches)} turns are set aside"
+        assert batches or not (self.bytes or self._runs), "bytes of nothing are counted"
+        for batch in batches:
+            assert batch.state is State.ASIDE, f"{batch.state.name} and set aside"
+            assert not batch.is_special(), f"batch {batch.number} is more than messages"

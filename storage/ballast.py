@@ -69,6 +69,8 @@ class Ballast:
             return True
 
     def _to_wanted(self, fd: int) -> int:
+        assert self.wanted >= 0, f"{self.wanted} bytes are wanted"
+        assert self._lock.locked(), "another thread may be giving it up"
         if self.size > self.wanted:
             self._fs.truncate(fd, self.wanted)
         elif self.wanted:
@@ -78,6 +80,7 @@ class Ballast:
 
     def give(self, count: int) -> bool:
         """Give up `count` bytes, or what is left; returns whether there were any."""
+        assert count >= 0, f"{count} bytes are asked for"
         self.on_asked()
         with self._lock:
             if not self.size:
@@ -101,6 +104,9 @@ class Ballast:
             return True
 
     def _shrink(self, size: int) -> None:
+        assert 0 <= size <= self.size, f"{size} bytes of {self.size}"
+        assert self._lock.locked(), "another thread may be making it whole"
+
         def cut(fd: int) -> int:
             self._fs.truncate(fd, size)
             self._fs.fsync(fd)  # only now are its blocks free for all

@@ -1,7 +1,8 @@
 """The batch that is being filled; what is consumed before it is written is never written.
 
-Until a batch is closed, a removal of a message that it adds cancels both. What is closed is fixed
-for good: later removals of it become REMOVE records of a later batch. Pure.
+Until a batch is fixed, a removal of a message that it adds cancels both. What is fixed stays so for
+good: later removals of it become REMOVE records of a later batch. `storage.batch_state` has the
+states. Pure.
 
 Order inside a batch does not matter to recovery, since it is durable whole or not at all: notes
 first, then adds, copies, removals, counts, new due times, pages; the mark of a suspect start comes
@@ -14,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from storage.batch_state import Kind, State
 from storage.pages import PageBlock
 from storage.ranges import merged_ranges
 from storage.record import (
@@ -37,24 +39,36 @@ _RANGE_BYTES: Final = 16
 _NOTE_BYTES: Final = 8
 #: The marks of a suspect start and of a clean stop.
 _MARK_BYTES: Final = 2
+#: Members of an Enum are looked up slowly; these are for each turn.
+_OPEN: Final = State.OPEN
+_ATOMIC: Final = State.ATOMIC
+_TOLD: Final = State.TOLD
+_RECORDS: Final = Kind.RECORDS
 
 
 class Batch:
-    """Records that become durable together, numbered by their ticket."""
+    """Records that become durable together, numbered by their ticket.
+
+    Attributes:
+        state, kind: see `storage.batch_state`.
+        whole: what has its ticket has no part in the batch before; else the batch was begun in the
+            middle of something.
+        asked: its ticket was given for what consumers have taken.
+        firm: synced before it is told; else told when the kernel has it. Known when it is fixed.
+        suspect: it says that the stop before was not in order. Known when it is fixed.
+    """
 
     __slots__ = (
         "adds",
         "asked",
-        "atomic",
         "bytes_bound",
         "cancelled",
-        "clean",
         "copies",
         "counts",
-        "covers",
         "firm",
         "first_seqs",
         "forgotten",
+        "kind",
         "moves",
         "notes",
         "number",
@@ -68,6 +82,7 @@ class Batch:
         "saved_bytes",
         "segment",
         "sizes",
+        "state",
         "stored",
         "suspect",
         "synced",
@@ -76,15 +91,18 @@ class Batch:
         "written_as",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, whole: bool = True) -> None:
         self.number = number  # its ticket
-        self.written_as = 0  # its number on disk, where there are no gaps; known when it is closed
+        self.state: State = _OPEN
+        self.kind: Kind = _RECORDS
+        self.whole = whole
+        self.written_as = 0  # its number on disk, where there are no gaps; known when it is fixed
         self.synced = 0  # the last synced batch when the writer got this one, as on disk
         self.segment = 0
-        self.stored = 0  # messages that it stores, known when it is closed
+        self.stored = 0  # messages that it stores, known when it is fixed
         self.adds: list[AddRun] = []
         self.sizes: list[int] = []  # bytes of the bodies of each of `adds`
-        self.saved = self.saved_bytes = 0  # that cancelling left out, known when it is closed
+        self.saved = self.saved_bytes = 0  # that cancelling left out, known when it is fixed
         self.copies: list[AddRun] = []  # what compaction carries forward; nothing cancels it
         #: queue, first, last, bytes of the copies, segment that they are copied out of
         self.moves: list[tuple[int, int, int, int, int]] = []
@@ -100,15 +118,27 @@ class Batch:
         self.bytes_bound = BATCH_HEADER_BYTES + _MARK_BYTES
         self.pages: list[PageBlock] = []  # written to page files before this batch is
         self.page_bytes = 0
-        self.atomic = False
         self.suspect = False
-        self.clean = False
-        self.covers = False  # written although it may be empty
-        self.firm = True  # synced before it is reported; else handed to the kernel
+        self.firm = True
         self.tasks = 0  # messages that it was given, cancelled ones too
         self.owed = 0  # places of messages, less those that consumers have taken
-        self.asked = False  # its ticket was given for what consumers have taken
-        self.whole = True  # what has its ticket has no part in the batch before
+        self.asked = False
+
+    def become(self, state: State) -> None:
+        """Go on to another state. Asserts that there is a way."""
+        assert state in self.state.ways, f"batch {self.number}: {self.state.name} to {state.name}"
+        assert state is not _TOLD or not self.firm, f"batch {self.number} is not synced"
+        self.state = state
+
+    def cover(self) -> None:
+        """Have it written although it may be empty."""
+        if self.kind is _RECORDS:
+            self.kind = Kind.COVER
+
+    def mark_stop(self) -> None:
+        """Have it hold the mark of a clean stop, and nothing else."""
+        assert self.is_empty(), "records beside the mark may pass for a torn tail"
+        self.kind = Kind.STOP
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
@@ -120,8 +150,7 @@ class Batch:
             or self.counts
             or self.postponed
             or self.pages
-            or self.clean
-            or self.covers
+            or self.kind is not _RECORDS
         )
 
     def is_special(self) -> bool:
@@ -131,15 +160,15 @@ class Batch:
             or self.copies
             or self.pages
             or self.forgotten
-            or self.atomic
-            or self.suspect
-            or self.clean
-            or self.covers
+            or self.state is _ATOMIC
+            or self.kind is not _RECORDS
         )
 
     def is_void(self) -> bool:
         """Whether consumers have taken all that it adds, and there is nothing else to write."""
-        if self.owed > 0 or not self.whole or self.atomic or self.removes or self.counts:
+        if self.owed > 0 or not self.whole or self.removes or self.counts:
+            return False
+        if self.state is _ATOMIC:
             return False
         if self.cancelled:
             self.settle_cancelled()
@@ -163,6 +192,7 @@ class Batch:
 
     def share(self, run: AddRun, targets: Sequence[tuple[int, int]]) -> None:
         """Have a run of this batch be for other queues as well."""
+        assert targets, "for no queue"
         run.targets = [*run.targets, *targets]
         self.owed += len(run.bodies) * len(targets)
         self.bytes_bound += _RANGE_BYTES * len(targets)
@@ -198,7 +228,10 @@ class Batch:
             self.owed -= last - first + 1
 
     def absorb(self, elder: Batch) -> None:
-        """Take in what came before, of which nothing is special."""
+        """Take in what came before, of which nothing is special: it is gone by itself."""
+        assert elder.number < self.number, "the elder stands in front"
+        assert not elder.is_special(), "it holds messages and no more"
+        elder.become(State.GONE)
         self.adds[:0] = elder.adds
         self.sizes[:0] = elder.sizes
         self.removed_live[:0] = elder.removed_live
@@ -264,6 +297,7 @@ class Batch:
 
     def add_page_block(self, block: PageBlock) -> None:
         """Append a block of a page: it exists once this batch is durable."""
+        assert block.ticket == self.number, "another batch says that the block exists"
         self.pages.append(block)
         self.bytes_bound += _RUN_BYTES
 
@@ -275,7 +309,7 @@ class Batch:
     def concerns_only(self, queues: Collection[int]) -> bool:
         """Whether it does nothing but add, remove and count messages of these queues."""
         whole = self.notes or self.copies or self.pages or self.forgotten
-        if whole or self.clean or self.suspect or self.covers:
+        if whole or self.kind is not _RECORDS:
             return False
         settled = (*self.removes, *self.counts, *self.postponed, *self.cancelled)
         return all(queue_id in queues for queue_id in settled) and all(
@@ -285,7 +319,7 @@ class Batch:
     def settle_cancelled(self) -> int:
         """Leave out what was consumed before it was written; returns how many bodies that are.
 
-        Called when the batch is closed, or before. `bytes_bound` then says what is left, so that
+        Called when the batch is fixed, or before. `bytes_bound` then says what is left, so that
         what is not written takes no room of the segment.
         """
         if not self.cancelled:
@@ -304,6 +338,7 @@ class Batch:
                 after += run_bound(part, sizes[-1])
         self.adds = kept
         self.sizes = sizes
+        assert saved >= 0, "more bodies are left than there were"
         self.saved_bytes += before - after
         self.bytes_bound -= before - after
         self.saved += saved
@@ -362,7 +397,7 @@ class Batch:
         return [AddRun(targets, run.bodies, run.flags, run.expires, run.accepted_ms, run.due)]
 
     def encode(self) -> bytes:
-        """Return the payload; any thread, after the batch was closed."""
+        """Return the payload; any thread, after the batch was fixed."""
         parts = [SUSPECT_RECORD] if self.suspect else []
         parts += [encode_note(note) for note in self.notes]
         for run in self.adds:
@@ -374,7 +409,7 @@ class Batch:
         parts += [encode_postponed(queue_id, due) for queue_id, due in self.postponed.items()]
         held = {(block.store, block.page): block.number + 1 for block in self.pages}
         parts += [encode_paged(store, page, blocks) for (store, page), blocks in held.items()]
-        if self.clean:
+        if self.kind is Kind.STOP:
             parts.append(CLEAN_RECORD)
         return b"".join(parts)
 
@@ -424,6 +459,7 @@ def _extend(ranges: dict[int, list[int]], queue_id: int, first: int, last: int) 
 
 def cut_run(run: AddRun, start: int, stop: int) -> AddRun:
     """Return the part of a run from one index up to another."""
+    assert 0 <= start < stop, f"from {start} to {stop}"
     return AddRun(
         [(queue_id, first + start) for queue_id, first in run.targets],
         run.bodies[start:stop],

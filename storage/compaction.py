@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from storage.batch import Batch, cut_run, run_bound
-from storage.live import LiveIndex
 from storage.ranges import merged_ranges, without_ranges
 from storage.record import AddRun
+from storage.segment_index import SegmentIndex
 
 #: Bytes that one batch carries forward, beside what senders give: a sync stays short.
 COPY_BYTES: Final = 1 << 20
@@ -91,6 +91,8 @@ class Changes:
 
     def removed(self, queue_id: int, first: int, last: int) -> None:
         """Forget messages that are gone."""
+        if not self._flags and not self._dues:
+            return
         for table in (self._flags, self._dues):
             known = table.get(queue_id)
             if known is None:
@@ -112,6 +114,11 @@ class Changes:
     def __len__(self) -> int:
         """Return for how many messages something is known."""
         return sum(map(len, self._flags.values())) + sum(map(len, self._dues.values()))
+
+    def check_invariants(self) -> None:
+        """Assert that no table is kept for a queue without changes."""
+        assert all(self._flags.values()), "a table of no flags"
+        assert all(self._dues.values()), "a table of no due times"
 
     def touched(self, queue_id: int, first: int, last: int) -> list[int]:
         """Return the seqs between two that have changed, ascending."""
@@ -169,7 +176,7 @@ class Compaction:
 
     def __init__(
         self,
-        index: LiveIndex,
+        index: SegmentIndex,
         rule: CompactionRule,
         *,
         seen: int = 0,
@@ -204,6 +211,10 @@ class Compaction:
         """Whether runs wait to be copied."""
         return bool(self._runs)
 
+    def under_way(self, synced: int) -> bool:
+        """Whether a step has begun and is not on disk, which all up to the ticket `synced` is."""
+        return self.reading or self.waiting or self.ticket > synced
+
     @property
     def damaged(self) -> list[int]:
         """The damaged segments that are still there."""
@@ -213,6 +224,7 @@ class Compaction:
 
     def empty(self, segment: int, places: Mapping[int, int]) -> None:
         """Have a damaged segment emptied; `places` are offset -> where it is whole again, or 0."""
+        assert segment > 0, f"segment {segment}"
         self._damaged[segment] = dict(places)
         self.failure = None
         if self.failed_at[0] == segment:
@@ -252,11 +264,13 @@ class Compaction:
                 return None
             self.segment, self._offset, self._ended = oldest, 0, False
             self._asked = False
+        assert self.segment, "no segment is being emptied"
         self.reading = True
         return self._offset
 
     def take(self, segment: int, piece: Piece) -> None:
         """Take what was read."""
+        assert self.reading, "nothing was asked for"
         self.reading = False
         if segment != self.segment or segment not in self._index.live:
             self._give_up()
@@ -283,6 +297,7 @@ class Compaction:
         count = sum(len(run.bodies) for run in runs)
         self.recalled += count
         all_ = sum(high - low + 1 for ranges in wanted.values() for low, high in ranges)
+        assert count <= all_, f"memory gives {count} messages of {all_}"
         self.lacking = all_ - count
 
     def failed(self, segment: int, error: Exception) -> None:
@@ -299,6 +314,15 @@ class Compaction:
     def _give_up(self) -> None:
         self.segment = 0
         self._runs.clear()
+
+    def check_invariants(self) -> None:
+        """Assert that reads and waiting runs are of a segment that is being emptied."""
+        assert self.segment or not self._runs, "runs of no segment wait"
+        assert self.segment or not self.reading, "no segment is being read"
+        assert not (self.reading and self._runs), "more is read than is copied"
+        assert self.segment in (0, self._index.oldest()) or not self._runs, "not the oldest"
+        assert min(self.copied, self.copied_bytes, self.emptied, self.lacking) >= 0, "figures"
+        self.changes.check_invariants()
 
     # ---- what is copied
 
@@ -324,6 +348,8 @@ class Compaction:
 
         `unsettled` are the closed batches before it that are not durable yet.
         """
+        assert limit > 0, "not even one message would be copied"
+        assert all(one.number < batch.number for one in unsettled), "removals of a later batch"
         gone = _removals(unsettled)
         if unsettled:
             self._settled_at = unsettled[-1].number
@@ -382,6 +408,7 @@ class Compaction:
         self, batch: Batch, run: AddRun, places: Sequence[int], span: tuple[int, int], seen: int
     ) -> int:
         part = cut_run(run, *span)
+        assert len(part.bodies) == span[1] - span[0] > 0, "a copy of nothing"
         targets = [part.targets[place] for place in places]
         flags = part.flags
         due = part.due

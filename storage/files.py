@@ -76,6 +76,7 @@ class RealFiles:
 
     def pread(self, fd: int, count: int, offset: int) -> bytes:
         parts: list[bytes] = []
+        assert count >= 0, f"{count} bytes"
         while count > 0:
             part = os.pread(fd, min(count, 1 << 30), offset)
             if not part:

@@ -55,6 +55,7 @@ class PageJobs:
         done: Callable[[Answer], None],
     ) -> None:
         """Read one block of (store, page), and post the answer."""
+        assert length > 0, f"a block of {length} bytes"
         answer: Answer
         try:
             answer = self._reader.read(*place, offset, length)

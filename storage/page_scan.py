@@ -100,6 +100,7 @@ class _Scan:
 
     def run(self) -> None:
         """Go through all blocks that exist by the journal."""
+        assert not self.found, "the page was gone through"
         offset, number, ticket = PAGE_HEADER_BYTES, 0, 0
         while number < self.count:
             head = self.head(offset)
@@ -152,6 +153,7 @@ class _Scan:
     def _lost(self, number: int, place: tuple[int, int], ticket: int) -> None:
         """Note a block that cannot be read, with what the head of its record says, if anything."""
         offset, length = place
+        assert length >= 0, f"{length} bytes are lost"
         targets: Sequence[tuple[int, int]] = ()
         sizes = array("I")
         record = likely_add(self.data[offset + BATCH_HEADER_BYTES : offset + length])
@@ -290,6 +292,7 @@ def scan_page(fs: FileSystem, directory: str, store: int, page: int, blocks: int
     except PageDamageError as error:
         scan.damage = str(error)
     scan.run()
+    assert len(scan.found) == blocks, f"{len(scan.found)} of {blocks} blocks are accounted for"
     if not any(block.lost for block in scan.found):
         return FoundPage(number=page, size=len(data), blocks=scan.found, damage=scan.damage)
     found, unknown = _Judgement(scan.found).blocks()

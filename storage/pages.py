@@ -60,6 +60,8 @@ _PAGE_DIGITS: Final = 9
 
 def page_name(store: int, page: int) -> str:
     """Return the file name of a page; names sort as store and page do."""
+    assert store >= 0, f"page store {store}"
+    assert page >= 0, f"page {page}"
     return f"{store:0{_STORE_DIGITS}d}-{page:0{_PAGE_DIGITS}d}{_SUFFIX}"
 
 
@@ -74,6 +76,7 @@ def page_of_name(name: str) -> tuple[int, int] | None:
 
 def encode_page_header(store: int, page: int, uuid: bytes) -> bytes:
     """Return the 64 bytes that open a page."""
+    assert len(uuid) == 16, "the salt would not be that of the header"
     head = _HEAD.pack(PAGE_MAGIC, VERSION, 1, store, page, uuid)
     return head + _CRC.pack(zlib.crc32(head))
 
@@ -167,6 +170,8 @@ class PageBlock:
 
     def encode(self) -> bytes:
         """Return its one record."""
+        assert self.count == len(self.bodies), "its bodies are on the device, and forgotten"
+        assert self.count > 0, "a block of nothing"
         flags, expires = self.flags, self.expires
         run = AddRun(
             self.targets,
@@ -238,6 +243,7 @@ class PageWriter:
         return total
 
     def _write_run(self, page: _OpenPage, blocks: Sequence[PageBlock]) -> int:
+        assert blocks, "nothing is written"
         if page.fd < 0:
             page.fd = self._fs.open(page.path)
         parts: list[bytes] = []
@@ -277,6 +283,8 @@ class PageWriter:
                 return
 
     def _create(self, store: int, number: int) -> _OpenPage:
+        known = self._open.get(store)
+        assert known is None or known.page < number, f"page {number} is not the next one"
         before = self._open.pop(store, None)
         if before is not None and before.fd >= 0:
             self._fs.close(before.fd)
@@ -327,6 +335,8 @@ class PageReader:
 
     def read(self, store: int, page: int, offset: int, length: int) -> AddRun:
         """Return the messages of one block. Raises PageDamageError, OSError."""
+        assert offset >= PAGE_HEADER_BYTES, f"a block at {offset}"
+        assert length > BATCH_HEADER_BYTES, f"a block of {length} bytes"
         path = posixpath.join(self._directory, page_name(store, page))
         fd, uuid = self._file(store, page, path)
         data = self._fs.pread(fd, length, offset)

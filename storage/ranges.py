@@ -9,6 +9,7 @@ from operator import sub
 
 def merged_ranges(flat: Sequence[int]) -> list[tuple[int, int]]:
     """Return sorted, joined pairs of a flat sequence, whose ranges may overlap."""
+    assert len(flat) % 2 == 0, "half a range"
     lows, highs = flat[::2], flat[1::2]
     if min(map(sub, lows[1:], highs), default=2) >= 2:
         return list(zip(lows, highs, strict=True))  # as it is where a queue was drained in order

@@ -115,6 +115,7 @@ class SegmentHead:
 
 def encode_segment_header(number: int, uuid: bytes, first: int) -> bytes:
     """Return the 64 bytes that open a segment whose first batch has the number `first`."""
+    assert len(uuid) == 16, "the salt would not be that of the header"
     head = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, 1, number, uuid, first)
     return head + _CRC.pack(zlib.crc32(head))
 
@@ -150,6 +151,7 @@ def salt_of(uuid: bytes, offset: int) -> int:
 
 def encode_batch(payload: bytes, number: int, synced: int, salt: int) -> bytes:
     """Return a batch's header; the payload follows it in the file."""
+    assert number >= 0 <= synced, f"batch {number} behind {synced}"
     head = _BATCH.pack(BATCH_MAGIC, len(payload), number, synced, zlib.crc32(payload, salt))
     return head + _CRC.pack(zlib.crc32(head, salt))
 
@@ -214,6 +216,7 @@ def encode_add(run: AddRun, parts: list[bytes]) -> None:
 
 def encode_remove(queue_id: int, ranges: Sequence[int]) -> bytes:
     """Return a REMOVE record; `ranges` is first, last, first, last ..."""
+    assert len(ranges) % 2 == 0, "half a range"
     return _REMOVE.pack(REMOVE, queue_id, len(ranges) // 2) + array("Q", ranges).tobytes()
 
 
@@ -238,6 +241,7 @@ def encode_postponed(queue_id: int, postponed: Sequence[tuple[int, int]]) -> byt
 
 def encode_paged(store: int, page: int, blocks: int) -> bytes:
     """Return a PAGED record."""
+    assert blocks > 0, "a page without blocks need not be told"
     return _PAGED.pack(PAGED, store, page, blocks)
 
 

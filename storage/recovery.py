@@ -149,6 +149,7 @@ def recover(files: Iterator[tuple[int, str, bytes]]) -> Recovered:
     """
     found = Recovered()
     for number, path, data in files:
+        assert number > max(found.segments, default=-1), "segments in no order"
         found.segment = max(found.segment, number)
         found.segments.append(number)
         head = _header(path, data, number)
@@ -164,6 +165,7 @@ def read_piece(path: str, number: int, offset: int, read: Callable[[int, int], b
     a torn tail of an earlier life. Whether all was read that should be there is for the caller, who
     knows what lives. Raises DamageError when the file is another one, BadRecordError.
     """
+    assert offset >= 0, f"a piece from {offset} on"
     opening = decode_segment_header(read(0, SEGMENT_HEADER_BYTES))
     if opening is None or opening.number != number:
         raise DamageError(path, 0, "the header of the segment is not whole")
@@ -220,6 +222,7 @@ def _read_segment(found: Recovered, segment: SegmentFile) -> None:
         found.ticket = head.number
         offset += BATCH_HEADER_BYTES + head.length
     _judge_tail(found, segment, offset, head)
+    assert offset <= len(segment.data), "more was read than there is"
     found.end = segment.path, offset
 
 

@@ -51,6 +51,7 @@ def _rebuilt(facts: SegmentFacts, later: int, uuid: bytes, instead: Mapping[int,
     """Return a segment with all that is whole; `later`: the first batch of the next one, or 0."""
     payloads = {number: payload for number, _, payload in facts.batches}
     last = later - 1 if later else max(payloads, default=facts.first)
+    assert last >= max(payloads, default=0), "a batch that is whole would be left out"
     parts = [encode_segment_header(facts.number, uuid, facts.first)]
     offset = len(parts[0])
     for number in range(facts.first, last + 1):

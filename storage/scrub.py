@@ -77,6 +77,8 @@ class _File:
 
     def take(self, offset: int, count: int) -> Generator[int, None, bytes]:
         """Return `count` bytes (at most SLICE), fewer at the end of the file."""
+        assert offset >= 0, f"bytes from {offset} on"
+        assert 0 <= count <= SLICE, f"{count} bytes at a time"
         start = offset - self._base
         if start < 0 or start + count > len(self._data):
             self.at = offset
@@ -206,7 +208,7 @@ def check_journal_file(
     fs: FileSystem, directory: str, number: int, journal: Journal, found: list[Place]
 ) -> Check:
     """Begin to check a file of a journal at work, up to what is synced now."""
-    segment, synced = journal.reached
+    segment, synced = journal.rotation.reached
     if number > segment:
         return _nothing()  # nothing in it is synced
     later = sorted(one for one in journal.index.live if number < one <= segment)
@@ -237,6 +239,7 @@ def _check_segment(
 
     Without one it is the batch `synced` (as on disk).
     """
+    assert list(numbers) == sorted(numbers), "the next file says where one ends"
     number, *later = numbers
     path = posixpath.join(directory, segment_name(number))
     with _Open(fs, path, found) as file:
@@ -280,6 +283,7 @@ def check_page(
     fs: FileSystem, directory: str, place: tuple[int, int], blocks: int, found: list[Place]
 ) -> Check:
     """Check the first `blocks` blocks of the page (store, page)."""
+    assert blocks > 0, "no block is on the page"
     path = posixpath.join(directory, page_name(*place))
     with _Open(fs, path, found) as file:
         data = yield from file.take(0, PAGE_HEADER_BYTES)

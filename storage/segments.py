@@ -41,6 +41,7 @@ _BLOCK: Final = 4096
 
 def segment_name(number: int) -> str:
     """Return the file name of a segment; names sort as numbers do."""
+    assert number >= 0, f"segment {number}"
     return f"{number:016d}{_SUFFIX}"
 
 
@@ -119,6 +120,7 @@ class Segments:
         Returns the bytes written. Opens `segment` (with at least `size` bytes) when it is not the
         current one; what is in that is synced before.
         """
+        assert synced < number, f"batch {number} says that {synced} is synced"
         if segment != self._number:
             self._open(
                 segment, size, number, SEGMENT_HEADER_BYTES + BATCH_HEADER_BYTES + len(payload)
@@ -135,14 +137,18 @@ class Segments:
         self._dirty = True
         if firm:
             self._sync()
+        assert self._dirty != firm, "the batch is to be synced, or not"
         self._offset = offset + len(data)
         return len(data)
 
     def _sync(self) -> None:
+        assert self._fd >= 0, "no segment is open"
         self._fs.fdatasync(self._fd)
         self._dirty = False
 
     def _open(self, segment: int, size: int, first: int, needed: int) -> None:
+        assert segment > self._number, f"segment {segment} comes after {self._number}"
+        assert needed <= size, f"the first batch needs {needed} of {size} bytes"
         if self._fd >= 0:
             if self._dirty:
                 self._sync()
@@ -177,6 +183,7 @@ class Segments:
 
     def _reserve(self, fd: int, end: int) -> None:
         """See to it that the file has blocks up to `end`, with the ballast's help. OSError: not."""
+        assert end > self._allocated, "the file has them"
         whole = -(-end // _TIGHT_STEP) * _TIGHT_STEP
         least = -(-end // _BLOCK) * _BLOCK
         given = True
@@ -196,6 +203,7 @@ class Segments:
                 given = self._ballast.give(whole - self._allocated)
             else:
                 self._allocated = whole
+                assert whole >= end, "the file has fewer"
                 return
 
     def make_spare(self, size: int, go_on: Callable[[], bool] = lambda: True) -> bool:
@@ -207,6 +215,7 @@ class Segments:
 
     def read(self, segment: int, offset: int) -> Piece:
         """Return what a segment adds from `offset` on, a piece of it. Raises StorageError too."""
+        assert offset >= 0, f"a piece from {offset} on"
         path = posixpath.join(self._directory, segment_name(segment))
         fd = self._fs.open(path, write=False)
         try:
@@ -220,6 +229,7 @@ class Segments:
         One after the other, each for good: were a later one gone before an earlier one, a removal
         would be missing, or the numbers between them.
         """
+        assert list(segments) == sorted(segments), f"{segments}: not the oldest first"
         for number in segments:
             path = posixpath.join(self._directory, segment_name(number))
             fd = self._fs.open(path, write=False)

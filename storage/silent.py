@@ -11,12 +11,12 @@ def never(batch: Batch) -> bool:
 
 
 def ignore_ticket(ticket: int) -> None:
-    """Stand for who wants to know what is durable."""
+    """Stand for a listener to what is durable."""
 
 
 def ignore_tickets(tickets: list[int]) -> None:
-    """Stand for who wants to know what is consumed."""
+    """Stand for a listener to what is consumed."""
 
 
 def ignore_failure(error: BaseException) -> None:
-    """Stand for who wants to know of the end."""
+    """Stand for a listener to the end."""

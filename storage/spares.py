@@ -60,6 +60,7 @@ class Spares:
 
         Its content and its name still have to be synced by the caller.
         """
+        assert size > 0, f"a file of {size} bytes"
         fd = self._take(path, size)
         if fd is not None:
             return fd
@@ -93,6 +94,7 @@ class Spares:
         Before each write and sync of a slice it asks `go_on`, and gives up, leaving nothing, when
         that says no.
         """
+        assert size > 0, f"a spare of {size} bytes"
         with self._making:
             if size != self._usual:
                 self._usual = size
@@ -110,6 +112,7 @@ class Spares:
 
     def _weed(self) -> None:
         """Unlink spares below the usual size."""
+        assert self._making.locked(), "spares are weeded beside a maker"
         for _ in range(len(self._ready)):
             spare = self._ready.popleft()
             fd = self._fs.open(spare, write=False)
@@ -122,6 +125,7 @@ class Spares:
 
     def _create(self, path: str, size: int, go_on: Callable[[], bool]) -> int:
         """Return a descriptor of a new file of zeros, synced; -1 when `go_on` said no."""
+        assert self._making.locked(), "two files are made at once"
         fs = self._fs
         fd = fs.open(path, create=True)
         try:
@@ -150,6 +154,7 @@ class Spares:
 
         Kept are `_READY_MAX` of the usual size. The caller syncs the directory.
         """
+        assert length >= 0, f"a file of {length} bytes"
         if len(self._ready) >= _READY_MAX or length != usual:
             self._fs.unlink(path)
             return False

@@ -122,6 +122,7 @@ def survey(files: Iterator[tuple[int, str, bytes]]) -> Survey:
     """
     seen = Survey()
     for number, path, data in files:
+        assert number > max(seen.found.segments, default=-1), "segments in no order"
         seen.found.segment = max(seen.found.segment, number)
         seen.found.segments.append(number)
         head = _head(seen, path, data, number)
@@ -183,6 +184,7 @@ def _read(seen: Survey, segment: SegmentFile) -> None:
         found.ticket = head.number
         offset += BATCH_HEADER_BYTES + head.length
     facts.used = offset
+    assert offset <= len(segment.data), "more was read than there is"
     if head is not None and payload is None:
         found.torn_bytes += min(len(segment.data) - offset, BATCH_HEADER_BYTES + head.length)
         found.clean = False

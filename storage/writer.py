@@ -78,6 +78,7 @@ class DiskWork:
             paged = 0
             if batch.pages:
                 assert self._pages is not None, "no place for pages"
+                assert batch.written_as > 0, "the pages would name no batch"
                 # First: the batch says that they exist.
                 paged = self._pages.write(batch.pages)
             written = paged + self._segments.write(
@@ -202,7 +203,8 @@ class ThreadWriter:
         self._work.may_take, self._work.refused = may_take, refused
 
     def write(self, batch: Batch) -> None:
-        size = self._journal.segment_size(batch)
+        assert not self._stopping, "nothing is written behind the mark of a stop"
+        size = self._journal.rotation.segment_size(batch)
         payload: bytes | None = None
         if batch.bytes_bound <= ENCODED_AT_ONCE and not batch.pages:
             # What cannot be encoded is the writer's to report.
@@ -222,6 +224,7 @@ class ThreadWriter:
         self._jobs.put(lambda: self._work.read(segment, offset))
 
     def stop(self, done: Callable[[], None]) -> None:
+        assert not self._stopping, "it stops already"
         self._jobs.put(lambda: self._stop(done))
 
     def _run(self) -> None:

@@ -283,8 +283,8 @@ def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes])
     store.snapshot = lambda: definitions
     answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     failures: list[BaseException] = []
-    journal.on_failed = failures.append
-    journal.compaction.on_failed = failures.append
+    compaction = journal.compaction
+    journal.on_failed = compaction.on_failed = failures.append
     segments = Segments(fs, directory, make_uuid)
     journal.start(ThreadWriter(journal, segments, answers.put, segment_bytes))
     stopped: list[bool] = []
@@ -292,7 +292,7 @@ def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes])
     store.define(AddressDefinition(name="", routing_types=frozenset()))
     store.undefine(AddressDefinition(name="", routing_types=frozenset()))
     journal.flush()
-    while not failures and (journal.writing or journal.compacting):
+    while not failures and (journal.writing or compaction.under_way(journal.synced)):
         answers.get()()
     journal.close(lambda: stopped.append(True))
     while not stopped:

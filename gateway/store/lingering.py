@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from storage.batch import Batch
+from storage.batch_state import Kind
 
 
 class Linger:
@@ -46,7 +47,8 @@ class Linger:
     def __call__(self, batch: Batch) -> bool:
         """Whether the open batch is to stay open."""
         before, self._delivered = self._delivered, self._count()
-        if self._awaited() or not batch.adds or batch.notes or batch.pages or batch.covers:
+        plain = batch.adds and not batch.notes and not batch.pages
+        if self._awaited() or not plain or batch.kind is not Kind.RECORDS:
             return False
         if batch.number == self._number:
             return self._now() < self._until

@@ -93,7 +93,7 @@ class JournalStore:
         self._atomic = 0
         self._last: AddRun | None = None  # of the atomic part that is under way
         self.snapshot: Callable[[], Sequence[Definition]] = tuple
-        journal.snapshot = self._snapshot_notes
+        journal.rotation.snapshot = self._snapshot_notes
         self.append_run: Callable[[AddRun, int], int] = journal.append
 
     @property

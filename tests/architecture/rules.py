@@ -361,7 +361,6 @@ LONG_FILES: Final = (
     "protocols.stomp.session",
     "protocols.transport.shell",
     "storage.arrow_log",
-    "storage.journal",
 )
 #: Classes that exist for one heir: an object cut into storeys.
 LONE_BASES: Final = (

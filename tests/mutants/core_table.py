@@ -13,7 +13,7 @@ def _core(name: str, target: str, old: str, new: str, first: int = 0) -> Mutant:
 CORE_MUTANTS = (
     _core(
         "pages committed by a ticket of the process",
-        "storage.journal:Journal._place",
+        "storage.rotation:Rotation.place",
         "        block.written_as = batch.written_as\n",
         "        pass\n",
     ),
@@ -168,13 +168,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "an end that the disk has to know of is told at once",
-        "storage.journal:Journal.remove",
-        "    if whole:\n",
-        "    if True:\n",
+        "storage.overtaking:Overtaking.remove",
+        "    if not whole:\n",
+        "    if False:\n",
     ),
     _core(
         "a dead letter's end is told before that of what it was is on disk",
-        "storage.bonds:Bonds.end",
+        "storage.replacements:Replacements.end",
         "            self._bound[queue_id] = batch.number\n",
         "            pass\n",
     ),
@@ -305,7 +305,7 @@ CORE_MUTANTS = (
     _core(
         "a browser is shown what was set aside",
         "storage.journal:Journal.waiting",
-        "self._aside.batches, ",
+        "self._overtaking.turns, ",
         "",
     ),
     _core(
@@ -366,8 +366,8 @@ CORE_MUTANTS = (
     _core(
         "a scrub judges what is not synced",
         "storage.scrub:check_journal_file",
-        "segment, synced = journal.reached\n",
-        "segment, synced = journal.segment, journal.busy_with or journal.reached[1]\n",
+        "segment, synced = journal.rotation.reached\n",
+        "segment, synced = journal.segment, journal.busy_with or journal.rotation.reached[1]\n",
     ),
     _core(
         "memory gives back another message",

@@ -74,19 +74,19 @@ MUTANTS = (
     ),
     Mutant(
         "segment freed while something lives",
-        "storage.live:LiveIndex.reclaimable",
+        "storage.segment_index:SegmentIndex.reclaimable",
         "self.live[segment] > 0",
         "self.live[segment] > 1",
     ),
     Mutant(
         "removal counted when written, not when synced",
-        "storage.journal:Journal._place",
+        "storage.rotation:Rotation.place",
         "    self.index.add_batch(batch)\n",
         "    self.index.add_batch(batch)\n    self.index.settle_batch(batch)\n",
     ),
     Mutant(
         "segment of removals freed before what they remove",
-        "storage.live:LiveIndex.reclaimable",
+        "storage.segment_index:SegmentIndex.reclaimable",
         "            break\n",
         "            continue\n",
     ),
@@ -98,8 +98,8 @@ MUTANTS = (
     ),
     Mutant(
         "segments freed up to the one being filled",
-        "storage.journal:Journal._reclaim",
-        "self.index.reclaimable(synced_segment)",
+        "storage.rotation:Rotation.take_empty",
+        "self.index.reclaimable(self._synced_segment)",
         "self.index.reclaimable(self.segment)",
     ),
     Mutant(
@@ -170,19 +170,19 @@ MUTANTS = (
     ),
     Mutant(
         "live count one too low",
-        "storage.live:LiveIndex.added",
+        "storage.segment_index:SegmentIndex.added",
         "newest.live += stored",
         "newest.live += stored - 1",
     ),
     Mutant(
         "live count one too high",
-        "storage.live:LiveIndex._take",
+        "storage.segment_index:SegmentIndex._take",
         "    self.live[extent.segment] -= gone\n",
         "    self.live[extent.segment] -= max(gone - 1, 1)\n",
     ),
     Mutant(
         "a range over segments counted in the first",
-        "storage.live:LiveIndex.removed",
+        "storage.segment_index:SegmentIndex.removed",
         "if last <= extents[at].last:",
         "if True:",
     ),
@@ -231,28 +231,28 @@ MUTANTS = (
     Mutant(
         "transaction cut by a full batch",
         "storage.journal:Journal.append",
-        " and not batch.atomic",
+        " and batch.state is not _ATOMIC",
         "",
     ),
     Mutant(
         "transaction cut by a flush",
-        "storage.journal:Journal._close_next",
-        "    if self._open.atomic:\n        return False\n",
+        "storage.journal:Journal._fix_next",
+        "    if batch.state is _ATOMIC:\n        return False\n",
         "",
     ),
     Mutant(
         "segment begins without definitions",
-        "storage.journal:Journal._place",
-        "        batch.add_snapshot(self.snapshot())\n",
+        "storage.rotation:Rotation._roll",
+        "    batch.add_snapshot(self.snapshot())\n",
         "",
     ),
     Mutant(
         "definitions of later batches at a segment's begin",
         "storage.journal:Journal.flush",
-        "    batch.synced = self._on_disk\n",
-        "    batch.synced = self._on_disk\n"
+        "    self._covering.handed_over(batch)\n",
+        "    self._covering.handed_over(batch)\n"
         "    if any(batch.notes):\n"
-        "        batch.notes += self.snapshot()\n"
+        "        batch.notes += self.rotation.snapshot()\n"
         "        batch.bytes_bound += 1 << 20\n",
     ),
     Mutant(
@@ -286,6 +286,24 @@ MUTANTS = (
         "pass",
     ),
     Mutant(
+        "what took another's place is told a batch before the end of that is on disk",
+        "storage.replacements:Replacements.free",
+        "ticket > synced",
+        "ticket > synced + 1",
+    ),
+    Mutant(
+        "told before it is settled",
+        "storage.journal:Journal.written",
+        "    self.rotation.written(batch)\n",
+        "    self._tell(batch.number)\n    self.rotation.written(batch)\n",
+    ),
+    Mutant(
+        "turns that were set aside are written late",
+        "storage.overtaking:Overtaking.gather",
+        "    if self._aside.batches:\n",
+        "    if False:\n",
+    ),
+    Mutant(
         "stop before all is written",
         "storage.journal:Journal.written",
         "elif self._busy is None:",
@@ -306,15 +324,16 @@ MUTANTS = (
     ),
     Mutant(
         "what is gone is copied",
-        "storage.live:LiveIndex.alive",
+        "storage.segment_index:SegmentIndex.alive",
         "ranges += without_ranges([(low, high)], extent.join())",
         "ranges += [(low, high)]",
     ),
     Mutant(
         "copies behind the removals",
         "storage.batch:Batch.encode",
-        "    if self.clean:\n",
-        "    for run in self.copies:\n        encode_add(run, parts)\n    if self.clean:\n",
+        "    if self.kind is Kind.STOP:\n",
+        "    for run in self.copies:\n        encode_add(run, parts)\n"
+        "    if self.kind is Kind.STOP:\n",
     ),
     Mutant(
         "rest of a run is not copied",

@@ -51,6 +51,7 @@ class Store:
         self.stopped = False
 
     def note_handed(self) -> None:
+        self.journal.check_invariants()
         busy = self.journal._busy
         if busy is not None:
             self.model.hand(busy)

@@ -197,6 +197,8 @@ class World:
             self.disk.capacity = self.disk._used() + self.chance.randint(0, 4) * self.segment_bytes
 
     def _note_handed(self) -> None:
+        """After each step: the journal is in order, and what the writer has may be on disk."""
+        self.journal.check_invariants()
         busy = self.journal._busy
         if busy is not None and self.model.hand(busy) and busy.written_as - 1 != busy.synced:
             raise ViolationError("a batch was taken before the one before it was synced")

@@ -38,7 +38,7 @@ class TurnWriter:
         self.answers.append(answer)
 
     def write(self, batch: Batch) -> None:
-        job = partial(self.work.write, batch, self._journal.segment_size(batch))
+        job = partial(self.work.write, batch, self._journal.rotation.segment_size(batch))
         if batch.segment != self._segment:
             self._segment = batch.segment
             self._opening.append(job)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from storage.batch import Batch
+from storage.batch_state import Kind
 from storage.record import BATCH_HEADER_BYTES, AddRun, Clean, Note, Remove, Suspect, decode_records
 
 
@@ -167,7 +168,7 @@ def test_a_fan_out_taken_by_all_is_not_written() -> None:
 
 def test_marks_stand_first_and_last() -> None:
     batch = batch_of(run_of(1, b"a"))
-    batch.suspect = batch.clean = True
+    batch.suspect, batch.kind = True, Kind.STOP
     batch.add_note(b"later")
     batch.add_snapshot([b"snapshot"])
     kinds = [type(record) for record in decode_records(batch.encode())]
@@ -190,9 +191,9 @@ def test_what_makes_a_batch_worth_writing(what: str) -> None:
         case "counts":
             batch.count(7, [(1, 2)])
         case "clean":
-            batch.clean = True
+            batch.mark_stop()
         case "covers":
-            batch.covers = True
+            batch.cover()
     assert not batch.is_empty()
 
 
@@ -201,7 +202,7 @@ def test_the_bound_is_never_too_small_and_cancelling_is_exact(seed: int) -> None
     """Whatever goes in and is taken out again, the bytes fit the room that was counted for them."""
     chance = random.Random(seed)
     batch = Batch(1)
-    batch.suspect = batch.clean = True
+    batch.suspect, batch.kind = True, Kind.STOP
     expected: dict[int, dict[int, bytes]] = {1: {}, 2: {}, 3: {}}
     removed: set[tuple[int, int]] = set()
     following = {1: 100, 2: 200, 3: 300}

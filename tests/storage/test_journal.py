@@ -9,6 +9,7 @@ import pytest
 
 from storage import journal as journal_module
 from storage.batch import Batch
+from storage.batch_state import Kind
 from storage.journal import BACKLOG_BYTES_MAX, BATCH_BYTES_MAX, Journal
 from storage.record import SEGMENT_HEADER_BYTES, AddRun
 
@@ -48,8 +49,10 @@ def turn(journal: Journal, paper: Paper) -> None:
     """Flush and answer until nothing is under way."""
     journal.flush()
     done = 0
+    journal.check_invariants()
     while journal._busy is not None and done < 100:
         journal.written(paper.written[-1], 100)
+        journal.check_invariants()
         done += 1
 
 
@@ -146,7 +149,7 @@ def test_a_transaction_stays_whole_however_large() -> None:
     assert tickets == {1}
     journal.flush()
     assert len(paper.written[0].adds) == 3
-    assert journal.segment_size(paper.written[0]) > 3 * BATCH_BYTES_MAX
+    assert journal.rotation.segment_size(paper.written[0]) > 3 * BATCH_BYTES_MAX
     assert add(journal, 9) == 2
 
 
@@ -160,7 +163,7 @@ def test_congested_above_the_backlog() -> None:
     assert journal.congested
     turn(journal, paper)
     assert not journal.congested
-    assert journal._backlog == 0
+    assert journal._backlog.bytes == 0
 
 
 def test_unsynced_is_the_last_batch_with_something_in_it() -> None:
@@ -180,7 +183,7 @@ def test_unsynced_is_the_last_batch_with_something_in_it() -> None:
 
 def test_segments_roll_by_room_and_begin_with_what_holds() -> None:
     journal, paper, _ = journal_of(segment_bytes=1024)
-    journal.snapshot = lambda: [b"all that holds"]
+    journal.rotation.snapshot = lambda: [b"all that holds"]
     for seq in range(1, 20):
         add(journal, seq, bytes(300))
         turn(journal, paper)
@@ -192,7 +195,7 @@ def test_segments_roll_by_room_and_begin_with_what_holds() -> None:
     for batches in by_segment.values():
         assert batches[0].notes == [b"all that holds"]
         assert all(batch.notes == [] for batch in batches[1:])
-        room = journal.segment_size(batches[0]) - SEGMENT_HEADER_BYTES
+        room = journal.rotation.segment_size(batches[0]) - SEGMENT_HEADER_BYTES
         assert sum(batch.bytes_bound for batch in batches) <= room
 
 
@@ -203,7 +206,7 @@ def test_a_segment_begins_with_what_held_when_its_batch_closed(
     monkeypatch.setattr(journal_module, "BATCH_RECORDS_MAX", 1)
     journal, paper, _ = journal_of()
     held = [b"one"]
-    journal.snapshot = lambda: list(held)
+    journal.rotation.snapshot = lambda: list(held)
     add(journal, 1)
     assert add(journal, 2) == 2
     held[:] = [b"two"]
@@ -257,7 +260,7 @@ def test_a_stop_writes_what_is_open_then_its_mark_alone() -> None:
     for number in (1, 2, 3):
         assert paper.stopped == []
         journal.written(paper.written[number - 1], 1)
-    assert [batch.clean for batch in paper.written] == [False, False, True]
+    assert [batch.kind is Kind.STOP for batch in paper.written] == [False, False, True]
     assert [bool(batch.adds) for batch in paper.written] == [True, True, False]
     assert durable == [1, 2, 3]
     paper.stopped[0]()
@@ -309,7 +312,7 @@ def test_a_quiet_journal_is_covered_once() -> None:
     add(journal, 1)
     turn(journal, paper)
     quiet(journal)
-    assert [batch.covers for batch in paper.written] == [False, True]
+    assert [batch.kind for batch in paper.written] == [Kind.RECORDS, Kind.COVER]
     turn(journal, paper)
     for _ in range(3):
         quiet(journal)
@@ -322,7 +325,7 @@ def test_a_busy_journal_covers_itself() -> None:
         add(journal, seq)
         turn(journal, paper)
         journal.cover()
-    assert not any(batch.covers for batch in paper.written)
+    assert all(batch.kind is Kind.RECORDS for batch in paper.written)
 
 
 def test_what_is_under_way_is_not_covered_before_it_is_synced() -> None:

@@ -140,7 +140,9 @@ def test_a_kill_loses_nothing_and_a_cut_only_what_came_after_the_last_sync(
             seq += 1
             add(life.journal, seq, bytes(chance.choice([10, 400])))
         life.journal.flush()
+        life.journal.check_invariants()
         life.writer.run()
+        life.journal.check_invariants()
         if chance.random() < 0.3:
             life.journal.sync()
             life.writer.run()

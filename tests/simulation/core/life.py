@@ -231,7 +231,8 @@ class Life:
         self.gateway.store_failed(str(error))
 
     def note_handed(self) -> None:
-        """Note what the writer has: that may be on disk."""
+        """After each step: the journal is in order, and what the writer has may be on disk."""
+        self.journal.check_invariants()
         busy = self.journal._busy
         if busy is not None:
             self.model.hand(busy)

@@ -176,13 +176,13 @@ class Rotting:
 
     def _flip(self) -> None:
         journal = self.world.journal
-        synced, _ = journal.reached
+        synced, _ = journal.rotation.reached
         segments = [s for s in sorted(journal.index.live) if s <= synced]
         if not segments or self.world.failed:
             return
         segment = self.chance.choice(segments)
         data = self._data(segment)
-        spans = _spans(bytes(data), segment, journal.reached[1])
+        spans = _spans(bytes(data), segment, journal.rotation.reached[1])
         if not spans:
             return
         start, end = self.chance.choice(spans)

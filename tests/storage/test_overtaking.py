@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from storage.aside import RUNS_MAX, TURNS_MAX
+from storage.batch_state import Kind
 from storage.journal import Journal
+from storage.overtaking import Overtaken
 from storage.record import AddRun
 from tests.storage.test_journal import Paper, add, journal_of
 
@@ -66,7 +68,7 @@ def test_each_turn_is_told_by_itself_and_the_rest_is_one_batch() -> None:
 
 def test_a_range_over_stored_and_waiting_messages_is_removed_and_cancelled() -> None:
     journal, paper, _, told = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     first = add(journal, 2)
     journal.flush()
     second = add(journal, 3)
@@ -83,7 +85,7 @@ def test_a_range_over_stored_and_waiting_messages_is_removed_and_cancelled() -> 
 @pytest.mark.parametrize("what", ["replaced", "noted", "atomic"])
 def test_what_is_not_a_consumer_s_doing_waits_for_the_disk(what: str) -> None:
     journal, paper, durable, told = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     ticket = add(journal, 2)
     if what == "noted":
         journal.note(b"n")
@@ -93,7 +95,8 @@ def test_what_is_not_a_consumer_s_doing_waits_for_the_disk(what: str) -> None:
     later = journal.remove(7, 2, 2, 1, consumed=what != "replaced")
     if what == "replaced":
         add(journal, 3)
-    journal.end_atomic()
+    if what == "atomic":
+        journal.end_atomic()
     journal.flush()
     assert ticket not in told
     assert later not in told
@@ -128,7 +131,7 @@ def test_two_queues_have_to_take_what_both_were_sent() -> None:
 
 def test_however_long_the_disk_stands_what_is_set_aside_has_an_end() -> None:
     journal, paper, durable, _ = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     tickets = []
     for seq in range(2, 3 * TURNS_MAX):
         tickets.append(add(journal, seq))
@@ -144,7 +147,7 @@ def test_however_long_the_disk_stands_what_is_set_aside_has_an_end() -> None:
 
 def test_however_many_runs_a_turn_brings_what_is_set_aside_has_an_end() -> None:
     journal, paper, durable, _ = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     each, turns = RUNS_MAX // 10, 20
     tickets = []
     for number in range(turns):
@@ -171,7 +174,7 @@ def test_a_suspect_start_is_marked_by_the_first_batch_that_is_written() -> None:
 
 def test_a_stop_writes_what_was_set_aside_before_its_mark() -> None:
     journal, paper, _, _ = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     add(journal, 2)
     journal.flush()
     add(journal, 3)
@@ -180,7 +183,7 @@ def test_a_stop_writes_what_was_set_aside_before_its_mark() -> None:
     for number in range(3):
         journal.written(paper.written[number], 1)
     assert stored(paper, 1) == [(2, 1), (3, 1)]
-    assert paper.written[2].clean
+    assert paper.written[2].kind is Kind.STOP
     assert paper.stopped
 
 
@@ -201,10 +204,10 @@ def test_what_was_not_written_is_gone_without_a_ticket() -> None:
 def test_a_range_of_which_the_disk_has_a_part_has_a_ticket(aside: bool) -> None:
     journal, _, _, _ = held()
     add(journal, 2)
-    journal._overtaken = 2 if aside else 0
+    journal._overtaking.overtaken = Overtaken.NOW if aside else Overtaken.NOT
     journal.flush()
     add(journal, 3)
-    assert bool(journal._aside.batches) == aside
+    assert bool(journal._overtaking.turns) == aside
     assert journal.remove(7, 1, 3, 3) == journal.ticket
 
 
@@ -218,7 +221,7 @@ def test_without_cancelling_every_end_has_a_ticket() -> None:
 @pytest.mark.parametrize("how", ["replaced", "moved", "moved over two parts", "paged"])
 def test_what_stands_for_something_that_goes_is_bound_to_its_end(how: str) -> None:
     journal, paper, durable, _ = held()
-    journal._overtaken = 2
+    journal._overtaking.overtaken = Overtaken.NOW
     if how == "replaced":
         add(journal, 2)
         journal.remove(7, 1, 1, 1, consumed=False)

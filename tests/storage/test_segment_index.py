@@ -7,20 +7,20 @@ import random
 import pytest
 
 from storage.batch import Batch
-from storage.live import LiveIndex
 from storage.record import AddRun
+from storage.segment_index import SegmentIndex
 
 
-def index_of(*added: tuple[int, int, int, int]) -> LiveIndex:
+def index_of(*added: tuple[int, int, int, int]) -> SegmentIndex:
     """Return an index with (queue, first, last, segment) added."""
-    index = LiveIndex()
+    index = SegmentIndex()
     for queue, first, last, segment in added:
         index.added(queue, first, last, segment, last - first + 1)
     return index
 
 
 def test_a_batch_counts_each_target_and_no_body_that_is_not_stored() -> None:
-    index = LiveIndex()
+    index = SegmentIndex()
     batch = Batch(1)
     batch.segment = 4
     batch.add(AddRun([(1, 1), (2, 1)], [b"a", b"b"], 0, 0, 0), 2)
@@ -49,7 +49,7 @@ def test_a_range_over_several_segments_is_counted_in_each() -> None:
 
 
 def test_a_range_with_holes_inside_a_segment_is_counted_by_its_caller() -> None:
-    index = LiveIndex()
+    index = SegmentIndex()
     index.added(1, 1, 10, 1, 4)
     index.removed(1, 2, 9, 2)
     assert index.live == {1: 2}
@@ -104,7 +104,7 @@ def test_settling_a_batch_takes_removals_and_deleted_queues() -> None:
 @pytest.mark.parametrize("seed", range(100))
 def test_the_counts_are_those_of_a_plain_recount(seed: int) -> None:
     chance = random.Random(seed)
-    index = LiveIndex()
+    index = SegmentIndex()
     places: dict[tuple[int, int], int] = {}  # (queue, seq) -> segment
     following = dict.fromkeys(range(4), 1)
     segment = 1
@@ -151,7 +151,7 @@ def test_the_counts_are_those_of_a_plain_recount(seed: int) -> None:
 @pytest.mark.parametrize("order", ["in order", "in turns", "at random", "backwards"])
 def test_what_lives_of_an_alternating_queue_is_known_at_any_time(order: str) -> None:
     """Every second message is not stored; the others go one by one."""
-    index = LiveIndex()
+    index = SegmentIndex()
     index.open_segment(1)
     batch = Batch(1)
     batch.segment = 1

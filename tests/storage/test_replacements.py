@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from storage.bonds import Bonds
+from storage.replacements import Replacements
 from tests.storage.test_journal import add, journal_of
 
 
 @pytest.mark.parametrize(("synced", "free"), [(0, False), (4, False), (5, True), (6, True)])
 def test_a_queue_is_bound_until_its_ticket_is_on_disk(synced: int, free: bool) -> None:
-    bonds = Bonds()
-    bonds.bind(7, 5)
-    assert bonds.free(7, synced) is free
-    assert bonds.free(8, synced), "nothing of this one is bound"
+    replacements = Replacements()
+    replacements.bind(7, 5)
+    assert replacements.free(7, synced) is free
+    assert replacements.free(8, synced), "nothing of this one is bound"
 
 
 def test_the_end_of_a_dead_letter_waits_for_the_end_of_what_it_stands_for() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from storage.batch import Batch, run_bound
@@ -103,6 +104,7 @@ class _Extent:
 
     def absorb(self, part: _Extent) -> None:
         """Become one with the extent that follows."""
+        assert self.last < part.first, "the other one does not follow"
         if part.first > self.last + 1:
             self.lose(self.last + 1, part.first - 1)
         self.last = part.last
@@ -127,8 +129,19 @@ class _Extent:
         )
         return part
 
+    def check_invariants(self) -> None:
+        """Assert that gone seqs are within, and no more messages live than there are places."""
+        assert self.first <= self.last, f"{self.first} to {self.last}"
+        assert 0 <= self.live <= self.last - self.first + 1, f"{self.live} live"
+        assert self.bytes >= 0, f"{self.bytes} bytes"
+        assert self.first <= self.floor <= self.last + 1, f"{self.floor} is no floor of it"
+        assert len(self.gone) % 2 == 0, "half a range is gone"
+        assert 0 <= self.head <= self.ordered <= len(self.gone), "places in what is gone"
+        known = self.gone[self.head : self.ordered]
+        assert known == sorted(known), "what is said to ascend does not"
 
-class LiveIndex:
+
+class SegmentIndex:
     """Live messages per segment.
 
     Attributes:
@@ -155,6 +168,7 @@ class LiveIndex:
 
     def use(self, segment: int, size: int) -> None:
         """Note that so many bytes were put into a segment."""
+        assert size >= 0, f"{size} bytes"
         self.used[segment] = self.used.get(segment, 0) + size
         self.used_bytes += size
 
@@ -283,6 +297,7 @@ class LiveIndex:
                 at += 1
                 continue
             middle = extent.part(low, high, segment)
+            assert source != segment, "a copy is where it was"
             parts = [extent.part(extent.first, low - 1, source)] if low > extent.first else []
             parts.append(middle)
             if high < extent.last:
@@ -322,6 +337,8 @@ class LiveIndex:
 
     def drop_segment(self, segment: int) -> None:
         """Forget a segment whose file is gone; none is older."""
+        assert segment == self.oldest(), f"{segment} is not the oldest of {self.live}"
+        assert not self.live[segment], f"{self.live[segment]} messages live in {segment}"
         del self.live[segment]
         self.used_bytes -= self.used.pop(segment, 0)
         for queue_id, extents in list(self._extents.items()):
@@ -333,3 +350,24 @@ class LiveIndex:
                 self._starts[queue_id] = [extent.first for extent in kept]
             else:
                 del self._extents[queue_id], self._starts[queue_id]
+
+    def check_invariants(self) -> None:
+        """Assert that sums are those of their parts, and that extents are in order.
+
+        It goes through all extents.
+        """
+        assert self.used_bytes == sum(self.used.values()), "bytes in segments are miscounted"
+        assert set(self.used) <= set(self.live), "bytes of segments that are not there"
+        assert set(self._starts) == set(self._extents), "queues that have extents or none"
+        live = dict.fromkeys(self.live, 0)
+        size = 0
+        for queue_id, extents in self._extents.items():
+            starts = self._starts[queue_id]
+            assert [extent.first for extent in extents] == starts, f"extents of {queue_id}"
+            assert all(a.last < b.first for a, b in pairwise(extents)), f"order of {queue_id}"
+            for extent in extents:
+                extent.check_invariants()
+                live[extent.segment] += extent.live
+                size += extent.bytes
+        assert live == self.live, f"{live} live in segments, {self.live} are counted"
+        assert size == self.live_bytes, f"{size} bytes live, {self.live_bytes} are counted"
