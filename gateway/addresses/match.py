@@ -21,11 +21,10 @@ from typing import Final
 from gateway.addresses.settings import (
     CONTRADICTORY,
     DEFAULTS,
-    FIELDS,
     INTERNAL,
+    ROWS,
     AddressSettings,
     contradiction,
-    key_of,
 )
 from gateway.model.address import is_internal
 
@@ -150,11 +149,11 @@ class SettingsTable:
         settings = self.for_address(name)
         merged = self._merge(name)
         result = []
-        for field_name in FIELDS:
+        for field_name, row in ROWS.items():
             entry = merged.get(field_name)
             result.append(
                 Explained(
-                    key=key_of(field_name),
+                    key=row.key,
                     value=getattr(settings, field_name),
                     match=None if entry is None else entry.match,
                     origin=None if entry is None else entry.origins.get(field_name),

@@ -13,24 +13,11 @@ A key that is missing here would need a restart; a test holds that none is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final
 
-
-class Reach(Enum):
-    """See the module text."""
-
-    AT_ONCE = "at-once"
-    NEW_CONNECTIONS = "new-connections"
-    NEW_QUEUES = "new-queues"
-    RESTART = "restart"
-    REFUSED = "refused"
-    STAYS = "stays"
-
-    @property
-    def applies(self) -> bool:
-        """Whether a reload does something for it."""
-        return self in (Reach.AT_ONCE, Reach.NEW_CONNECTIONS, Reach.NEW_QUEUES)
+from gateway.addresses import settings
+from gateway.model import attributes
+from gateway.model.rows import Reach, Row
 
 
 def _all(reach: Reach, keys: str) -> dict[str, Reach]:
@@ -75,55 +62,21 @@ _ACCEPTOR: Final = {
     ),
 }
 
-_ADDRESS_SETTINGS: Final = {
-    **_all(
-        Reach.AT_ONCE,
-        "dead-letter-address expiry-address auto-create-dead-letter-resources"
-        " dead-letter-queue-prefix dead-letter-queue-suffix auto-create-expiry-resources"
-        " expiry-queue-prefix expiry-queue-suffix max-delivery-attempts redelivery-delay"
-        " redelivery-delay-multiplier redelivery-collision-avoidance-factor max-redelivery-delay"
-        " max-size-bytes max-size-messages max-size-bytes-reject-threshold address-full-policy"
-        " disk-full-policy page-size-bytes page-limit-bytes page-limit-messages page-full-policy"
-        " max-read-page-bytes max-read-page-messages prefetch-page-bytes prefetch-page-messages"
-        " auto-create-queues auto-create-addresses default-address-routing-type"
-        " ring-victim auto-delete-queues auto-delete-created-queues auto-delete-queues-delay"
-        " auto-delete-queues-message-count auto-delete-queues-skip-usage-check"
-        " auto-delete-addresses auto-delete-addresses-delay"
-        " auto-delete-addresses-skip-usage-check expiry-delay min-expiry-delay max-expiry-delay"
-        " no-expiry slow-consumer-threshold slow-consumer-threshold-measurement-unit"
-        " slow-consumer-policy slow-consumer-check-period send-to-dla-on-no-route enable-metrics"
-        " management-browse-page-size management-message-attribute-size-limit reject-as-modified"
-        " id-cache-size retroactive-message-count strict-dispatch durability",
-    ),
-    # A sender takes the way that stamps its messages, or the other one, when it attaches.
-    **_all(Reach.NEW_CONNECTIONS, "enable-ingress-timestamp"),
-    **_all(
-        Reach.NEW_QUEUES,
-        "default-queue-routing-type default-ring-size default-max-consumers"
-        " default-exclusive-queue default-purge-on-no-consumers default-consumers-before-dispatch"
-        " default-delay-before-dispatch default-last-value-queue default-last-value-key"
-        " default-non-destructive default-group-buckets default-group-rebalance"
-        " default-group-rebalance-pause-dispatch default-group-first-key",
-    ),
-}
 
-_QUEUE: Final = {
-    **_all(
-        Reach.AT_ONCE,
-        "ring-size max-consumers filter exclusive purge-on-no-consumers consumers-before-dispatch"
-        " delay-before-dispatch enabled group-buckets group-rebalance"
-        " group-rebalance-pause-dispatch group-first-key consumer-priority auto-delete"
-        " auto-delete-delay auto-delete-message-count",
-    ),
-    **_all(Reach.REFUSED, "name routing-type durable last-value last-value-key non-destructive"),
-}
+def _of_rows(rows: Mapping[str, Row]) -> dict[str, Reach]:
+    return {row.key: row.fact(Reach) or Reach.AT_ONCE for row in rows.values()}
+
 
 #: Table of the file -> key -> what its change reaches.
 REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "": _TOP,
     "acceptors": _ACCEPTOR,
-    "address-settings": _ADDRESS_SETTINGS,
-    "queues": _QUEUE,
+    "address-settings": _of_rows(settings.ROWS),
+    "queues": {
+        **_all(Reach.AT_ONCE, "ring-size max-consumers filter"),
+        **_all(Reach.REFUSED, "name routing-type durable"),
+        **_of_rows(attributes.ROWS),
+    },
     # Types are added; one that has gone stays.
     "addresses": _all(Reach.AT_ONCE, "routing-type routing-types"),
     "diverts": _all(Reach.AT_ONCE, "address forwarding-address exclusive filter routing-type"),

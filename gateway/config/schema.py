@@ -11,25 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.addresses import settings
 from gateway.addresses.match import markers_problem
-from gateway.addresses.settings import (
-    ID_CACHE_MAX,
-    DiskFullPolicy,
-    Durability,
-    FullPolicy,
-    PageFullPolicy,
-    RateUnit,
-    RingVictim,
-    SlowPolicy,
-    max_consumers_problem,
-    ring_size_problem,
-)
+from gateway.addresses.settings import ID_CACHE_MAX, Durability
 from gateway.config import values as v
 from gateway.config.endpoints import read_endpoint
 from gateway.config.tls import TlsVersion
 from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
-from gateway.model.address import RoutingType, check_name, parse_destination
-from gateway.model.attributes import attribute_problem, text_problem
+from gateway.model import attributes
+from gateway.model.address import RoutingType, parse_destination
+from gateway.model.bounds import unlimited
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.selectors import compile_selector
@@ -66,49 +57,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _address(value: object) -> str:
-    taken = v.name_text(value)
-    try:
-        check_name(taken, "address")
-    except RefusedError as error:
-        raise ValueError(error.refusal.text) from None
-    return taken
-
-
-def _optional_address(value: object) -> str | None:
-    return None if value == "" else _address(value)
-
-
-def _ring(value: object) -> int:
-    taken = v.count(value)
-    problem = ring_size_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
 def _filter(value: object) -> str:
     taken = v.name_text(value)
     try:
         compile_selector(taken)
     except RefusedError as error:
         raise ValueError(error.refusal.text) from None
-    return taken
-
-
-def _property_name(value: object) -> str:
-    taken = v.text(value)
-    problem = text_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
-def _max_consumers(value: object) -> int:
-    taken = v.count(value)
-    problem = max_consumers_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
     return taken
 
 
@@ -135,19 +89,6 @@ def _target(value: object) -> str:
     except RefusedError as error:
         raise ValueError(error.refusal.text) from None
     return taken
-
-
-def _attribute(name: str, read: v.Reader) -> v.Reader:
-    """Return a reader of a queue's attribute, which refuses what the API refuses."""
-
-    def reader(value: object) -> object:
-        taken = read(value)
-        problem = attribute_problem(name, taken)
-        if problem is not None:
-            raise ValueError(problem)
-        return taken
-
-    return reader
 
 
 def _modifier(value: object) -> float:
@@ -288,106 +229,20 @@ _NOT_HERE: Final = {
 }
 
 ADDRESS_SETTINGS: Final = Table(
-    keys={
-        "dead-letter-address": _optional_address,
-        "expiry-address": _optional_address,
-        "auto-create-dead-letter-resources": v.boolean,
-        "dead-letter-queue-prefix": v.text,
-        "dead-letter-queue-suffix": v.text,
-        "auto-create-expiry-resources": v.boolean,
-        "expiry-queue-prefix": v.text,
-        "expiry-queue-suffix": v.text,
-        "max-delivery-attempts": v.count,
-        "redelivery-delay": v.duration_ms,
-        "redelivery-delay-multiplier": v.number,
-        "redelivery-collision-avoidance-factor": v.number,
-        "max-redelivery-delay": v.duration_ms,
-        "max-size-bytes": v.size_bytes,
-        "max-size-messages": v.count,
-        "max-size-bytes-reject-threshold": v.size_bytes,
-        "address-full-policy": v.choice(FullPolicy),
-        "disk-full-policy": v.choice(DiskFullPolicy),
-        "page-size-bytes": v.size_bytes,
-        "page-limit-bytes": v.size_bytes,
-        "page-limit-messages": v.count,
-        "page-full-policy": v.choice(PageFullPolicy),
-        "max-read-page-bytes": v.size_bytes,
-        "max-read-page-messages": v.count,
-        "prefetch-page-bytes": v.size_bytes,
-        "prefetch-page-messages": v.count,
-        "auto-create-queues": v.boolean,
-        "auto-create-addresses": v.boolean,
-        "default-address-routing-type": v.choice(RoutingType),
-        "default-queue-routing-type": v.choice(RoutingType),
-        "default-ring-size": v.count,
-        "ring-victim": v.choice(RingVictim),
-        "default-max-consumers": v.count,
-        "default-exclusive-queue": v.boolean,
-        "default-purge-on-no-consumers": v.boolean,
-        "default-consumers-before-dispatch": v.count,
-        "default-delay-before-dispatch": v.duration_ms,
-        "default-last-value-queue": v.boolean,
-        "default-last-value-key": _property_name,
-        "default-non-destructive": v.boolean,
-        "default-group-buckets": v.count,
-        "default-group-rebalance": v.boolean,
-        "default-group-rebalance-pause-dispatch": v.boolean,
-        "default-group-first-key": _property_name,
-        "auto-delete-queues": v.boolean,
-        "auto-delete-created-queues": v.boolean,
-        "auto-delete-queues-delay": v.at_least(0, v.duration_ms),
-        "auto-delete-queues-message-count": v.count,
-        "auto-delete-queues-skip-usage-check": v.boolean,
-        "auto-delete-addresses": v.boolean,
-        "auto-delete-addresses-delay": v.at_least(0, v.duration_ms),
-        "auto-delete-addresses-skip-usage-check": v.boolean,
-        "expiry-delay": v.duration_ms,
-        "min-expiry-delay": v.duration_ms,
-        "max-expiry-delay": v.duration_ms,
-        "no-expiry": v.boolean,
-        "slow-consumer-threshold": v.count,
-        "slow-consumer-threshold-measurement-unit": v.choice(RateUnit),
-        "slow-consumer-policy": v.choice(SlowPolicy),
-        "slow-consumer-check-period": v.seconds,
-        "send-to-dla-on-no-route": v.boolean,
-        "enable-metrics": v.boolean,
-        "management-browse-page-size": v.count,
-        "management-message-attribute-size-limit": v.count,
-        "enable-ingress-timestamp": v.boolean,
-        "reject-as-modified": v.boolean,
-        "id-cache-size": v.count,
-        "retroactive-message-count": v.count,
-        "strict-dispatch": v.boolean,
-        "durability": v.choice(Durability),
-    },
+    keys=v.readers(settings.ROWS.values()),
     later=frozenset(_NOT_HERE),
     why=_NOT_HERE,
 )
 
 QUEUE: Final = Table(
     keys={
-        "name": _address,
+        "name": v.address,
         "routing-type": v.choice(RoutingType),
         "durable": v.boolean,
-        "ring-size": _ring,
-        "max-consumers": _max_consumers,
+        "ring-size": v.bounded(v.count, settings.ring_size_problem),
+        "max-consumers": v.bounded(v.count, unlimited),
         "filter": _filter,
-        "exclusive": v.boolean,
-        "purge-on-no-consumers": v.boolean,
-        "consumers-before-dispatch": _attribute("consumers_before_dispatch", v.count),
-        "delay-before-dispatch": _attribute("delay_before_dispatch", v.duration_ms),
-        "enabled": v.boolean,
-        "last-value": v.boolean,
-        "last-value-key": _property_name,
-        "non-destructive": v.boolean,
-        "group-buckets": v.at_least(-1, v.count),
-        "group-rebalance": v.boolean,
-        "group-rebalance-pause-dispatch": v.boolean,
-        "group-first-key": _property_name,
-        "consumer-priority": v.count,
-        "auto-delete": v.boolean,
-        "auto-delete-delay": _attribute("auto_delete_delay", v.duration_ms),
-        "auto-delete-message-count": _attribute("auto_delete_message_count", v.count),
+        **v.readers(attributes.ROWS.values()),
     },
     required=frozenset({"name"}),
     later=_words("user"),
@@ -403,7 +258,7 @@ ADDRESS: Final = Table(
 
 DIVERT: Final = Table(
     keys={
-        "address": _address,
+        "address": v.address,
         "forwarding-address": _forwarding,
         "exclusive": v.boolean,
         "filter": _filter,
@@ -453,7 +308,7 @@ AUTHENTICATION: Final = Table(
 )
 STREAM: Final = Table(
     keys={
-        "address": _address,
+        "address": v.address,
     },
     required=frozenset({"address"}),
     later=_words("address-pattern selector retention-bytes retention-time"),

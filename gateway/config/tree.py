@@ -11,7 +11,6 @@ from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import Durability
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
-from gateway.model.attributes import NAMES
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
 
@@ -121,7 +120,10 @@ class Acceptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """One queue of `[addresses.NAME]`; None means what the address settings say."""
+    """One queue of `[addresses.NAME]`; None means what the address settings say.
+
+    `attributes` are those that are written, by their names in the core.
+    """
 
     name: str
     routing_type: RoutingType | None = None
@@ -129,28 +131,7 @@ class QueueConfig:
     ring_size: int | None = None
     max_consumers: int | None = None
     filter: str | None = None
-    exclusive: bool | None = None
-    purge_on_no_consumers: bool | None = None
-    consumers_before_dispatch: int | None = None
-    delay_before_dispatch: int | None = None
-    enabled: bool | None = None
-    last_value: bool | None = None
-    last_value_key: str | None = None
-    non_destructive: bool | None = None
-    group_buckets: int | None = None
-    group_rebalance: bool | None = None
-    group_rebalance_pause_dispatch: bool | None = None
-    group_first_key: str | None = None
-    consumer_priority: int | None = None
-    auto_delete: bool | None = None
-    auto_delete_delay: int | None = None
-    auto_delete_message_count: int | None = None
-
-    @property
-    def attributes(self) -> dict[str, object]:
-        """Return the attributes that are written, by their names in the core."""
-        written = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in written.items() if value is not None}
+    attributes: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,10 @@ from gateway.broker import Gateway
 from gateway.broker.address import Address
 from gateway.broker.reaper import Rule
 from gateway.model.address import is_internal
+from gateway.model.attributes import ROWS, QueueAttributes
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.peers import AcceptorFigures
+from gateway.model.rows import Row
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
@@ -143,6 +145,12 @@ def persistent_bytes(queue: Queue) -> int:
     return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
 
 
+def attributes_view(attributes: QueueAttributes, rows: Iterable[Row]) -> dict[str, object]:
+    """Return attributes as the API shows them: a text that is not said is null."""
+    said = ((row.json, getattr(attributes, row.name)) for row in rows)
+    return {name: None if value == "" else value for name, value in said}
+
+
 def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object]:
     """Return a queue as the API shows it; `reaping` says when it goes by itself.
 
@@ -171,23 +179,11 @@ def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object
         "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
         "filter": queue.filter_text or None,
+        **attributes_view(queue.attributes, ROWS.values()),
         "autoDelete": reaping.applies,
         "autoDeleteDelay": reaping.delay,
         "autoDeleteMessageCount": reaping.message_count,
-        "enabled": queue.attributes.enabled,
-        "exclusive": queue.attributes.exclusive,
-        "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,
-        "consumersBeforeDispatch": queue.attributes.consumers_before_dispatch,
-        "delayBeforeDispatch": queue.attributes.delay_before_dispatch,
-        "lastValue": queue.attributes.last_value,
-        "lastValueKey": queue.attributes.last_value_key or None,
-        "nonDestructive": queue.attributes.non_destructive,
-        "groupBuckets": queue.attributes.group_buckets,
-        "groupRebalance": queue.attributes.group_rebalance,
-        "groupRebalancePauseDispatch": queue.attributes.group_rebalance_pause_dispatch,
-        "groupFirstKey": queue.attributes.group_first_key or None,
         "groupCount": queue.group_count,
-        "consumerPriority": queue.attributes.consumer_priority,
         "firstMessageAge": None,
         "reason": lag if queue.storing_count and not queue.serialized else None,
     }

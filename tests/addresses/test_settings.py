@@ -6,12 +6,10 @@ import pytest
 
 from gateway.addresses.settings import (
     DEFAULTS,
-    FIELDS,
+    ROWS,
     AddressSettings,
     FullPolicy,
     contradiction,
-    key_of,
-    value_problem,
 )
 from gateway.model.address import RoutingType
 
@@ -29,7 +27,8 @@ def test_defaults_are_the_promised_ones() -> None:
 
 
 def test_no_default_is_itself_impossible() -> None:
-    assert [value_problem(f, getattr(DEFAULTS, f)) for f in FIELDS] == [None] * len(FIELDS)
+    assert [row.problem(row.default) for row in ROWS.values()] == [None] * len(ROWS)
+    assert [getattr(DEFAULTS, name) for name in ROWS] == [row.default for row in ROWS.values()]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_no_default_is_itself_impossible() -> None:
     ],
 )
 def test_impossible_values_say_why(field: str, value: int, word: str) -> None:
-    problem = value_problem(field, value)
+    problem = ROWS[field].problem(value)
     assert problem is not None
     assert word in problem
 
@@ -65,7 +64,7 @@ def test_impossible_values_say_why(field: str, value: int, word: str) -> None:
     ],
 )
 def test_possible_values_pass(field: str, value: object) -> None:
-    assert value_problem(field, value) is None
+    assert ROWS[field].problem(value) is None
 
 
 @pytest.mark.parametrize(
@@ -78,4 +77,4 @@ def test_expiry_bounds_that_cross_are_a_contradiction(least: int, most: int, wro
 
 
 def test_keys_are_kebab_case() -> None:
-    assert key_of("max_size_bytes") == "max-size-bytes"
+    assert ROWS["max_size_bytes"].key == "max-size-bytes"
