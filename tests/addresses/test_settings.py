@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from gateway.addresses.settings import (
     DEFAULTS,
+    QUEUE_DEFAULTS,
     ROWS,
     AddressSettings,
     FullPolicy,
     contradiction,
 )
+from gateway.model import attributes
 from gateway.model.address import RoutingType
 
 
@@ -78,3 +82,17 @@ def test_expiry_bounds_that_cross_are_a_contradiction(least: int, most: int, wro
 
 def test_keys_are_kebab_case() -> None:
     assert ROWS["max_size_bytes"].key == "max-size-bytes"
+
+
+def test_every_field_is_a_row_with_words() -> None:
+    assert tuple(ROWS) == tuple(field.name for field in fields(AddressSettings))
+    assert all(row.words for row in ROWS.values())
+
+
+def test_what_queues_have_by_default_is_what_a_plain_queue_has() -> None:
+    for name, setting in QUEUE_DEFAULTS.items():
+        assert ROWS[setting].default == attributes.ROWS[name].default
+        assert ROWS[setting].kind is attributes.ROWS[name].kind
+        assert ROWS[setting].bound is attributes.ROWS[name].bound
+        assert ROWS[setting].unit is attributes.ROWS[name].unit
+        assert setting.startswith("default_" + name)
