@@ -12,18 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.addresses.match import markers_problem
-from gateway.addresses.settings import ID_CACHE_MAX, Durability
+from gateway.config import tree
 from gateway.config import values as v
-from gateway.config.endpoints import read_endpoint
 from gateway.config.tls import TlsVersion
-from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
 from gateway.model import attributes
 from gateway.model.address import RoutingType, parse_destination
-from gateway.model.bounds import unlimited
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
-from gateway.selectors import compile_selector
+from gateway.model.rows import rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +53,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _filter(value: object) -> str:
-    taken = v.name_text(value)
-    try:
-        compile_selector(taken)
-    except RefusedError as error:
-        raise ValueError(error.refusal.text) from None
-    return taken
-
-
-def _markers(value: object) -> str:
-    taken = v.text(value)
-    problem = markers_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
 def _forwarding(value: object) -> tuple[str, ...]:
     """Take one address, several with commas between them, or an array."""
     items = v.text(value).split(",") if isinstance(value, str) else value
@@ -91,55 +70,8 @@ def _target(value: object) -> str:
     return taken
 
 
-def _modifier(value: object) -> float:
-    taken = v.number(value)
-    if not 1.0 <= taken <= 1000.0:
-        raise ValueError(f"{taken} is out of range; it lies between 1.0 and 1000.0")
-    return taken
-
-
 TOP: Final = Table(
-    keys={
-        "name": v.name_text,
-        "data-directory": v.name_text,
-        "journal-directory": v.name_text,
-        "paging-directory": v.name_text,
-        "global-max-size": v.limit(v.size_bytes, 1 << 20),
-        "global-max-messages": v.limit(v.count),
-        "user-max-addresses": v.limit(v.count),
-        "user-max-queues": v.limit(v.count),
-        "user-max-consumers": v.limit(v.count),
-        "user-max-links": v.limit(v.count),
-        "global-max-addresses": v.limit(v.count),
-        "global-max-queues": v.limit(v.count),
-        "global-max-consumers": v.limit(v.count),
-        "global-max-links": v.limit(v.count),
-        "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
-        "journal-compact-min-files": v.at_least(0, v.count),
-        # Above three quarters what is copied would soon be copied again.
-        "journal-compact-percentage": v.within(1, 75, v.count),
-        "store-task-limit": v.at_least(1, v.count),
-        "concurrent-store-and-dispatch-queues": v.boolean,
-        "concurrent-store-and-dispatch-topics": v.boolean,
-        "store-linger": v.within(0, 1_000, v.duration_ms),
-        "store-lag-limit": v.limit(v.duration_ms),
-        "durability": v.choice(Durability),
-        "sync-interval": v.within(1, 1_000, v.duration_ms),
-        "max-disk-usage": v.within(-1, 100, v.count),
-        "min-disk-free": v.limit(v.size_bytes),
-        "disk-scan-period": v.at_least(1, v.duration_ms),
-        "ballast-size": v.at_least(0, v.size_bytes),
-        "scrub-period": v.at_least(-1, v.duration_ms),
-        "scrub-rate": v.at_least(1 << 16, v.size_bytes),
-        "address-queue-scan-period": v.at_least(-1, v.duration_ms),
-        "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
-        "transaction-timeout": v.at_least(1, v.duration_ms),
-        "stomp-default-persistent": v.boolean,
-        "allow-insecure": v.boolean,
-        "literal-match-markers": _markers,
-        "id-cache-size": v.within(0, ID_CACHE_MAX, v.count),
-        "persist-id-cache": v.boolean,
-    },
+    keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
         " streams wildcard-addresses"
@@ -161,44 +93,7 @@ TOP: Final = Table(
 )
 
 ACCEPTOR: Final = Table(
-    keys={
-        "endpoint": read_endpoint,
-        "protocols": v.choices(Wire, {"WS": "is known, but not supported yet by this version"}),
-        "allow-anonymous": v.boolean,
-        "sasl-mechanisms": v.choices(
-            Sasl,
-            {
-                "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
-                "EXTERNAL": "needs client certificates, which this version does not ask for",
-            },
-        ),
-        "amqp-credits": v.within(1, 1_000_000, v.count),
-        "amqp-low-credits": v.within(0, 1_000_000, v.count),
-        "amqp-use-modified-for-transient-delivery-errors": v.boolean,
-        "amqp-duplicate-detection": v.boolean,
-        "amqp-drain-on-transient-delivery-errors": v.boolean,
-        "amqp-link-quiesce-timeout": v.limit(v.duration_ms),
-        "amqp-idle-timeout": v.at_least(0, v.duration_ms),
-        # 512 is the least that every peer must take [AMQP 2.7.1].
-        "max-frame-size": v.within(512, 1 << 24, v.size_bytes),
-        "max-message-size": v.within(1024, 1 << 30, v.size_bytes),
-        "heart-beat-to-connection-ttl-modifier": _modifier,
-        "connection-ttl": v.limit(v.duration_ms),
-        "connection-ttl-min": v.at_least(1, v.duration_ms),
-        "connection-ttl-max": v.limit(v.duration_ms),
-        "stomp-disk-full": v.choice(StompDiskFull),
-        "stomp-consumer-window-size": v.at_least(-1, v.size_bytes),
-        "max-unread-size": v.within(65_536, 1 << 26, v.size_bytes),
-        "unread-timeout": v.within(1_000, 3_600_000, v.duration_ms),
-        "unfinished-timeout": v.within(1_000, 3_600_000, v.duration_ms),
-        "unfinished-min-rate": v.within(1, 1 << 30, v.size_bytes),
-        "consumer-stuck-timeout": v.limit(v.duration_ms, 1_000),
-        "anycast-prefix": v.text,
-        "multicast-prefix": v.text,
-        "disable-stomp-server-header": v.boolean,
-        "connections-allowed": v.at_least(1, v.count),
-        "unauthenticated-connections-allowed": v.at_least(1, v.count),
-    },
+    keys=v.readers(rows_of(tree.Acceptor)),
     nested=frozenset({"tls"}),
     required=frozenset({"endpoint"}),
     later=_words(
@@ -229,21 +124,13 @@ _NOT_HERE: Final = {
 }
 
 ADDRESS_SETTINGS: Final = Table(
-    keys=v.readers(settings.ROWS.values()),
+    keys=v.readers(settings.ROWS),
     later=frozenset(_NOT_HERE),
     why=_NOT_HERE,
 )
 
 QUEUE: Final = Table(
-    keys={
-        "name": v.address,
-        "routing-type": v.choice(RoutingType),
-        "durable": v.boolean,
-        "ring-size": v.bounded(v.count, settings.ring_size_problem),
-        "max-consumers": v.bounded(v.count, unlimited),
-        "filter": _filter,
-        **v.readers(attributes.ROWS.values()),
-    },
+    keys=v.readers({**rows_of(tree.QueueConfig), **attributes.ROWS}),
     required=frozenset({"name"}),
     later=_words("user"),
 )
@@ -261,7 +148,7 @@ DIVERT: Final = Table(
         "address": v.address,
         "forwarding-address": _forwarding,
         "exclusive": v.boolean,
-        "filter": _filter,
+        "filter": v.selector,
         "routing-type": v.choice(DivertRouting),
     },
     required=frozenset({"address", "forwarding-address"}),
@@ -292,24 +179,17 @@ TLS: Final = Table(
 )
 
 MANAGEMENT: Final = Table(
-    keys={
-        "endpoint": read_endpoint,
-        "enabled": v.boolean,
-        "allowed-hosts": v.names,
-        "connections-allowed": v.at_least(4, v.count),
-    },
+    keys=v.readers(rows_of(tree.ManagementConfig)),
     nested=frozenset({"tls"}),
     later=_words("allowed-origins console token"),
 )
-METRICS: Final = Table(keys={"enabled": v.boolean}, later=_words("per-object"))
-LOGGING: Final = Table(keys={"format": v.choice(LogFormat), "level": v.choice(LogLevel)})
+METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
+LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
 )
 STREAM: Final = Table(
-    keys={
-        "address": v.address,
-    },
+    keys=v.readers(rows_of(tree.StreamConfig)),
     required=frozenset({"address"}),
     later=_words("address-pattern selector retention-bytes retention-time"),
 )

@@ -7,7 +7,7 @@ Bare numbers are bytes, milliseconds or counts. Sizes are powers of 1024 however
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
@@ -17,6 +17,7 @@ from gateway.model.address import check_name
 from gateway.model.bounds import Bound
 from gateway.model.errors import RefusedError
 from gateway.model.rows import Row, Unit
+from gateway.selectors import compile_selector
 
 Reader = Callable[[object], object]
 E = TypeVar("E", bound=Enum)
@@ -77,6 +78,16 @@ def address(value: object) -> str:
 def optional_address(value: object) -> str | None:
     """Take the name of an address; an empty text is none."""
     return None if value == "" else address(value)
+
+
+def selector(value: object) -> str:
+    """Take a selector that compiles."""
+    taken = name_text(value)
+    try:
+        compile_selector(taken)
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
+    return taken
 
 
 def names(value: object) -> frozenset[str]:
@@ -234,9 +245,9 @@ _BY_UNIT: Final[Mapping[Unit, Reader]] = {
 }
 
 
-def readers(rows: Iterable[Row]) -> dict[str, Reader]:
+def readers(rows: Mapping[str, Row]) -> dict[str, Reader]:
     """Return key -> reader of what rows say; it refuses what their rules refuse."""
-    return {row.key: _bound_reader(row) for row in rows}
+    return {row.key: _bound_reader(row) for row in rows.values()}
 
 
 def _bound_reader(row: Row) -> Reader:
