@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from gateway.addresses.settings import (
@@ -59,6 +60,11 @@ class Explained:
     value: object
     match: str | None
     origin: str | None
+
+    def view(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        value = self.value.value if isinstance(self.value, Enum) else self.value
+        return {"key": self.key, "value": value, "match": self.match, "origin": self.origin}
 
 
 def match_problem(match: str) -> str | None:

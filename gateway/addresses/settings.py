@@ -136,8 +136,10 @@ _ID_CACHE: Final = at_most(ID_CACHE_MAX, "so many ids would fill the memory")
 _RETROACTIVE: Final = at_most(RETROACTIVE_MAX, "each new queue would begin with so many messages")
 
 _Limit = Annotated[int, unlimited]
-_Bytes = Annotated[int, Unit.BYTES, unlimited]
+_Size = Annotated[int, Unit.BYTES, unlimited]
+_SizeOrNone = Annotated[int | None, Unit.BYTES, unlimited]
 _Ms = Annotated[int, Unit.MS, unlimited]
+_Delay = Annotated[int, Unit.MS, at_least(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,48 +154,37 @@ class AddressSettings:
     """The effective settings of one address."""
 
     dead_letter_address: Annotated[
-        str | None,
-        Unit.ADDRESS,
-        "where messages go that failed too often or were rejected; None: they are lost",
+        str | None, Unit.ADDRESS, "of messages that failed too often or were rejected; None: lost"
     ] = "DLQ"
     expiry_address: Annotated[
-        str | None, Unit.ADDRESS, "where expired messages go; None: they are lost"
+        str | None, Unit.ADDRESS, "of expired messages; None: they are lost"
     ] = "ExpiryQueue"
-    auto_create_dead_letter_resources: Annotated[
-        bool, "whether each address gets a queue of its own there"
-    ] = False
-    dead_letter_queue_prefix: Annotated[
-        str, "in front of the address' name in that queue's name"
-    ] = "DLQ."
+    auto_create_dead_letter_resources: Annotated[bool, "each address has its own queue there"] = (
+        False
+    )
+    dead_letter_queue_prefix: Annotated[str, "before the address in its name"] = "DLQ."
     dead_letter_queue_suffix: Annotated[str, "behind it"] = ""
     auto_create_expiry_resources: Annotated[bool, "the same for expired messages"] = False
     expiry_queue_prefix: Annotated[str, "the same for expired messages"] = "EXP."
     expiry_queue_suffix: Annotated[str, "the same for expired messages"] = ""
     max_delivery_attempts: Annotated[
-        int, _attempts_problem, "failed deliveries after which a message is dead; -1 never"
+        int, _attempts_problem, "deliveries that fail before a message is dead; -1 never"
     ] = 10
     redelivery_delay: Annotated[
-        int, Unit.MS, not_negative, "ms that a message waits which a consumer gave back; 0 none"
+        int, Unit.MS, not_negative, "ms that a message waits which was given back; 0 none"
     ] = 0
     redelivery_delay_multiplier: Annotated[
-        float, within(0, MULTIPLIER_MAX), "by how much longer it waits after each further attempt"
+        float, within(0, MULTIPLIER_MAX), "by how much longer each further time"
     ] = 1.0
     redelivery_collision_avoidance_factor: Annotated[
         float, _share_problem, "share of the wait, 0 to 1, left to chance"
     ] = 0.0
-    max_redelivery_delay: Annotated[
-        _Ms, "most ms that it waits; -1 ten times `redelivery_delay`"
-    ] = NO_LIMIT
-    max_size_bytes: Annotated[_Bytes, "bytes that the address may hold; -1 no limit"] = NO_LIMIT
-    max_size_messages: Annotated[_Limit, "messages that the address may hold; -1 no limit"] = (
-        NO_LIMIT
-    )
+    max_redelivery_delay: Annotated[_Ms, "most ms; -1 ten times `redelivery_delay`"] = -1
+    max_size_bytes: Annotated[_Size, "that the address may hold; -1 no limit"] = -1
+    max_size_messages: Annotated[_Limit, "that the address may hold; -1 no limit"] = -1
     max_size_bytes_reject_threshold: Annotated[
-        int,
-        Unit.BYTES,
-        _REJECT_THRESHOLD,
-        "above so many BLOCK refuses what AMQP senders still send; -1 nothing",
-    ] = NO_LIMIT
+        int, Unit.BYTES, _REJECT_THRESHOLD, "where BLOCK refuses what AMQP sends on; -1 never"
+    ] = -1
     address_full_policy: Annotated[FullPolicy, "what a send meets at either limit"] = (
         FullPolicy.PAGE
     )
@@ -203,95 +194,62 @@ class AddressSettings:
     page_size_bytes: Annotated[
         int, Unit.BYTES, _page_size_problem, "bytes after which a page file ends"
     ] = 10 << 20
-    page_limit_bytes: Annotated[
-        _Bytes, "bytes of page files that the address may have; -1 no limit"
-    ] = 5 << 30
+    page_limit_bytes: Annotated[_Size, "bytes of all its page files; -1 no limit"] = 5 << 30
     page_limit_messages: Annotated[
-        int, _PAGE_MESSAGES, "unacknowledged messages that a queue may have on pages; -1 no limit"
-    ] = NO_LIMIT
+        int, _PAGE_MESSAGES, "unacknowledged, of one queue, on pages; -1 no limit"
+    ] = -1
     page_full_policy: Annotated[PageFullPolicy, "what a send meets at either of these"] = (
         PageFullPolicy.FAIL
     )
-    max_read_page_messages: Annotated[
-        _Limit, "so many in memory, and a queue reads no more from pages; -1 no limit"
-    ] = NO_LIMIT
-    max_read_page_bytes: Annotated[
-        int | None,
-        Unit.BYTES,
-        unlimited,
-        "bytes of the same; None: twice `page_size_bytes`, -1 no limit",
-    ] = None
+    max_read_page_messages: Annotated[_Limit, "a queue with more reads no pages; -1 no limit"] = -1
+    max_read_page_bytes: Annotated[_SizeOrNone, "the same; None: twice `page_size_bytes`"] = None
     prefetch_page_messages: Annotated[
-        int | None, unlimited, "of those, what may wait without a consumer; None: as many"
+        int | None, unlimited, "of those, what may wait without a consumer"
     ] = None
-    prefetch_page_bytes: Annotated[
-        int | None, Unit.BYTES, unlimited, "bytes of the same; None: as many"
-    ] = None
-    auto_create_queues: Annotated[bool, "whether a send or an attach may make a queue"] = True
-    auto_create_addresses: Annotated[bool, "whether a send or an attach may make an address"] = True
-    default_address_routing_type: Annotated[
-        RoutingType, "of an address made on demand, when the client does not say"
-    ] = RoutingType.ANYCAST
+    prefetch_page_bytes: Annotated[_SizeOrNone, "bytes of the same; None: as many"] = None
+    auto_create_queues: Annotated[bool, "a send or an attach may make a queue"] = True
+    auto_create_addresses: Annotated[bool, "a send or an attach may make an address"] = True
+    default_address_routing_type: Annotated[RoutingType, "made on demand, if no client says"] = (
+        RoutingType.ANYCAST
+    )
     default_queue_routing_type: Annotated[
-        RoutingType,
-        Reach.NEW_QUEUES,
-        "of a queue made on demand, when neither client nor address say",
+        RoutingType, Reach.NEW_QUEUES, "made on demand, when neither client nor address say"
     ] = RoutingType.ANYCAST
     default_ring_size: Annotated[
         int, ring_size_problem, Reach.NEW_QUEUES, "ring of queues made without one; -1 none"
-    ] = NO_LIMIT
+    ] = -1
     ring_victim: Annotated[RingVictim, "which message a full ring evicts"] = RingVictim.OLDEST
     default_max_consumers: Annotated[
         _Limit, Reach.NEW_QUEUES, "of queues made without their own; -1 no limit"
-    ] = NO_LIMIT
+    ] = -1
     default_exclusive_queue: Annotated[bool, DefaultOf("exclusive")] = False
     default_purge_on_no_consumers: Annotated[bool, DefaultOf("purge_on_no_consumers")] = False
     default_consumers_before_dispatch: Annotated[int, DefaultOf("consumers_before_dispatch")] = 0
-    default_delay_before_dispatch: Annotated[int, DefaultOf("delay_before_dispatch")] = NO_LIMIT
+    default_delay_before_dispatch: Annotated[int, DefaultOf("delay_before_dispatch")] = -1
     default_last_value_queue: Annotated[bool, DefaultOf("last_value")] = False
     default_last_value_key: Annotated[str, DefaultOf("last_value_key")] = ""
     default_non_destructive: Annotated[bool, DefaultOf("non_destructive")] = False
-    default_group_buckets: Annotated[int, DefaultOf("group_buckets")] = NO_LIMIT
+    default_group_buckets: Annotated[int, DefaultOf("group_buckets")] = -1
     default_group_rebalance: Annotated[bool, DefaultOf("group_rebalance")] = False
     default_group_rebalance_pause_dispatch: Annotated[
         bool, DefaultOf("group_rebalance_pause_dispatch")
     ] = False
     default_group_first_key: Annotated[str, DefaultOf("group_first_key")] = ""
-    auto_delete_queues: Annotated[
-        bool, "queues made on demand go when they are not used any more"
-    ] = False
+    auto_delete_queues: Annotated[bool, "those made on demand go when they are not used"] = False
     auto_delete_created_queues: Annotated[bool, "so do those that an operator made"] = False
-    auto_delete_queues_delay: Annotated[
-        int, Unit.MS, at_least(0), "ms after the last consumer left"
-    ] = 0
-    auto_delete_queues_message_count: Annotated[
-        _Limit, "messages that such a queue may still hold; -1 any"
-    ] = 0
+    auto_delete_queues_delay: Annotated[_Delay, "ms after the last consumer left"] = 0
+    auto_delete_queues_message_count: Annotated[_Limit, "that it may still hold; -1 any"] = 0
     auto_delete_queues_skip_usage_check: Annotated[bool, "one that never was used goes too"] = False
-    auto_delete_addresses: Annotated[
-        bool, "addresses made on demand go when they have no queue any more"
-    ] = False
-    auto_delete_addresses_delay: Annotated[int, Unit.MS, at_least(0), "ms after that"] = 0
-    auto_delete_addresses_skip_usage_check: Annotated[
-        bool, "one that never had a queue goes too"
-    ] = False
-    expiry_delay: Annotated[_Ms, "ms to live for messages sent without an expiry; -1 for ever"] = (
-        NO_LIMIT
-    )
-    min_expiry_delay: Annotated[_Ms, "least ms to live, whatever the sender asked; -1 none"] = (
-        NO_LIMIT
-    )
-    max_expiry_delay: Annotated[
-        _Ms, "most ms to live, also for messages sent without an expiry; -1 none"
-    ] = NO_LIMIT
-    no_expiry: Annotated[bool, "expiries of senders and the three delays above do not count"] = (
-        False
-    )
+    auto_delete_addresses: Annotated[bool, "those made on demand go with their last queue"] = False
+    auto_delete_addresses_delay: Annotated[_Delay, "ms after that"] = 0
+    auto_delete_addresses_skip_usage_check: Annotated[bool, "one that had no queue too"] = False
+    expiry_delay: Annotated[_Ms, "ms to live without an expiry; -1 for ever"] = -1
+    min_expiry_delay: Annotated[_Ms, "least ms to live, whatever was asked; -1 none"] = -1
+    max_expiry_delay: Annotated[_Ms, "most ms to live, also without an expiry; -1 none"] = -1
+    no_expiry: Annotated[bool, "neither senders' expiries nor these three count"] = False
     slow_consumer_threshold: Annotated[
-        int,
-        _SLOW_THRESHOLD,
-        "messages acknowledged in a unit of time, below which a consumer is slow; -1 none is",
-    ] = NO_LIMIT
+        int, _SLOW_THRESHOLD, "to acknowledge in a unit of time, else it is slow; -1 none is"
+    ] = -1
     slow_consumer_threshold_measurement_unit: Annotated[RateUnit, "that unit"] = RateUnit.SECOND
     slow_consumer_policy: Annotated[SlowPolicy, "what happens to a slow one"] = SlowPolicy.NOTIFY
     slow_consumer_check_period: Annotated[
@@ -300,36 +258,26 @@ class AddressSettings:
     send_to_dla_on_no_route: Annotated[
         bool, "what no queue wants is a dead letter, but where diverts or wildcards branch off"
     ] = False
-    enable_metrics: Annotated[bool, "whether the address and its queues are among the metrics"] = (
-        True
-    )
+    enable_metrics: Annotated[bool, "it and its queues are among the metrics"] = True
     management_browse_page_size: Annotated[
-        int,
-        within(1, BROWSE_MAX, "messages"),
-        "messages that a browse over HTTP shows unless it says how many",
+        int, within(1, BROWSE_MAX, "messages"), "messages of a browse over HTTP that says none"
     ] = 200
     management_message_attribute_size_limit: Annotated[
-        _Limit, "characters of a property that a browse over HTTP shows; -1 all"
+        _Limit, "characters that a browse shows of a property; -1 all"
     ] = 256
     # A sender takes the way that stamps its messages, or the other one, when it attaches.
     enable_ingress_timestamp: Annotated[
         bool, Reach.NEW_CONNECTIONS, "messages tell when they came in"
     ] = False
-    reject_as_modified: Annotated[
-        bool, "a receiver's `rejected` is a failed delivery instead of a dead letter"
-    ] = False
+    reject_as_modified: Annotated[bool, "a rejected message has failed once, and is not dead"] = (
+        False
+    )
     id_cache_size: Annotated[
-        int | None,
-        _ID_CACHE,
-        "duplicate ids that are remembered; 0 none, None: as the gateway says",
+        int | None, _ID_CACHE, "duplicate ids remembered; None: as the gateway says"
     ] = None
-    retroactive_message_count: Annotated[
-        int, _RETROACTIVE, "messages that a new queue begins with; 0 none"
-    ] = 0
-    durability: Annotated[
-        Durability, "what is done with a durable message before it is confirmed"
-    ] = Durability.FSYNC
-    strict_dispatch: Annotated[bool, "no durable message is delivered before it is on disk"] = False
+    retroactive_message_count: Annotated[int, _RETROACTIVE, "that a new queue begins with"] = 0
+    durability: Annotated[Durability, "of a durable message, once confirmed"] = Durability.FSYNC
+    strict_dispatch: Annotated[bool, "what is durable is delivered once it is on disk"] = False
 
     @property
     def rejects_above(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
@@ -67,15 +66,8 @@ def _from_file(
         check_name(address, "address")
     except RefusedError as error:
         raise CliError("bad-name", error.refusal.text, status=EX_USAGE) from None
-    return [
-        {
-            "key": found.key,
-            "value": found.value.value if isinstance(found.value, Enum) else found.value,
-            "match": found.match,
-            "origin": found.origin,
-        }
-        for found in read_config(file, sets, data).address_settings.explain(address)
-    ]
+    settings = read_config(file, sets, data).address_settings
+    return [found.view() for found in settings.explain(address)]
 
 
 def _table(items: list[dict[str, Any]]) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.addresses.match import SettingsTable
@@ -230,15 +229,7 @@ def _kept(retro: Address) -> int:
 
 def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str, object]:
     """Return each effective value for `name`, with the match and the line that it is from."""
-    items = [
-        {
-            "key": found.key,
-            "value": found.value.value if isinstance(found.value, Enum) else found.value,
-            "match": found.match,
-            "origin": found.origin,
-        }
-        for found in table.explain(name)
-    ]
+    items = [found.view() for found in table.explain(name)]
     return {"address": name, "exists": exists, "items": items}
 
 
