@@ -357,7 +357,6 @@ LONG_FILES: Final = (
     "gateway.model.section_scan",
     "gateway.paging.backlog",
     "gateway.queues.queue",
-    "gateway.store.persistence",
     "gateway.streams.registry",
     "protocols.amqp.connection",
     "protocols.amqp.session",
