@@ -320,8 +320,8 @@ def _queue(
         walk.wrong((*path, "routing-type"), f"{wanted.value} is not a routing type of its address")
     if wanted is None and len(types) == 1:
         read["routing_type"] = next(iter(types))
-    said = {name: read.pop(name) for name in attributes.ROWS if name in read}
-    return QueueConfig(**read, attributes=said)
+    said = tuple((name, read.pop(name)) for name in attributes.ROWS if name in read)
+    return QueueConfig(**read, said=said)
 
 
 def _streams(walk: _Walk, raw: object) -> tuple[StreamConfig, ...]:

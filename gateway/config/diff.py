@@ -211,7 +211,7 @@ def _address(address: AddressConfig) -> dict[str, object]:
 
 
 def _queue(queue: QueueConfig) -> dict[str, object]:
-    written = {**_written(queue, "attributes"), **{_key(n): v for n, v in queue.attributes.items()}}
+    written = {**_written(queue, "said"), **{_key(n): v for n, v in queue.attributes.items()}}
     return {key: _plain(value) for key, value in written.items() if value is not None}
 
 

@@ -152,7 +152,7 @@ class Acceptor:
 class QueueConfig:
     """One queue of `[addresses.NAME]`; None means what the address settings say.
 
-    `attributes` are those that are written, by their names in the core.
+    `said` are the attributes that are written, in the order of their rows.
     """
 
     name: Annotated[str, REFUSED, v.Read(v.address)]
@@ -161,7 +161,12 @@ class QueueConfig:
     ring_size: Annotated[int | None, AT_ONCE, ring_size_problem] = None
     max_consumers: Annotated[int | None, AT_ONCE, unlimited] = None
     filter: Annotated[str | None, AT_ONCE, v.Read(v.selector)] = None
-    attributes: Mapping[str, object] = field(default_factory=dict)
+    said: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        """Return the attributes that are written, by their names in the core."""
+        return dict(self.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
