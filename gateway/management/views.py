@@ -146,8 +146,8 @@ def persistent_bytes(queue: Queue) -> int:
 
 def attributes_view(attributes: QueueAttributes, rows: Iterable[Row]) -> dict[str, object]:
     """Return attributes as the API shows them: a text that is not said is null."""
-    said = ((row.json, getattr(attributes, row.name)) for row in rows)
-    return {name: None if value == "" else value for name, value in said}
+    shown = {row.json: getattr(attributes, row.name) for row in rows}
+    return {name: None if value == "" else value for name, value in shown.items()}
 
 
 def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object]:

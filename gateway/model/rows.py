@@ -60,7 +60,9 @@ class Row:
     """One setting.
 
     Attributes:
-        name: of the field.
+        name: of the field: `max_size_bytes`.
+        key: its name in the configuration: `max-size-bytes`.
+        json: its name in the API: `maxSizeBytes`.
         kind: the type of its values, without None.
         optional: None may stand for it.
         default: `dataclasses.MISSING` where it has to be said.
@@ -68,6 +70,8 @@ class Row:
     """
 
     name: str
+    key: str
+    json: str
     kind: Any
     optional: bool
     default: Any
@@ -75,17 +79,6 @@ class Row:
     unit: Unit
     bound: Bound | None
     facts: tuple[object, ...]
-
-    @property
-    def key(self) -> str:
-        """Its name in the configuration: `max_size_bytes` is `max-size-bytes`."""
-        return self.name.replace("_", "-")
-
-    @property
-    def json(self) -> str:
-        """Its name in the API: `max_size_bytes` is `maxSizeBytes`."""
-        first, *others = self.name.split("_")
-        return first + "".join(word.title() for word in others)
 
     @property
     def nullable(self) -> bool:
@@ -115,8 +108,11 @@ def _row(field: Field[object], kind: Any, *facts: Any) -> Row:  # noqa: ANN401 -
     kinds = [member for member in get_args(kind) if member is not NoneType]
     optional = len(kinds) < len(get_args(kind))
     plain = kinds[0] if optional else kind
+    first, *others = field.name.split("_")
     return Row(
         name=field.name,
+        key=field.name.replace("_", "-"),
+        json=first + "".join(word.title() for word in others),
         kind=plain,
         optional=optional,
         default=field.default,
