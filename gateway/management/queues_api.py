@@ -18,7 +18,6 @@ it changes anything. A pattern is a match as in address-settings: `orders.*`, `o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, cast
 
 from msgspec import UNSET, UnsetType, defstruct
@@ -49,7 +48,6 @@ from gateway.management.views import Sources
 from gateway.model.address import RoutingType, check_name, check_not_ours, is_internal
 from gateway.model.attributes import ROWS, to_note
 from gateway.model.errors import Code, RefusedError
-from gateway.model.rows import Row
 from gateway.queues.queue import Queue
 
 
@@ -83,15 +81,18 @@ class QueueChange(_Limits, kw_only=True):
     durable: bool | UnsetType = UNSET
 
 
-def with_attributes(shape: type[Shape], rows: Iterable[Row]) -> type[Shape]:
+def _with_attributes(shape: type[Shape]) -> type[Shape]:
     """Return a body that also has a field for each attribute; null says nothing where it may."""
-    said = [(r.name, r.kind | UnsetType | (None if r.nullable else r.kind), UNSET) for r in rows]
+    said = [
+        (row.name, row.kind | UnsetType | (None if row.nullable else row.kind), UNSET)
+        for row in ROWS.values()
+    ]
     made = defstruct(shape.__name__, said, bases=(shape,), kw_only=True)
     return cast("type[Shape]", made)
 
 
-_NEW_QUEUE: Final = with_attributes(NewQueue, ROWS.values())
-_QUEUE_CHANGE: Final = with_attributes(QueueChange, ROWS.values())
+_NEW_QUEUE: Final = _with_attributes(NewQueue)
+_QUEUE_CHANGE: Final = _with_attributes(QueueChange)
 
 
 class QueuesApi:

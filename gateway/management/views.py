@@ -12,6 +12,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.addresses.match import SettingsTable
@@ -23,7 +24,6 @@ from gateway.model.address import is_internal
 from gateway.model.attributes import ROWS, QueueAttributes
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.peers import AcceptorFigures
-from gateway.model.rows import Row
 from gateway.queues.queue import Queue
 from gateway.streams.columns import BlockReader, headers_map
 
@@ -144,10 +144,15 @@ def persistent_bytes(queue: Queue) -> int:
     return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
 
 
-def attributes_view(attributes: QueueAttributes, rows: Iterable[Row]) -> dict[str, object]:
+_NAMES: Final = [row.json for row in ROWS.values()]
+_TEXTS: Final = [row.json for row in ROWS.values() if row.kind is str]
+_values: Final = attrgetter(*ROWS)
+
+
+def attributes_view(attributes: QueueAttributes) -> dict[str, object]:
     """Return attributes as the API shows them: a text that is not said is null."""
-    shown = {row.json: getattr(attributes, row.name) for row in rows}
-    return {name: None if value == "" else value for name, value in shown.items()}
+    shown = dict(zip(_NAMES, _values(attributes), strict=True))
+    return shown | {name: shown[name] or None for name in _TEXTS}
 
 
 def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object]:
@@ -178,7 +183,7 @@ def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object
         "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
         "filter": queue.filter_text or None,
-        **attributes_view(queue.attributes, ROWS.values()),
+        **attributes_view(queue.attributes),
         "autoDelete": reaping.applies,
         "autoDeleteDelay": reaping.delay,
         "autoDeleteMessageCount": reaping.message_count,
