@@ -16,16 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from gateway.addresses.settings import (
     CONTRADICTORY,
     DEFAULTS,
-    FIELDS,
     INTERNAL,
+    ROWS,
     AddressSettings,
     contradiction,
-    key_of,
 )
 from gateway.model.address import is_internal
 
@@ -60,6 +60,11 @@ class Explained:
     value: object
     match: str | None
     origin: str | None
+
+    def view(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        value = self.value.value if isinstance(self.value, Enum) else self.value
+        return {"key": self.key, "value": value, "match": self.match, "origin": self.origin}
 
 
 def match_problem(match: str) -> str | None:
@@ -150,11 +155,11 @@ class SettingsTable:
         settings = self.for_address(name)
         merged = self._merge(name)
         result = []
-        for field_name in FIELDS:
+        for field_name, row in ROWS.items():
             entry = merged.get(field_name)
             result.append(
                 Explained(
-                    key=key_of(field_name),
+                    key=row.key,
                     value=getattr(settings, field_name),
                     match=None if entry is None else entry.match,
                     origin=None if entry is None else entry.origins.get(field_name),

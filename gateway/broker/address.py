@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.addresses.settings import NO_LIMIT, AddressSettings, FullPolicy
+from gateway.addresses.settings import AddressSettings, FullPolicy
 from gateway.broker.ports import Tap
 from gateway.model.address import RoutingType
+from gateway.model.bounds import NO_LIMIT
 from gateway.model.errors import Code, Refusal
 from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
 
 from gateway.addresses.settings import (
+    QUEUE_DEFAULTS,
     AddressSettings,
     Durability,
     RingVictim,
-    max_consumers_problem,
     ring_size_problem,
 )
 from gateway.broker.address import Address
 from gateway.model.address import RoutingType, check_name
-from gateway.model.attributes import LASTING, PLAIN, QueueAttributes, attribute_problem, changed
+from gateway.model.attributes import (
+    LASTING,
+    PLAIN,
+    ROWS,
+    QueueAttributes,
+    attribute_problem,
+    changed,
+)
+from gateway.model.bounds import unlimited
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
-
-_DEFAULTS: Final = {
-    "exclusive": "default_exclusive_queue",
-    "purge_on_no_consumers": "default_purge_on_no_consumers",
-    "consumers_before_dispatch": "default_consumers_before_dispatch",
-    "delay_before_dispatch": "default_delay_before_dispatch",
-    "last_value": "default_last_value_queue",
-    "last_value_key": "default_last_value_key",
-    "non_destructive": "default_non_destructive",
-    "group_buckets": "default_group_buckets",
-    "group_rebalance": "default_group_rebalance",
-    "group_rebalance_pause_dispatch": "default_group_rebalance_pause_dispatch",
-    "group_first_key": "default_group_first_key",
-}
 
 
 def check(
@@ -39,7 +32,7 @@ def check(
     """Raise RefusedError (bad-value) for what no queue can have."""
     problems = [
         ("ringSize", ring_size, ring_size_problem),
-        ("maxConsumers", max_consumers, max_consumers_problem),
+        ("maxConsumers", max_consumers, unlimited),
     ]
     for key, value, problem in problems:
         text = problem(value) if value is not None else None
@@ -48,21 +41,16 @@ def check(
     for name, given in attributes.items():
         text = attribute_problem(name, given)
         if text:
-            raise RefusedError.of(Code.BAD_VALUE, f"{_key(name)} cannot be {given!r}: {text}.")
+            raise RefusedError.of(Code.BAD_VALUE, f"{ROWS[name].json} cannot be {given!r}: {text}.")
     if attributes.get("last_value") is False and attributes.get("last_value_key"):
         raise RefusedError.of(
             Code.BAD_VALUE, "lastValueKey is for queues of last values, and lastValue is false."
         )
 
 
-def _key(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.title() for word in others)
-
-
 def wanted(settings: AddressSettings, attributes: Mapping[str, object]) -> QueueAttributes:
     """Return the attributes of a new queue: what is said, else what its address' settings say."""
-    given = {name: getattr(settings, default) for name, default in _DEFAULTS.items()}
+    given = {name: getattr(settings, setting) for name, setting in QUEUE_DEFAULTS.items()}
     if attributes.get("last_value_key") and "last_value" not in attributes:
         given["last_value"] = True  # whatever the settings say
     elif given["last_value_key"]:
@@ -89,8 +77,8 @@ def check_lasting(queue: Queue, attributes: Mapping[str, object]) -> None:
         if attributes.get(name, there) != there:
             raise RefusedError.of(
                 Code.BAD_VALUE,
-                f"{_key(name)} of queue {queue.name!r} is {there!r} and cannot be changed; delete "
-                "the queue and make it anew.",
+                f"{ROWS[name].json} of queue {queue.name!r} is {there!r} and cannot be changed; "
+                "delete the queue and make it anew.",
             )
 
 

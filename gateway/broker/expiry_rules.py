@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.addresses.settings import NO_LIMIT, AddressSettings
+from gateway.addresses.settings import AddressSettings
+from gateway.model.bounds import NO_LIMIT
 from gateway.model.message import EXPIRES
 
 

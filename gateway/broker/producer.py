@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.addresses.settings import NO_LIMIT, Durability, FullPolicy
+from gateway.addresses.settings import Durability, FullPolicy
 from gateway.broker.address import Address
 from gateway.broker.admission import Admission, admit_always, headroom, judge, promise
 from gateway.broker.expiry_rules import apply_expiry_rules
@@ -20,6 +20,7 @@ from gateway.broker.placement import Placement
 from gateway.broker.ports import Appends
 from gateway.broker.spread import OVERHEAD_BYTES, Core, Spread
 from gateway.model.address import Destination, RoutingType
+from gateway.model.bounds import NO_LIMIT
 from gateway.model.errors import Refusal, RefusedError
 from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Message
 from gateway.model.ports import ProducerOwner

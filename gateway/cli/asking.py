@@ -31,3 +31,13 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def read_password(user: str | None, *, from_stdin: bool) -> str | None:
+    """Return the password of `user`, never from the arguments; None without a user."""
+    if user is None:
+        return None
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    given = os.environ.get("SLUICEGATE_PASSWORD")
+    return given if given is not None else ask_password(f"the password of {user}", err=True)

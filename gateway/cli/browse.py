@@ -9,9 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from gateway.cli.http_client import DEFAULT_URL, get
-from gateway.cli.messages import read_password
-from gateway.cli.tls_trust import api_trust_options
+from gateway.cli.http_client import Api, api_options
 
 #: What one request asks for; the API gives at most 1,000.
 _PAGE: Final = 200
@@ -23,10 +21,7 @@ _PAGE: Final = 200
 @click.option("--limit", default=0, type=click.IntRange(0), help="How many at most; 0: all.")
 @click.option("--filter", "selector", default="", help="Only what this selector matches.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
-@click.option("--user", help="Login; none when left out.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@api_trust_options
+@api_options
 def browse(
     queue: str,
     *,
@@ -34,33 +29,29 @@ def browse(
     limit: int,
     selector: str,
     as_json: bool,
-    url: str,
-    user: str | None,
-    password_stdin: bool,
+    api: Api,
 ) -> None:
     """Print the waiting messages of QUEUE in the order in which they would be delivered.
 
     They stay where they are; those that a consumer holds are not shown.
     """
-    password = read_password(user, from_stdin=password_stdin)
     count = 0
     path = f"/api/v1/queues/{quote(queue, safe='')}/messages?filter={quote(selector, safe='')}"
-    for message in _messages(url, path, offset, limit, user, password):
+    for message in _messages(api, path, offset, limit):
         count += 1
         click.echo(json.dumps(message, ensure_ascii=False) if as_json else _line(message))
     if not as_json:
-        total = _total(url, queue, selector, user, password)
+        total = _total(api, queue, selector)
         click.echo(_summary(queue, count, total, filtered=bool(selector)), err=True)
 
 
-def _total(url: str, queue: str, selector: str, *login: str | None) -> int:
+def _total(api: Api, queue: str, selector: str) -> int:
     """Return how many wait, of those that match."""
-    user, password = login
     path = f"/api/v1/queues/{quote(queue, safe='')}"
     if selector:
         asked = f"{path}/countMessages?filter={quote(selector, safe='')}"
-        return int(get(url, asked, user=user, password=password)["messages"])
-    return int(get(url, f"{path}/messages?limit=1", user=user, password=password)["total"])
+        return int(api.get(asked)["messages"])
+    return int(api.get(f"{path}/messages?limit=1")["total"])
 
 
 def _summary(queue: str, shown: int, total: int, *, filtered: bool) -> str:
@@ -72,16 +63,13 @@ def _summary(queue: str, shown: int, total: int, *, filtered: bool) -> str:
     return f"{of} message{plural} waiting in {queue}{matching}"
 
 
-def _messages(
-    url: str, path: str, offset: int, limit: int, *login: str | None
-) -> Iterator[dict[str, Any]]:
+def _messages(api: Api, path: str, offset: int, limit: int) -> Iterator[dict[str, Any]]:
     """Ask page by page; messages that leave meanwhile are not shown twice but may be missed."""
     left = limit
-    user, password = login
     while True:
         size = min(_PAGE, left) if limit else _PAGE
         page = f"{path}&offset={offset}&limit={size}"
-        items = get(url, page, user=user, password=password)["items"]
+        items = api.get(page)["items"]
         yield from items
         offset += len(items)
         left -= len(items)

@@ -13,9 +13,7 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from gateway.cli.http_client import DEFAULT_URL, delete, get
-from gateway.cli.messages import read_password
-from gateway.cli.tls_trust import api_trust_options
+from gateway.cli.http_client import Api, api_options
 
 PATH: Final = "/api/v1/connections"
 #: What one request asks for.
@@ -39,17 +37,7 @@ class _ListByDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-def _api_options(command: Command) -> Command:
-    options: list[Callable[[Command], Command]] = [
-        click.option("--json", "as_json", is_flag=True, help="As JSON."),
-        click.option("--url", default=DEFAULT_URL, show_default=True, help="The API."),
-        click.option("--user", help="Login; none when left out."),
-        click.option("--password-stdin", is_flag=True, help="Read the password from stdin."),
-    ]
-    command = api_trust_options(command)
-    for option in reversed(options):
-        command = option(command)
-    return command
+_as_json: Final = click.option("--json", "as_json", is_flag=True, help="As JSON.")
 
 
 @click.group(cls=_ListByDefault)
@@ -63,22 +51,20 @@ def connections() -> None:
 @click.option("--remote", help="Only from this network address, or address:port.")
 @click.option("--protocol", type=click.Choice(["amqp", "stomp"]), help="Only of this protocol.")
 @click.option("--sort", default="id", show_default=True, help="since, idle, bytesIn ...; -: back.")
-@_api_options
+@_as_json
+@api_options
 def ls(
     *,
     as_json: bool,
-    url: str,
-    user: str | None,
-    password_stdin: bool,
+    api: Api,
     of_user: str | None,
     sort: str,
     **filters: str | None,
 ) -> None:
     """List the open connections."""
-    password = read_password(user, from_stdin=password_stdin)
     query = {name: value for name, value in (filters | {"user": of_user}).items() if value}
     asked = urlencode({**query, "sort": sort, "limit": _PAGE})
-    found = list(_all(url, f"{PATH}?{asked}", user, password))
+    found = list(_all(api, f"{PATH}?{asked}"))
     if as_json:
         for one in found:
             click.echo(json.dumps(one, ensure_ascii=False))
@@ -91,28 +77,26 @@ def ls(
 @connections.command(short_help="Close one, by its id.")
 @click.argument("connection")
 @click.option("--reason", default="", help="What the client is told.")
-@_api_options
+@_as_json
+@api_options
 def close(
     connection: str,
     *,
     reason: str,
     as_json: bool,
-    url: str,
-    user: str | None,
-    password_stdin: bool,
+    api: Api,
 ) -> None:
     """Close CONNECTION, an id as `ls` shows it; what it holds goes back to its queues."""
-    password = read_password(user, from_stdin=password_stdin)
     query = f"?{urlencode({'reason': reason})}" if reason else ""
     path = f"{PATH}/{quote(connection, safe='')}{query}"
-    answer = delete(url, path, user=user, password=password)
+    answer = api.delete(path)
     click.echo(json.dumps(answer) if as_json else f"{connection} closed")
 
 
-def _all(url: str, path: str, user: str | None, password: str | None) -> Iterator[Facts]:
+def _all(api: Api, path: str) -> Iterator[Facts]:
     cursor = ""
     while True:
-        part = get(url, path + cursor, user=user, password=password)
+        part = api.get(path + cursor)
         yield from part["items"]
         if part["cursor"] is None:
             return

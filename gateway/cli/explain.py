@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-from enum import Enum
 from typing import Any
 from urllib.parse import quote
 
 import click
 
 from gateway.cli.errors import EX_USAGE, CliError
-from gateway.cli.http_client import DEFAULT_URL, get
-from gateway.cli.messages import read_password
+from gateway.cli.http_client import Api, api_options
 from gateway.cli.settings import config_options, read_config
-from gateway.cli.tls_trust import api_trust_options
 from gateway.model.address import check_name
 from gateway.model.errors import RefusedError
 
 
 @click.command()
 @click.argument("address")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
-@click.option("--user", help="Login; none when left out.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@api_trust_options
+@api_options
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @config_options
 def explain(
     address: str,
     *,
-    url: str,
-    user: str | None,
-    password_stdin: bool,
+    api: Api,
     as_json: bool,
     file: str | None,
     data: str | None,
@@ -45,10 +37,9 @@ def explain(
     if file is not None or sets or data is not None:
         items = _from_file(address, file, data, sets)
     else:
-        password = read_password(user, from_stdin=password_stdin)
         path = f"/api/v1/addresses/{quote(address, safe='')}/settings"
         try:
-            items = get(url, path, user=user, password=password)["items"]
+            items = api.get(path)["items"]
         except CliError as error:
             if error.code == "not-connected":
                 error.attempt = f"sluicegate explain {address} -c FILE"
@@ -67,15 +58,8 @@ def _from_file(
         check_name(address, "address")
     except RefusedError as error:
         raise CliError("bad-name", error.refusal.text, status=EX_USAGE) from None
-    return [
-        {
-            "key": found.key,
-            "value": found.value.value if isinstance(found.value, Enum) else found.value,
-            "match": found.match,
-            "origin": found.origin,
-        }
-        for found in read_config(file, sets, data).address_settings.explain(address)
-    ]
+    settings = read_config(file, sets, data).address_settings
+    return [found.view() for found in settings.explain(address)]
 
 
 def _table(items: list[dict[str, Any]]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -11,7 +10,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli.amqp_client import DEFAULT_URL, Login, Receiving, Sending
-from gateway.cli.asking import ask_password
+from gateway.cli.asking import read_password
 from gateway.cli.errors import EX_USAGE, CliError
 from gateway.cli.message_form import as_object, as_text, encoded
 from gateway.cli.tls_trust import Trust, trust_options
@@ -42,16 +41,6 @@ def _login(url: str, user: str | None, trust: Trust, *, from_stdin: bool) -> Log
     if login.user is not None and (login.password is None or from_stdin):
         login.password = read_password(login.user, from_stdin=from_stdin)
     return login
-
-
-def read_password(user: str | None, *, from_stdin: bool) -> str | None:
-    """Return the password of `user`, never from the arguments; None without a user."""
-    if user is None:
-        return None
-    if from_stdin:
-        return sys.stdin.readline().rstrip("\r\n")
-    given = os.environ.get("SLUICEGATE_PASSWORD")
-    return given if given is not None else ask_password(f"the password of {user}", err=True)
 
 
 @click.command()

@@ -13,9 +13,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli.errors import EX_USAGE, CliError
-from gateway.cli.http_client import DEFAULT_URL, get, post
-from gateway.cli.messages import read_password
-from gateway.cli.tls_trust import api_trust_options
+from gateway.cli.http_client import Api, api_options
 
 #: What the gateway says of a reload, or of its configuration.
 Facts = dict[str, Any]
@@ -34,31 +32,18 @@ _EFFECTS: Final = {
 @click.command()
 @click.option("--status", is_flag=True, help="Read nothing again; only tell when it was.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
-@click.option("--user", help="Login; none when left out.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@api_trust_options
-def reload(
-    *, status: bool, as_json: bool, url: str, user: str | None, password_stdin: bool
-) -> None:
+@api_options
+def reload(*, status: bool, as_json: bool, api: Api) -> None:
     """Have a running gateway read its configuration again, and the users file; SIGHUP does too.
 
     Options and environment of its start go on winning over the file. A file with a mistake changes
     nothing.
     """
-    password = read_password(user, from_stdin=password_stdin)
     if status:
-        facts: Facts = get(url, "/api/v1/config", user=user, password=password)
+        facts: Facts = api.get("/api/v1/config")
     else:
         try:
-            facts = post(
-                url,
-                "/api/v1/config:reload",
-                {},
-                user=user,
-                password=password,
-                seconds=_SECONDS,
-            )
+            facts = api.post("/api/v1/config:reload", {}, seconds=_SECONDS)
         except CliError as error:
             if error.code == "bad-configuration":
                 error.status = EX_USAGE

@@ -15,9 +15,7 @@ from typing import Any, Final
 import click
 
 from gateway.cli.errors import EX_FAILED
-from gateway.cli.http_client import DEFAULT_URL, get, post
-from gateway.cli.messages import read_password
-from gateway.cli.tls_trust import api_trust_options
+from gateway.cli.http_client import Api, api_options
 
 PATH: Final = "/api/v1/scrub"
 _PAUSE_SECONDS: Final = 0.5
@@ -31,35 +29,29 @@ Facts = dict[str, Any]
 @click.option("--watch", is_flag=True, help="Wait until all is read; a bar on a terminal.")
 @click.option("--full-speed", is_flag=True, help="As fast as the disk; not at scrub-rate.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="The management listener.")
-@click.option("--user", help="Login; none when left out.")
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@api_trust_options
+@api_options
 def scrub(
     *,
     status: bool,
     watch: bool,
     full_speed: bool,
     as_json: bool,
-    url: str,
-    user: str | None,
-    password_stdin: bool,
+    api: Api,
 ) -> int:
     """Have a running gateway read all that it has stored, now, and say what is damaged.
 
     Nothing is changed, but messages of a damaged journal file that are in memory are written to
     another one. Without --watch it goes on by itself when this command has ended.
     """
-    password = read_password(user, from_stdin=password_stdin)
 
     def ask() -> Facts:
-        facts: Facts = get(url, PATH, user=user, password=password)
+        facts: Facts = api.get(PATH)
         return facts
 
     if status:
         facts = ask()
     else:
-        facts = post(url, PATH, {"fullSpeed": full_speed}, user=user, password=password)
+        facts = api.post(PATH, {"fullSpeed": full_speed})
     if watch:
         facts = _watch(ask, facts)
     if as_json:

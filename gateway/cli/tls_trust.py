@@ -26,38 +26,16 @@ _REMEDIES: Final = {
 Command = Callable[..., Any]
 
 
-def trust_options(command: Command) -> Command:
+def trust_options(command: Command, over: str = "TLS") -> Command:
     """Add `--cafile` and `--insecure`."""
+    cafile = f"Trust these certificates (PEM) with {over}."
     options: list[Callable[[Command], Command]] = [
-        click.option("--cafile", metavar="FILE", help="Trust these certificates (PEM) with TLS."),
+        click.option("--cafile", metavar="FILE", help=cafile),
         click.option("--insecure", is_flag=True, help="Trust any certificate: for tests only."),
     ]
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def api_trust_options(command: Command) -> Command:
-    """Add the same to a command of the management API; its client asks `trusted`."""
-
-    def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:  # noqa: ANN401
-        ctx.meta[f"{__name__}.{param.name}"] = value
-
-    cafile = "Trust these certificates (PEM) with https."
-    for option in (
-        click.option("--insecure", is_flag=True, expose_value=False, callback=keep,
-            help="Trust any certificate: for tests only."),
-        click.option("--cafile", metavar="FILE", expose_value=False, callback=keep, help=cafile),
-    ):  # fmt: skip
-        command = option(command)
-    return command
-
-
-def trusted() -> Trust:
-    """Return what `api_trust_options` were given."""
-    context = click.get_current_context(silent=True)
-    meta = context.meta if context is not None else {}
-    return Trust(meta.get(f"{__name__}.cafile"), bool(meta.get(f"{__name__}.insecure")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
-from gateway.addresses.settings import key_of, value_problem
+from gateway.addresses.settings import ROWS
 from gateway.config import schema
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
@@ -36,6 +36,7 @@ from gateway.config.tree import (
     low_credits,
 )
 from gateway.config.values import describe
+from gateway.model import attributes
 from gateway.model.address import RoutingType, check_name
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
@@ -264,17 +265,11 @@ def _address_settings(
         if problem is not None:
             walk.wrong(path, problem)
         values = walk.table(table, path, schema.ADDRESS_SETTINGS)
-        origins = {}
-        for name, value in values.items():
-            here = (*path, key_of(name))
-            impossible = value_problem(name, value)
-            if impossible is not None:
-                walk.wrong(here, impossible)
-            origins[name] = walk.layers.origin(here)
+        origins = {name: walk.layers.origin((*path, ROWS[name].key)) for name in values}
         entries.append(SettingsEntry(match=match, values=values, origins=origins))
     settings = SettingsTable(entries, markers=markers)
     for entry, name, why in settings.contradictions():
-        walk.wrong(("address-settings", entry.match, key_of(name)), why)
+        walk.wrong(("address-settings", entry.match, ROWS[name].key), why)
     return settings
 
 
@@ -325,7 +320,8 @@ def _queue(
         walk.wrong((*path, "routing-type"), f"{wanted.value} is not a routing type of its address")
     if wanted is None and len(types) == 1:
         read["routing_type"] = next(iter(types))
-    return QueueConfig(**read)
+    said = tuple((name, read.pop(name)) for name in attributes.ROWS if name in read)
+    return QueueConfig(**read, said=said)
 
 
 def _streams(walk: _Walk, raw: object) -> tuple[StreamConfig, ...]:

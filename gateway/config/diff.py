@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import Path, show_path
-from gateway.config.reach import ADDED, REACH, REMOVED, Reach, reach_of
+from gateway.config.reach import ADDED, REACH, REMOVED, reach_of
 from gateway.config.tree import Acceptor, AddressConfig, Config, QueueConfig
 from gateway.model.definitions import DivertDefinition
+from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
 _SECTIONS: Final = {"management": "management", "metrics": "metrics", "logging": "logging"}
@@ -196,9 +197,12 @@ def _queues(path: Path, was: AddressConfig, is_now: AddressConfig) -> Iterable[C
             shown = [None if one is None else _queue(one) for one in (before, after)]
             yield Change(key=show_path(here), old=shown[0], new=shown[1], reach=reach)
         elif before != after:
-            for change in _table("queues", here, before, after):
+            there, wanted = _queue(before), _queue(after)
+            for key in REACH["queues"]:
+                now = wanted.get(key)
                 # What is not written stays as it is, as it does at a start.
-                yield replace(change, reach=Reach.STAYS) if change.new is None else change
+                reach = Reach.STAYS if now is None else reach_of("queues", key)
+                yield from _one((*here, key), there.get(key), now, reach)
 
 
 def _address(address: AddressConfig) -> dict[str, object]:
@@ -207,7 +211,8 @@ def _address(address: AddressConfig) -> dict[str, object]:
 
 
 def _queue(queue: QueueConfig) -> dict[str, object]:
-    return {k: _plain(v) for k, v in _written(queue).items() if v is not None}
+    written = {**_written(queue, "said"), **{_key(n): v for n, v in queue.attributes.items()}}
+    return {key: _plain(value) for key, value in written.items() if value is not None}
 
 
 def _held(table: str, old: Any, new: Any) -> Any:  # noqa: ANN401 - any table

@@ -11,28 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.addresses.match import markers_problem
-from gateway.addresses.settings import (
-    ID_CACHE_MAX,
-    DiskFullPolicy,
-    Durability,
-    FullPolicy,
-    PageFullPolicy,
-    RateUnit,
-    RingVictim,
-    SlowPolicy,
-    max_consumers_problem,
-    ring_size_problem,
-)
+from gateway.addresses import settings
+from gateway.config import tree
 from gateway.config import values as v
-from gateway.config.endpoints import read_endpoint
 from gateway.config.tls import TlsVersion
-from gateway.config.tree import LogFormat, LogLevel, Sasl, StompDiskFull, Wire
-from gateway.model.address import RoutingType, check_name, parse_destination
-from gateway.model.attributes import attribute_problem, text_problem
+from gateway.model import attributes
+from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
-from gateway.selectors import compile_selector
+from gateway.model.rows import rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,60 +53,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def _address(value: object) -> str:
-    taken = v.name_text(value)
-    try:
-        check_name(taken, "address")
-    except RefusedError as error:
-        raise ValueError(error.refusal.text) from None
-    return taken
-
-
-def _optional_address(value: object) -> str | None:
-    return None if value == "" else _address(value)
-
-
-def _ring(value: object) -> int:
-    taken = v.count(value)
-    problem = ring_size_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
-def _filter(value: object) -> str:
-    taken = v.name_text(value)
-    try:
-        compile_selector(taken)
-    except RefusedError as error:
-        raise ValueError(error.refusal.text) from None
-    return taken
-
-
-def _property_name(value: object) -> str:
-    taken = v.text(value)
-    problem = text_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
-def _max_consumers(value: object) -> int:
-    taken = v.count(value)
-    problem = max_consumers_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
-def _markers(value: object) -> str:
-    taken = v.text(value)
-    problem = markers_problem(taken)
-    if problem is not None:
-        raise ValueError(problem)
-    return taken
-
-
 def _forwarding(value: object) -> tuple[str, ...]:
     """Take one address, several with commas between them, or an array."""
     items = v.text(value).split(",") if isinstance(value, str) else value
@@ -137,68 +70,8 @@ def _target(value: object) -> str:
     return taken
 
 
-def _attribute(name: str, read: v.Reader) -> v.Reader:
-    """Return a reader of a queue's attribute, which refuses what the API refuses."""
-
-    def reader(value: object) -> object:
-        taken = read(value)
-        problem = attribute_problem(name, taken)
-        if problem is not None:
-            raise ValueError(problem)
-        return taken
-
-    return reader
-
-
-def _modifier(value: object) -> float:
-    taken = v.number(value)
-    if not 1.0 <= taken <= 1000.0:
-        raise ValueError(f"{taken} is out of range; it lies between 1.0 and 1000.0")
-    return taken
-
-
 TOP: Final = Table(
-    keys={
-        "name": v.name_text,
-        "data-directory": v.name_text,
-        "journal-directory": v.name_text,
-        "paging-directory": v.name_text,
-        "global-max-size": v.limit(v.size_bytes, 1 << 20),
-        "global-max-messages": v.limit(v.count),
-        "user-max-addresses": v.limit(v.count),
-        "user-max-queues": v.limit(v.count),
-        "user-max-consumers": v.limit(v.count),
-        "user-max-links": v.limit(v.count),
-        "global-max-addresses": v.limit(v.count),
-        "global-max-queues": v.limit(v.count),
-        "global-max-consumers": v.limit(v.count),
-        "global-max-links": v.limit(v.count),
-        "journal-file-size": v.within(1 << 20, 1 << 31, v.size_bytes),
-        "journal-compact-min-files": v.at_least(0, v.count),
-        # Above three quarters what is copied would soon be copied again.
-        "journal-compact-percentage": v.within(1, 75, v.count),
-        "store-task-limit": v.at_least(1, v.count),
-        "concurrent-store-and-dispatch-queues": v.boolean,
-        "concurrent-store-and-dispatch-topics": v.boolean,
-        "store-linger": v.within(0, 1_000, v.duration_ms),
-        "store-lag-limit": v.limit(v.duration_ms),
-        "durability": v.choice(Durability),
-        "sync-interval": v.within(1, 1_000, v.duration_ms),
-        "max-disk-usage": v.within(-1, 100, v.count),
-        "min-disk-free": v.limit(v.size_bytes),
-        "disk-scan-period": v.at_least(1, v.duration_ms),
-        "ballast-size": v.at_least(0, v.size_bytes),
-        "scrub-period": v.at_least(-1, v.duration_ms),
-        "scrub-rate": v.at_least(1 << 16, v.size_bytes),
-        "address-queue-scan-period": v.at_least(-1, v.duration_ms),
-        "message-expiry-scan-period": v.at_least(-1, v.duration_ms),
-        "transaction-timeout": v.at_least(1, v.duration_ms),
-        "stomp-default-persistent": v.boolean,
-        "allow-insecure": v.boolean,
-        "literal-match-markers": _markers,
-        "id-cache-size": v.within(0, ID_CACHE_MAX, v.count),
-        "persist-id-cache": v.boolean,
-    },
+    keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
         " streams wildcard-addresses"
@@ -220,44 +93,7 @@ TOP: Final = Table(
 )
 
 ACCEPTOR: Final = Table(
-    keys={
-        "endpoint": read_endpoint,
-        "protocols": v.choices(Wire, {"WS": "is known, but not supported yet by this version"}),
-        "allow-anonymous": v.boolean,
-        "sasl-mechanisms": v.choices(
-            Sasl,
-            {
-                "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
-                "EXTERNAL": "needs client certificates, which this version does not ask for",
-            },
-        ),
-        "amqp-credits": v.within(1, 1_000_000, v.count),
-        "amqp-low-credits": v.within(0, 1_000_000, v.count),
-        "amqp-use-modified-for-transient-delivery-errors": v.boolean,
-        "amqp-duplicate-detection": v.boolean,
-        "amqp-drain-on-transient-delivery-errors": v.boolean,
-        "amqp-link-quiesce-timeout": v.limit(v.duration_ms),
-        "amqp-idle-timeout": v.at_least(0, v.duration_ms),
-        # 512 is the least that every peer must take [AMQP 2.7.1].
-        "max-frame-size": v.within(512, 1 << 24, v.size_bytes),
-        "max-message-size": v.within(1024, 1 << 30, v.size_bytes),
-        "heart-beat-to-connection-ttl-modifier": _modifier,
-        "connection-ttl": v.limit(v.duration_ms),
-        "connection-ttl-min": v.at_least(1, v.duration_ms),
-        "connection-ttl-max": v.limit(v.duration_ms),
-        "stomp-disk-full": v.choice(StompDiskFull),
-        "stomp-consumer-window-size": v.at_least(-1, v.size_bytes),
-        "max-unread-size": v.within(65_536, 1 << 26, v.size_bytes),
-        "unread-timeout": v.within(1_000, 3_600_000, v.duration_ms),
-        "unfinished-timeout": v.within(1_000, 3_600_000, v.duration_ms),
-        "unfinished-min-rate": v.within(1, 1 << 30, v.size_bytes),
-        "consumer-stuck-timeout": v.limit(v.duration_ms, 1_000),
-        "anycast-prefix": v.text,
-        "multicast-prefix": v.text,
-        "disable-stomp-server-header": v.boolean,
-        "connections-allowed": v.at_least(1, v.count),
-        "unauthenticated-connections-allowed": v.at_least(1, v.count),
-    },
+    keys=v.readers(rows_of(tree.Acceptor)),
     nested=frozenset({"tls"}),
     required=frozenset({"endpoint"}),
     later=_words(
@@ -288,107 +124,13 @@ _NOT_HERE: Final = {
 }
 
 ADDRESS_SETTINGS: Final = Table(
-    keys={
-        "dead-letter-address": _optional_address,
-        "expiry-address": _optional_address,
-        "auto-create-dead-letter-resources": v.boolean,
-        "dead-letter-queue-prefix": v.text,
-        "dead-letter-queue-suffix": v.text,
-        "auto-create-expiry-resources": v.boolean,
-        "expiry-queue-prefix": v.text,
-        "expiry-queue-suffix": v.text,
-        "max-delivery-attempts": v.count,
-        "redelivery-delay": v.duration_ms,
-        "redelivery-delay-multiplier": v.number,
-        "redelivery-collision-avoidance-factor": v.number,
-        "max-redelivery-delay": v.duration_ms,
-        "max-size-bytes": v.size_bytes,
-        "max-size-messages": v.count,
-        "max-size-bytes-reject-threshold": v.size_bytes,
-        "address-full-policy": v.choice(FullPolicy),
-        "disk-full-policy": v.choice(DiskFullPolicy),
-        "page-size-bytes": v.size_bytes,
-        "page-limit-bytes": v.size_bytes,
-        "page-limit-messages": v.count,
-        "page-full-policy": v.choice(PageFullPolicy),
-        "max-read-page-bytes": v.size_bytes,
-        "max-read-page-messages": v.count,
-        "prefetch-page-bytes": v.size_bytes,
-        "prefetch-page-messages": v.count,
-        "auto-create-queues": v.boolean,
-        "auto-create-addresses": v.boolean,
-        "default-address-routing-type": v.choice(RoutingType),
-        "default-queue-routing-type": v.choice(RoutingType),
-        "default-ring-size": v.count,
-        "ring-victim": v.choice(RingVictim),
-        "default-max-consumers": v.count,
-        "default-exclusive-queue": v.boolean,
-        "default-purge-on-no-consumers": v.boolean,
-        "default-consumers-before-dispatch": v.count,
-        "default-delay-before-dispatch": v.duration_ms,
-        "default-last-value-queue": v.boolean,
-        "default-last-value-key": _property_name,
-        "default-non-destructive": v.boolean,
-        "default-group-buckets": v.count,
-        "default-group-rebalance": v.boolean,
-        "default-group-rebalance-pause-dispatch": v.boolean,
-        "default-group-first-key": _property_name,
-        "auto-delete-queues": v.boolean,
-        "auto-delete-created-queues": v.boolean,
-        "auto-delete-queues-delay": v.at_least(0, v.duration_ms),
-        "auto-delete-queues-message-count": v.count,
-        "auto-delete-queues-skip-usage-check": v.boolean,
-        "auto-delete-addresses": v.boolean,
-        "auto-delete-addresses-delay": v.at_least(0, v.duration_ms),
-        "auto-delete-addresses-skip-usage-check": v.boolean,
-        "expiry-delay": v.duration_ms,
-        "min-expiry-delay": v.duration_ms,
-        "max-expiry-delay": v.duration_ms,
-        "no-expiry": v.boolean,
-        "slow-consumer-threshold": v.count,
-        "slow-consumer-threshold-measurement-unit": v.choice(RateUnit),
-        "slow-consumer-policy": v.choice(SlowPolicy),
-        "slow-consumer-check-period": v.seconds,
-        "send-to-dla-on-no-route": v.boolean,
-        "enable-metrics": v.boolean,
-        "management-browse-page-size": v.count,
-        "management-message-attribute-size-limit": v.count,
-        "enable-ingress-timestamp": v.boolean,
-        "reject-as-modified": v.boolean,
-        "id-cache-size": v.count,
-        "retroactive-message-count": v.count,
-        "strict-dispatch": v.boolean,
-        "durability": v.choice(Durability),
-    },
+    keys=v.readers(settings.ROWS),
     later=frozenset(_NOT_HERE),
     why=_NOT_HERE,
 )
 
 QUEUE: Final = Table(
-    keys={
-        "name": _address,
-        "routing-type": v.choice(RoutingType),
-        "durable": v.boolean,
-        "ring-size": _ring,
-        "max-consumers": _max_consumers,
-        "filter": _filter,
-        "exclusive": v.boolean,
-        "purge-on-no-consumers": v.boolean,
-        "consumers-before-dispatch": _attribute("consumers_before_dispatch", v.count),
-        "delay-before-dispatch": _attribute("delay_before_dispatch", v.duration_ms),
-        "enabled": v.boolean,
-        "last-value": v.boolean,
-        "last-value-key": _property_name,
-        "non-destructive": v.boolean,
-        "group-buckets": v.at_least(-1, v.count),
-        "group-rebalance": v.boolean,
-        "group-rebalance-pause-dispatch": v.boolean,
-        "group-first-key": _property_name,
-        "consumer-priority": v.count,
-        "auto-delete": v.boolean,
-        "auto-delete-delay": _attribute("auto_delete_delay", v.duration_ms),
-        "auto-delete-message-count": _attribute("auto_delete_message_count", v.count),
-    },
+    keys=v.readers({**rows_of(tree.QueueConfig), **attributes.ROWS}),
     required=frozenset({"name"}),
     later=_words("user"),
 )
@@ -403,10 +145,10 @@ ADDRESS: Final = Table(
 
 DIVERT: Final = Table(
     keys={
-        "address": _address,
+        "address": v.address,
         "forwarding-address": _forwarding,
         "exclusive": v.boolean,
-        "filter": _filter,
+        "filter": v.selector,
         "routing-type": v.choice(DivertRouting),
     },
     required=frozenset({"address", "forwarding-address"}),
@@ -437,24 +179,17 @@ TLS: Final = Table(
 )
 
 MANAGEMENT: Final = Table(
-    keys={
-        "endpoint": read_endpoint,
-        "enabled": v.boolean,
-        "allowed-hosts": v.names,
-        "connections-allowed": v.at_least(4, v.count),
-    },
+    keys=v.readers(rows_of(tree.ManagementConfig)),
     nested=frozenset({"tls"}),
     later=_words("allowed-origins console token"),
 )
-METRICS: Final = Table(keys={"enabled": v.boolean}, later=_words("per-object"))
-LOGGING: Final = Table(keys={"format": v.choice(LogFormat), "level": v.choice(LogLevel)})
+METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
+LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
 )
 STREAM: Final = Table(
-    keys={
-        "address": _address,
-    },
+    keys=v.readers(rows_of(tree.StreamConfig)),
     required=frozenset({"address"}),
     later=_words("address-pattern selector retention-bytes retention-time"),
 )

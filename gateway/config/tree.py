@@ -1,19 +1,31 @@
-"""The settings of a gateway, read and checked: one frozen class per table of the file. Pure."""
+"""The settings of a gateway, read and checked: one frozen class per table of the file. Pure.
+
+A field that is annotated is the one row of its key (`gateway.model.rows`): how it is read, what is
+refused, and what a reload with another value reaches, which is nothing before a restart where the
+row does not say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final
 
-from gateway.addresses.match import SettingsTable
-from gateway.addresses.settings import Durability
+from gateway.addresses.match import SettingsTable, markers_problem
+from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
+from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.model.address import RoutingType
-from gateway.model.attributes import NAMES
+from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.rows import Reach, Unit
+
+AT_ONCE: Final = Reach.AT_ONCE
+NEW_CONNECTIONS: Final = Reach.NEW_CONNECTIONS
+REFUSED: Final = Reach.REFUSED
+RESTART: Final = Reach.RESTART
 
 MIB: Final = 1 << 20
 #: The size of a journal file, and of what is kept back for a full disk, where none is written.
@@ -61,6 +73,18 @@ class LogLevel(Enum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+_WIRES: Final = v.Read(v.choices(Wire, {"WS": "is known, but not supported yet by this version"}))
+_MECHANISMS: Final = v.Read(
+    v.choices(
+        Sasl,
+        {
+            "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
+            "EXTERNAL": "needs client certificates, which this version does not ask for",
+        },
+    )
+)
 
 
 def low_credits(most: int) -> int:
@@ -119,35 +143,40 @@ class Acceptor:
     """
 
     name: str
-    endpoint: Endpoint
-    protocols: frozenset[Wire] = frozenset(Wire)
-    allow_anonymous: bool = False
-    sasl_mechanisms: frozenset[Sasl] = frozenset()
-    amqp_credits: int = 1000
-    amqp_low_credits: int = 300
-    amqp_use_modified_for_transient_delivery_errors: bool = False
-    amqp_duplicate_detection: bool = True
-    amqp_drain_on_transient_delivery_errors: bool = True
-    amqp_link_quiesce_timeout: int = 600_000
-    amqp_idle_timeout: int = 60_000
-    max_frame_size: int = 131_072
-    max_message_size: int = 16 * MIB
-    heart_beat_to_connection_ttl_modifier: float = 2.0
-    connection_ttl: int = 60_000
-    connection_ttl_min: int = 1_000
-    connection_ttl_max: int = -1
-    stomp_consumer_window_size: int = 10 * 1024
-    stomp_disk_full: StompDiskFull = StompDiskFull.ERROR
-    max_unread_size: int = MIB
-    unread_timeout: int = 60_000
-    unfinished_timeout: int = 30_000
-    unfinished_min_rate: int = 8 * 1024
-    consumer_stuck_timeout: int | None = None
-    anycast_prefix: str | None = None
-    multicast_prefix: str | None = None
-    disable_stomp_server_header: bool = False
-    connections_allowed: int = 10_000
-    unauthenticated_connections_allowed: int = 100
+    endpoint: Annotated[Endpoint, v.Read(read_endpoint)]
+    protocols: Annotated[frozenset[Wire], NEW_CONNECTIONS, _WIRES] = frozenset(Wire)
+    allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
+    sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
+    amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000
+    amqp_low_credits: Annotated[int, NEW_CONNECTIONS, within(0, 1_000_000)] = 300
+    amqp_use_modified_for_transient_delivery_errors: Annotated[bool, NEW_CONNECTIONS] = False
+    amqp_duplicate_detection: Annotated[bool, NEW_CONNECTIONS] = True
+    amqp_drain_on_transient_delivery_errors: Annotated[bool, NEW_CONNECTIONS] = True
+    amqp_link_quiesce_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, limit()] = 600_000
+    amqp_idle_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(0)] = 60_000
+    # 512 is the least that every peer must take [AMQP 2.7.1].
+    max_frame_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(512, 1 << 24)] = 131_072
+    max_message_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(1024, 1 << 30)] = 16 * MIB
+    heart_beat_to_connection_ttl_modifier: Annotated[
+        float, NEW_CONNECTIONS, within(1.0, 1000.0)
+    ] = 2.0
+    connection_ttl: Annotated[int, NEW_CONNECTIONS, Unit.MS, limit()] = 60_000
+    connection_ttl_min: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(1)] = 1_000
+    connection_ttl_max: Annotated[int, NEW_CONNECTIONS, Unit.MS, limit()] = -1
+    stomp_consumer_window_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, at_least(-1)] = (
+        10 * 1024
+    )
+    stomp_disk_full: Annotated[StompDiskFull, NEW_CONNECTIONS] = StompDiskFull.ERROR
+    max_unread_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(65_536, 1 << 26)] = MIB
+    unread_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, within(1_000, 3_600_000)] = 60_000
+    unfinished_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, within(1_000, 3_600_000)] = 30_000
+    unfinished_min_rate: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(1, 1 << 30)] = 8 * 1024
+    consumer_stuck_timeout: Annotated[int | None, NEW_CONNECTIONS, Unit.MS, limit(1_000)] = None
+    anycast_prefix: Annotated[str | None, NEW_CONNECTIONS] = None
+    multicast_prefix: Annotated[str | None, NEW_CONNECTIONS] = None
+    disable_stomp_server_header: Annotated[bool, NEW_CONNECTIONS] = False
+    connections_allowed: Annotated[int, NEW_CONNECTIONS, at_least(1)] = 10_000
+    unauthenticated_connections_allowed: Annotated[int, NEW_CONNECTIONS, at_least(1)] = 100
 
     def prefixes(self, anycast: str = "", multicast: str = "") -> tuple[str, str]:
         """Return both prefixes; the arguments are what those not written are."""
@@ -168,36 +197,21 @@ class QueueConfig:
         ring_size: messages that may wait in it before the oldest goes; -1 no ring.
         max_consumers: consumers that it may have; -1 no limit.
         filter: a selector; the queue takes only messages that it matches.
+        said: attributes that are written, in the order of their rows.
     """
 
-    name: str
-    routing_type: RoutingType | None = None
-    durable: bool = True
-    ring_size: int | None = None
-    max_consumers: int | None = None
-    filter: str | None = None
-    exclusive: bool | None = None
-    purge_on_no_consumers: bool | None = None
-    consumers_before_dispatch: int | None = None
-    delay_before_dispatch: int | None = None
-    enabled: bool | None = None
-    last_value: bool | None = None
-    last_value_key: str | None = None
-    non_destructive: bool | None = None
-    group_buckets: int | None = None
-    group_rebalance: bool | None = None
-    group_rebalance_pause_dispatch: bool | None = None
-    group_first_key: str | None = None
-    consumer_priority: int | None = None
-    auto_delete: bool | None = None
-    auto_delete_delay: int | None = None
-    auto_delete_message_count: int | None = None
+    name: Annotated[str, REFUSED, v.Read(v.address)]
+    routing_type: Annotated[RoutingType | None, REFUSED] = None
+    durable: Annotated[bool, REFUSED] = True
+    ring_size: Annotated[int | None, AT_ONCE, ring_size_problem] = None
+    max_consumers: Annotated[int | None, AT_ONCE, unlimited] = None
+    filter: Annotated[str | None, AT_ONCE, v.Read(v.selector)] = None
+    said: tuple[tuple[str, object], ...] = ()
 
     @property
     def attributes(self) -> dict[str, object]:
         """Return the attributes that are written, by their names in the core."""
-        written = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in written.items() if value is not None}
+        return dict(self.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,12 +241,12 @@ class ManagementConfig:
             longest is cut.
     """
 
-    endpoint: Endpoint = field(
+    endpoint: Annotated[Endpoint, v.Read(read_endpoint)] = field(
         default_factory=lambda: read_endpoint("tcp:8161:interface=127.0.0.1")
     )
-    enabled: bool = True
-    allowed_hosts: frozenset[str] = frozenset()
-    connections_allowed: int = 256
+    enabled: Annotated[bool, RESTART] = True
+    allowed_hosts: Annotated[frozenset[str], AT_ONCE, v.Read(v.names)] = frozenset()
+    connections_allowed: Annotated[int, AT_ONCE, at_least(4)] = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +257,7 @@ class MetricsConfig:
         enabled: `/metrics` is served.
     """
 
-    enabled: bool = True
+    enabled: Annotated[bool, RESTART] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,8 +269,8 @@ class LoggingConfig:
         level: the least severe events that are written.
     """
 
-    format: LogFormat = LogFormat.AUTO
-    level: LogLevel = LogLevel.INFO
+    format: Annotated[LogFormat, AT_ONCE] = LogFormat.AUTO
+    level: Annotated[LogLevel, AT_ONCE] = LogLevel.INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +283,7 @@ class StreamConfig:
     """
 
     name: str
-    address: str
+    address: Annotated[str, REFUSED, v.Read(v.address)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,45 +345,46 @@ class Config:
         file: the configuration file, None without one.
     """
 
-    data_directory: str
-    journal_directory: str
-    paging_directory: str
+    data_directory: Annotated[str, Unit.NAME]
+    journal_directory: Annotated[str, Unit.NAME]
+    paging_directory: Annotated[str, Unit.NAME]
     users_file: str
     users_file_required: bool = False
-    name: str = "sluicegate"
-    global_max_size: int = 512 * MIB
-    global_max_messages: int = -1
-    user_max_addresses: int = USER_DEFAULTS[Kind.ADDRESSES]
-    user_max_queues: int = USER_DEFAULTS[Kind.QUEUES]
-    user_max_consumers: int = USER_DEFAULTS[Kind.CONSUMERS]
-    user_max_links: int = USER_DEFAULTS[Kind.LINKS]
-    global_max_addresses: int = GATEWAY_DEFAULTS[Kind.ADDRESSES]
-    global_max_queues: int = GATEWAY_DEFAULTS[Kind.QUEUES]
-    global_max_consumers: int = GATEWAY_DEFAULTS[Kind.CONSUMERS]
-    global_max_links: int = GATEWAY_DEFAULTS[Kind.LINKS]
-    journal_file_size: int = JOURNAL_FILE_BYTES
-    journal_compact_min_files: int = 3
-    journal_compact_percentage: int = 50
-    store_task_limit: int = 10_000
-    concurrent_store_and_dispatch_queues: bool = True
-    concurrent_store_and_dispatch_topics: bool = False
-    store_linger: int = 5
-    store_lag_limit: int = 5_000
-    durability: Durability = Durability.FSYNC
-    sync_interval: int = 50
-    max_disk_usage: int | None = None
-    min_disk_free: int | None = None
-    disk_scan_period: int = 5_000
-    ballast_size: int = BALLAST_BYTES
-    scrub_period: int = 24 * 3_600_000
-    scrub_rate: int = 4 * MIB
-    address_queue_scan_period: int = 30_000
-    message_expiry_scan_period: int = 30_000
-    transaction_timeout: int = 300_000
-    id_cache_size: int = 20_000
-    persist_id_cache: bool = True
-    stomp_default_persistent: bool = True
-    allow_insecure: bool = False
+    name: Annotated[str, NEW_CONNECTIONS, Unit.NAME] = "sluicegate"
+    global_max_size: Annotated[int, AT_ONCE, Unit.BYTES, limit(1 << 20)] = 512 * MIB
+    global_max_messages: Annotated[int, AT_ONCE, limit()] = -1
+    user_max_addresses: Annotated[int, AT_ONCE, limit()] = USER_DEFAULTS[Kind.ADDRESSES]
+    user_max_queues: Annotated[int, AT_ONCE, limit()] = USER_DEFAULTS[Kind.QUEUES]
+    user_max_consumers: Annotated[int, AT_ONCE, limit()] = USER_DEFAULTS[Kind.CONSUMERS]
+    user_max_links: Annotated[int, AT_ONCE, limit()] = USER_DEFAULTS[Kind.LINKS]
+    global_max_addresses: Annotated[int, AT_ONCE, limit()] = GATEWAY_DEFAULTS[Kind.ADDRESSES]
+    global_max_queues: Annotated[int, AT_ONCE, limit()] = GATEWAY_DEFAULTS[Kind.QUEUES]
+    global_max_consumers: Annotated[int, AT_ONCE, limit()] = GATEWAY_DEFAULTS[Kind.CONSUMERS]
+    global_max_links: Annotated[int, AT_ONCE, limit()] = GATEWAY_DEFAULTS[Kind.LINKS]
+    journal_file_size: Annotated[int, Unit.BYTES, within(1 << 20, 1 << 31)] = JOURNAL_FILE_BYTES
+    journal_compact_min_files: Annotated[int, AT_ONCE, at_least(0)] = 3
+    # Above three quarters what is copied would soon be copied again.
+    journal_compact_percentage: Annotated[int, AT_ONCE, within(1, 75)] = 50
+    store_task_limit: Annotated[int, AT_ONCE, at_least(1)] = 10_000
+    concurrent_store_and_dispatch_queues: Annotated[bool, RESTART] = True
+    concurrent_store_and_dispatch_topics: Annotated[bool, RESTART] = False
+    store_linger: Annotated[int, AT_ONCE, Unit.MS, within(0, 1_000)] = 5
+    store_lag_limit: Annotated[int, AT_ONCE, Unit.MS, limit()] = 5_000
+    durability: Annotated[Durability, AT_ONCE] = Durability.FSYNC
+    sync_interval: Annotated[int, AT_ONCE, Unit.MS, within(1, 1_000)] = 50
+    max_disk_usage: Annotated[int | None, AT_ONCE, within(-1, 100)] = None
+    min_disk_free: Annotated[int | None, AT_ONCE, Unit.BYTES, limit()] = None
+    disk_scan_period: Annotated[int, AT_ONCE, Unit.MS, at_least(1)] = 5_000
+    ballast_size: Annotated[int, Unit.BYTES, at_least(0)] = BALLAST_BYTES
+    scrub_period: Annotated[int, AT_ONCE, Unit.MS, at_least(-1)] = 24 * 3_600_000
+    scrub_rate: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1 << 16)] = 4 * MIB
+    address_queue_scan_period: Annotated[int, AT_ONCE, Unit.MS, at_least(-1)] = 30_000
+    message_expiry_scan_period: Annotated[int, AT_ONCE, Unit.MS, at_least(-1)] = 30_000
+    transaction_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(1)] = 300_000
+    id_cache_size: Annotated[int, AT_ONCE, within(0, ID_CACHE_MAX)] = 20_000
+    persist_id_cache: Annotated[bool, RESTART] = True
+    stomp_default_persistent: Annotated[bool, NEW_CONNECTIONS] = True
+    allow_insecure: Annotated[bool, AT_ONCE] = False
     acceptors: tuple[Acceptor, ...] = ()
     address_settings: SettingsTable = field(default_factory=SettingsTable)
     addresses: tuple[AddressConfig, ...] = ()
@@ -378,7 +393,7 @@ class Config:
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True
-    literal_match_markers: str = ""
+    literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
     streams: tuple[StreamConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None

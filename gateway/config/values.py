@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
+from gateway.model import bounds
+from gateway.model.address import check_name
+from gateway.model.bounds import Bound
+from gateway.model.errors import RefusedError
+from gateway.model.rows import Row, Unit
+from gateway.selectors import compile_selector
+
 Reader = Callable[[object], object]
 E = TypeVar("E", bound=Enum)
+V = TypeVar("V")
 
 _SIZE: Final = re.compile(r"\s*(-?\d[\d_]*)\s*([kmgt]?)(?:i?b)?\s*\Z", re.IGNORECASE)
 _SIZE_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -53,6 +62,31 @@ def name_text(value: object) -> str:
     taken = text(value)
     if not taken.strip():
         raise ValueError("is empty; give it at least one character")
+    return taken
+
+
+def address(value: object) -> str:
+    """Take the name of an address."""
+    taken = name_text(value)
+    try:
+        check_name(taken, "address")
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
+    return taken
+
+
+def optional_address(value: object) -> str | None:
+    """Take the name of an address; an empty text is none."""
+    return None if value == "" else address(value)
+
+
+def selector(value: object) -> str:
+    """Take a selector that compiles."""
+    taken = name_text(value)
+    try:
+        compile_selector(taken)
+    except RefusedError as error:
+        raise ValueError(error.refusal.text) from None
     return taken
 
 
@@ -128,40 +162,32 @@ def _bounded(value: int) -> int:
     return value
 
 
-def at_least(low: int, read: Callable[[object], int]) -> Callable[[object], int]:
-    """Return a reader that also refuses what is below `low`."""
+def bounded(read: Callable[[object], V], bound: Bound) -> Callable[[object], V]:
+    """Return a reader that also refuses what a rule refuses."""
 
-    def reader(value: object) -> int:
+    def reader(value: object) -> V:
         taken = read(value)
-        if taken < low:
-            raise ValueError(f"{taken} is too small; the least is {low}")
+        problem = bound(taken)
+        if problem is not None:
+            raise ValueError(problem)
         return taken
 
     return reader
+
+
+def at_least(low: int, read: Callable[[object], int]) -> Callable[[object], int]:
+    """Return a reader that also refuses what is below `low`."""
+    return bounded(read, bounds.at_least(low))
 
 
 def within(low: int, high: int, read: Callable[[object], int]) -> Callable[[object], int]:
     """Return a reader that also refuses what is outside `low` .. `high`."""
-
-    def reader(value: object) -> int:
-        taken = read(value)
-        if not low <= taken <= high:
-            raise ValueError(f"{taken} is out of range; it lies between {low} and {high}")
-        return taken
-
-    return reader
+    return bounded(read, bounds.within(low, high))
 
 
 def limit(read: Callable[[object], int], low: int = 1) -> Callable[[object], int]:
     """Return a reader of limits: -1 for none, otherwise at least `low`."""
-
-    def reader(value: object) -> int:
-        taken = read(value)
-        if taken != -1 and taken < low:
-            raise ValueError(f"{taken} is too small; the least is {low}, and -1 means no limit")
-        return taken
-
-    return reader
+    return bounded(read, bounds.limit(low))
 
 
 def choice(kind: type[E]) -> Callable[[object], E]:
@@ -196,3 +222,43 @@ def choices(
 
 def _names(kind: type[Enum]) -> str:
     return ", ".join(str(member.value) for member in kind)
+
+
+# ---- rows
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The fact of a row that is read as no other: by which reader."""
+
+    reader: Reader
+
+
+_BY_UNIT: Final[Mapping[Unit, Reader]] = {
+    Unit.COUNT: count,
+    Unit.BYTES: size_bytes,
+    Unit.MS: duration_ms,
+    Unit.SECONDS: seconds,
+    Unit.TEXT: text,
+    Unit.NAME: name_text,
+    Unit.ADDRESS: optional_address,
+}
+
+
+def readers(rows: Mapping[str, Row]) -> dict[str, Reader]:
+    """Return key -> reader of what rows say; it refuses what their rules refuse."""
+    return {row.key: _bound_reader(row) for row in rows.values()}
+
+
+def _bound_reader(row: Row) -> Reader:
+    read = _reader(row)
+    return read if row.bound is None else bounded(read, row.bound)
+
+
+def _reader(row: Row) -> Reader:
+    own = row.fact(Read)
+    if own is not None:
+        return own.reader
+    if isinstance(row.kind, type) and issubclass(row.kind, Enum):
+        return choice(row.kind)
+    return {bool: boolean, float: number}.get(row.kind) or _BY_UNIT[row.unit]

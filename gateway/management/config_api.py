@@ -21,11 +21,11 @@ from twisted.python.failure import Failure
 
 from gateway.config.diff import Change
 from gateway.config.errors import ConfigError, Problem
-from gateway.config.reach import Reach
 from gateway.management.answers import Nothing
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
+from gateway.model.rows import Reach
 from gateway.reload.reloads import Outcome, Reloads
 
 

@@ -18,7 +18,9 @@ it changes anything. A pattern is a match as in address-settings: `orders.*`, `o
 
 from __future__ import annotations
 
-from msgspec import UNSET, UnsetType
+from typing import Final, cast
+
+from msgspec import UNSET, UnsetType, defstruct
 from twisted.internet.defer import Deferred
 
 from gateway.management import views
@@ -39,18 +41,18 @@ from gateway.management.http import (
     json_response,
     query_flag,
 )
-from gateway.management.json_body import read_fields
+from gateway.management.json_body import Shape, read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.address import RoutingType, check_name, check_not_ours, is_internal
-from gateway.model.attributes import NAMES, to_note
+from gateway.model.attributes import ROWS, to_note
 from gateway.model.errors import Code, RefusedError
 from gateway.queues.queue import Queue
 
 
-class _Attributes(Fields, kw_only=True):
-    """What a queue can be given.
+class _Limits(Fields, kw_only=True):
+    """What a queue can be given, beside its attributes.
 
     `filterString` is another name of `filter`, as Artemis has it. null or "" is no filter.
     """
@@ -59,25 +61,9 @@ class _Attributes(Fields, kw_only=True):
     max_consumers: int | UnsetType = UNSET
     filter: str | UnsetType | None = UNSET
     filter_string: str | UnsetType | None = UNSET
-    enabled: bool | UnsetType = UNSET
-    exclusive: bool | UnsetType = UNSET
-    last_value: bool | UnsetType = UNSET
-    last_value_key: str | UnsetType | None = UNSET
-    non_destructive: bool | UnsetType = UNSET
-    purge_on_no_consumers: bool | UnsetType = UNSET
-    consumers_before_dispatch: int | UnsetType = UNSET
-    delay_before_dispatch: int | UnsetType = UNSET
-    group_buckets: int | UnsetType = UNSET
-    group_rebalance: bool | UnsetType = UNSET
-    group_rebalance_pause_dispatch: bool | UnsetType = UNSET
-    group_first_key: str | UnsetType | None = UNSET
-    consumer_priority: int | UnsetType = UNSET
-    auto_delete: bool | UnsetType | None = UNSET
-    auto_delete_delay: int | UnsetType | None = UNSET
-    auto_delete_message_count: int | UnsetType | None = UNSET
 
 
-class NewQueue(_Attributes, kw_only=True):
+class NewQueue(_Limits, kw_only=True):
     """Body of `POST /queues`; where not given, the address is the name and the type its default."""
 
     name: str
@@ -86,13 +72,27 @@ class NewQueue(_Attributes, kw_only=True):
     durable: bool = True
 
 
-class QueueChange(_Attributes, kw_only=True):
+class QueueChange(_Limits, kw_only=True):
     """Body of `PATCH /queues/{name}`; what cannot change may be repeated as it is."""
 
     name: str | UnsetType = UNSET
     address: str | UnsetType = UNSET
     routing_type: str | UnsetType = UNSET
     durable: bool | UnsetType = UNSET
+
+
+def _with_attributes(shape: type[Shape]) -> type[Shape]:
+    """Return a body that also has a field for each attribute; null says nothing where it may."""
+    said = [
+        (row.name, row.kind | UnsetType | (None if row.nullable else row.kind), UNSET)
+        for row in ROWS.values()
+    ]
+    made = defstruct(shape.__name__, said, bases=(shape,), kw_only=True)
+    return cast("type[Shape]", made)
+
+
+_NEW_QUEUE: Final = _with_attributes(NewQueue)
+_QUEUE_CHANGE: Final = _with_attributes(QueueChange)
 
 
 class QueuesApi:
@@ -142,7 +142,7 @@ class QueuesApi:
     def create_queue(self, request: Request) -> Deferred[Response]:
         """Make a queue and its address."""
         check_query(request, ())
-        fields = read_fields(request, NewQueue)
+        fields = read_fields(request, _NEW_QUEUE)
         check_store(self._gateway)
         address = fields.name if fields.address is None else fields.address
         check_name(fields.name, "queue")
@@ -203,7 +203,7 @@ class QueuesApi:
         check_query(request, ())
         queue = self._directory.find_queue(name)
         check_own(name)
-        fields = read_fields(request, QueueChange)
+        fields = read_fields(request, _QUEUE_CHANGE)
         check_store(self._gateway)
         unchangeable = {
             "name": (fields.name, queue.name),
@@ -267,9 +267,9 @@ class QueuesApi:
         return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
 
-def _attributes(fields: _Attributes) -> dict[str, object]:
+def _attributes(fields: _Limits) -> dict[str, object]:
     """Return the attributes that are given, by their names in the core; null says nothing."""
-    values = {name: getattr(fields, name) for name in NAMES}
+    values = {name: getattr(fields, name) for name in ROWS}
     return {name: value for name, value in values.items() if value not in (UNSET, None)}
 
 
@@ -277,7 +277,7 @@ def _given(value: int | UnsetType) -> int | None:
     return None if isinstance(value, UnsetType) else value
 
 
-def _selector(fields: _Attributes) -> str | None:
+def _selector(fields: _Limits) -> str | None:
     """Return the filter that is asked for, "" for none; None when nothing is said about it."""
     given = {f or "" for f in (fields.filter, fields.filter_string) if not isinstance(f, UnsetType)}
     if len(given) > 1:

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
@@ -48,18 +48,14 @@ RANGES_MAX: Final = 10_000
 _Position = tuple[int, int]
 
 
-class _Fields(msgspec.Struct, rename="camel", kw_only=True):
-    """Names in JSON are camelCase."""
-
-
-class NewStream(_Fields):
+class NewStream(Fields):
     """Body of `POST /streams`."""
 
     name: str
     address: str
 
 
-class Attach(_Fields):
+class Attach(Fields):
     """Body of `:attach`."""
 
     address: str
@@ -67,7 +63,7 @@ class Attach(_Fields):
     position: dict[str, _Position] | None = None
 
 
-class Plan(_Fields):
+class Plan(Fields):
     """Body of `:plan`; with `end` the size of a known range, else how far a batch may go."""
 
     start: dict[str, _Position]
@@ -78,14 +74,14 @@ class Plan(_Fields):
     wait_ms: int = 0
 
 
-class Commit(_Fields):
+class Commit(Fields):
     """Body of `:commit` and `:release`."""
 
     end: dict[str, _Position]
     fence: int
 
 
-class Heads(_Fields):
+class Heads(Fields):
     """Body of `POST /streams/heads`."""
 
     address: str | None = None
@@ -93,7 +89,7 @@ class Heads(_Fields):
     pin_ms: int = 3_600_000
 
 
-class ReadRange(_Fields):
+class ReadRange(Fields):
     """One range of `POST /streams/read`."""
 
     stream: str
@@ -102,7 +98,7 @@ class ReadRange(_Fields):
     end: int
 
 
-class Read(_Fields):
+class Read(Fields):
     """Body of `POST /streams/read`."""
 
     ranges: list[ReadRange]

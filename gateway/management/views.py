@@ -12,7 +12,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.addresses.match import SettingsTable
@@ -21,6 +21,7 @@ from gateway.broker import Gateway
 from gateway.broker.address import Address
 from gateway.broker.reaper import Rule
 from gateway.model.address import is_internal
+from gateway.model.attributes import ROWS, QueueAttributes
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.peers import AcceptorFigures
 from gateway.queues.queue import Queue
@@ -143,6 +144,17 @@ def persistent_bytes(queue: Queue) -> int:
     return queue.size_bytes + (queue.backlog.size if queue.backlog is not None else 0)
 
 
+_NAMES: Final = [row.json for row in ROWS.values()]
+_TEXTS: Final = [row.json for row in ROWS.values() if row.kind is str]
+_values: Final = attrgetter(*ROWS)
+
+
+def attributes_view(attributes: QueueAttributes) -> dict[str, object]:
+    """Return attributes as the API shows them: a text that is not said is null."""
+    shown = dict(zip(_NAMES, _values(attributes), strict=True))
+    return shown | {name: shown[name] or None for name in _TEXTS}
+
+
 def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object]:
     """Return a queue as the API shows it; `reaping` says when it goes by itself.
 
@@ -171,23 +183,11 @@ def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object
         "persistentSize": persistent_bytes(queue),
         "ringSize": queue.ring_size,
         "filter": queue.filter_text or None,
+        **attributes_view(queue.attributes),
         "autoDelete": reaping.applies,
         "autoDeleteDelay": reaping.delay,
         "autoDeleteMessageCount": reaping.message_count,
-        "enabled": queue.attributes.enabled,
-        "exclusive": queue.attributes.exclusive,
-        "purgeOnNoConsumers": queue.attributes.purge_on_no_consumers,
-        "consumersBeforeDispatch": queue.attributes.consumers_before_dispatch,
-        "delayBeforeDispatch": queue.attributes.delay_before_dispatch,
-        "lastValue": queue.attributes.last_value,
-        "lastValueKey": queue.attributes.last_value_key or None,
-        "nonDestructive": queue.attributes.non_destructive,
-        "groupBuckets": queue.attributes.group_buckets,
-        "groupRebalance": queue.attributes.group_rebalance,
-        "groupRebalancePauseDispatch": queue.attributes.group_rebalance_pause_dispatch,
-        "groupFirstKey": queue.attributes.group_first_key or None,
         "groupCount": queue.group_count,
-        "consumerPriority": queue.attributes.consumer_priority,
         "firstMessageAge": None,
         "reason": lag if queue.storing_count and not queue.serialized else None,
     }
@@ -234,15 +234,7 @@ def _kept(retro: Address) -> int:
 
 def settings_view(table: SettingsTable, name: str, *, exists: bool) -> dict[str, object]:
     """Return each effective value for `name`, with the match and the line that it is from."""
-    items = [
-        {
-            "key": found.key,
-            "value": found.value.value if isinstance(found.value, Enum) else found.value,
-            "match": found.match,
-            "origin": found.origin,
-        }
-        for found in table.explain(name)
-    ]
+    items = [found.view() for found in table.explain(name)]
     return {"address": name, "exists": exists, "items": items}
 
 

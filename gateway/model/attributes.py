@@ -1,76 +1,22 @@
-"""How a queue delivers, as an operator says it; the names are Artemis' in snake_case."""
+"""How a queue delivers, as an operator says it; the names are Artemis' in snake_case.
+
+`QueueAttributes` is the one table: a new attribute is one field of it and its behaviour. Keys of
+`[addresses.NAME]`, bodies and views of the API, notes in the journal and what is refused follow.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+from gateway.model.bounds import within
+from gateway.model.rows import Reach, Row, Unit, rows_of
 
 _COUNT_MAX: Final = (1 << 31) - 1
 _KEY_LENGTH_MAX: Final = 255
 #: The property that names the value of a message on a last-value queue, unless another is said.
 LAST_VALUE_KEY: Final = "_AMQ_LVQ_NAME"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueAttributes:
-    """What a queue does beside its limits.
-
-    Attributes:
-        exclusive: one consumer gets everything, until it leaves.
-        purge_on_no_consumers: without consumers it takes nothing in and keeps nothing that waits.
-        consumers_before_dispatch: nothing is delivered before so many consumers are there.
-        delay_before_dispatch: ms after the first consumer when fewer will do; -1 never.
-        enabled: it takes messages in; without it what it holds is still delivered.
-        last_value: of the messages that wait with one key only the last stays.
-        last_value_key: the property that is the key; "" unless `last_value`.
-        non_destructive: consumers are shown what there is, and remove nothing.
-        group_buckets: groups share so many; 0: there are no groups, -1: each has its own.
-        group_rebalance: with each consumer that comes, groups are shared out anew.
-        group_rebalance_pause_dispatch: not before all that is in delivery is settled.
-        group_first_key: the property that the first message of a group gets; "" none.
-        consumer_priority: of consumers that do not say theirs.
-        auto_delete: it goes when it is not used any more; None, as for the next two: as the
-            settings of its address say at that time.
-        auto_delete_delay: ms after its last consumer left.
-        auto_delete_message_count: messages that it may still hold then; -1 any.
-    """
-
-    exclusive: bool = False
-    purge_on_no_consumers: bool = False
-    consumers_before_dispatch: int = 0
-    delay_before_dispatch: int = -1
-    enabled: bool = True
-    last_value: bool = False
-    last_value_key: str = ""
-    non_destructive: bool = False
-    group_buckets: int = -1
-    group_rebalance: bool = False
-    group_rebalance_pause_dispatch: bool = False
-    group_first_key: str = ""
-    consumer_priority: int = 0
-    auto_delete: bool | None = None
-    auto_delete_delay: int | None = None
-    auto_delete_message_count: int | None = None
-
-
-#: What a queue is from its making on: what it holds is kept accordingly.
-LASTING: Final = ("last_value", "last_value_key", "non_destructive")
-PLAIN: Final = QueueAttributes()
-NAMES: Final = tuple(field.name for field in fields(QueueAttributes))
-
-
-#: Types of those that are None unless they are said.
-_UNSAID: Final = {
-    "auto_delete": bool, "auto_delete_delay": int, "auto_delete_message_count": int,
-}  # fmt: skip
-#: The least value of a number, where that is not what a plain queue has.
-_LEAST: Final = {
-    "consumer_priority": -_COUNT_MAX - 1,
-    "auto_delete_delay": 0,
-    "auto_delete_message_count": -1,
-}
-_WORDS: Final = {bool: "true or false", int: "a whole number", str: "a text"}
 
 
 def text_problem(value: str) -> str | None:
@@ -80,19 +26,74 @@ def text_problem(value: str) -> str | None:
     return None
 
 
+_COUNT: Final = within(0, _COUNT_MAX)
+_ANY_COUNT: Final = within(-1, _COUNT_MAX)
+#: What a queue is from its making on: what it holds is kept accordingly.
+_LASTING: Final = Reach.REFUSED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueAttributes:
+    """What a queue does beside its limits; None is what the settings of its address say then."""
+
+    exclusive: Annotated[bool, "one consumer gets everything, until it leaves"] = False
+    purge_on_no_consumers: Annotated[
+        bool, "without consumers it takes nothing in and keeps nothing that waits"
+    ] = False
+    consumers_before_dispatch: Annotated[
+        int, _COUNT, "nothing is delivered before so many consumers are there"
+    ] = 0
+    delay_before_dispatch: Annotated[
+        int, Unit.MS, _ANY_COUNT, "after the first consumer when fewer will do; -1 never"
+    ] = -1
+    enabled: Annotated[
+        bool, "it takes messages in; without it what it holds is still delivered"
+    ] = True
+    last_value: Annotated[
+        bool, _LASTING, "of the messages that wait with one key only the last stays"
+    ] = False
+    last_value_key: Annotated[
+        str, _LASTING, text_problem, 'the property that is the key; "" unless last-value'
+    ] = ""
+    non_destructive: Annotated[
+        bool, _LASTING, "consumers are shown what there is, and remove nothing"
+    ] = False
+    group_buckets: Annotated[
+        int, _ANY_COUNT, "groups share so many; 0: there are no groups, -1: each has its own"
+    ] = -1
+    group_rebalance: Annotated[
+        bool, "with each consumer that comes, groups are shared out anew"
+    ] = False
+    group_rebalance_pause_dispatch: Annotated[
+        bool, "not before all that is in delivery is settled"
+    ] = False
+    group_first_key: Annotated[
+        str, text_problem, 'the property that the first message of a group gets; "" none'
+    ] = ""
+    consumer_priority: Annotated[
+        int, within(-_COUNT_MAX - 1, _COUNT_MAX), "of consumers that do not say theirs"
+    ] = 0
+    auto_delete: Annotated[bool | None, "it goes when it is not used any more"] = None
+    auto_delete_delay: Annotated[
+        int | None, Unit.MS, _COUNT, "so long after its last consumer left"
+    ] = None
+    auto_delete_message_count: Annotated[
+        int | None, _ANY_COUNT, "messages that it may still hold then; -1 any"
+    ] = None
+
+
+PLAIN: Final = QueueAttributes()
+ROWS: Final[Mapping[str, Row]] = rows_of(QueueAttributes)
+LASTING: Final = tuple(row.name for row in ROWS.values() if row.fact(Reach) is _LASTING)
+_WORDS: Final = {bool: "true or false", int: "a whole number", str: "a text"}
+
+
 def attribute_problem(name: str, value: object) -> str | None:
     """Say why an attribute cannot have this value, or None."""
-    kind = _UNSAID.get(name) or type(getattr(PLAIN, name))
-    if type(value) is not kind:
-        return f"needs {_WORDS[kind]}"
-    if isinstance(value, str):
-        return text_problem(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    least = _LEAST[name] if name in _LEAST else getattr(PLAIN, name)
-    if not least <= value <= _COUNT_MAX:
-        return f"{value} is out of range; it lies between {least} and {_COUNT_MAX}"
-    return None
+    row = ROWS[name]
+    if type(value) is not row.kind:
+        return f"needs {_WORDS[row.kind]}"
+    return row.problem(value)
 
 
 def changed(attributes: QueueAttributes, values: Mapping[str, object]) -> QueueAttributes:
@@ -113,13 +114,14 @@ def changed(attributes: QueueAttributes, values: Mapping[str, object]) -> QueueA
 
 def to_note(attributes: QueueAttributes) -> dict[str, object]:
     """Return what differs from a plain queue, for the journal."""
-    return {n: getattr(attributes, n) for n in NAMES if getattr(attributes, n) != getattr(PLAIN, n)}
+    said = ((name, getattr(attributes, name)) for name in ROWS)
+    return {name: value for name, value in said if value != ROWS[name].default}
 
 
 def from_note(values: Mapping[str, object]) -> QueueAttributes:
     """Return the attributes of a journal note. Raises ValueError on what it does not know."""
     for name, value in values.items():
-        problem = attribute_problem(name, value) if name in NAMES else "is not known"
+        problem = attribute_problem(name, value) if name in ROWS else "is not known"
         if problem is not None:
             raise ValueError(f"queue attribute {name} {problem}")
     return changed(PLAIN, values)

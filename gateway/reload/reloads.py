@@ -13,10 +13,10 @@ from twisted.python.failure import Failure
 
 from gateway.config.diff import Change
 from gateway.config.errors import ConfigError, Problem
-from gateway.config.reach import Reach
 from gateway.config.tree import Config, LoggingConfig, LogLevel
 from gateway.core.core import Core, Reactor
 from gateway.model.errors import Code, RefusedError
+from gateway.model.rows import Reach
 from gateway.reload.applying import Running, apply
 from gateway.reload.reading import check_against, read_again
 

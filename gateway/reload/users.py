@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.config.diff import Change
 from gateway.config.errors import Path, show_path
-from gateway.config.reach import Reach
+from gateway.model.rows import Reach
 from gateway.security.users import User, Users
 
 

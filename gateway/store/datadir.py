@@ -21,10 +21,11 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
+from gateway.store.notes import decode_definition
 from gateway.store.orphans import adopted_name, orphaned
 from gateway.store.page_rescue import Rescue, look_for_pages
 from gateway.store.paged_recovery import known_blocks
-from gateway.store.persistence import JournalStore, decode_definition, open_journal, restore
+from gateway.store.persistence import JournalStore, open_journal, restore
 from storage.ballast import NAME as BALLAST
 from storage.compaction import CompactionRule
 from storage.errors import StorageError

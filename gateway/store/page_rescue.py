@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 
 from gateway.model.address import RoutingType
 from gateway.model.definitions import PagesDefinition, QueueDefinition
+from gateway.store.notes import encode_definition
 from gateway.store.orphans import adopted_name
 from gateway.store.paged_recovery import known_blocks
-from gateway.store.persistence import Restored, encode_definition, restore
+from gateway.store.persistence import Restored, restore
 from storage.files import FileSystem
 from storage.page_scan import FoundBlock, block_tickets, scan_page
 from storage.pages import page_files

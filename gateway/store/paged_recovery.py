@@ -7,14 +7,12 @@ block, and nobody else anything; its bytes are kept in `quarantine`.
 
 from __future__ import annotations
 
-import base64
 import posixpath
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from gateway.model.definitions import PageMark, PagesDefinition
+from gateway.model.definitions import PagesDefinition
 from gateway.model.pages import FoundPages
 from storage.files import FileSystem, settle
 from storage.page_scan import FoundPage, scan_page
@@ -115,46 +113,3 @@ def ids_on_pages(stores: Sequence[FoundPages]) -> Iterator[int]:
         for page in store.pages:
             for block in page.blocks:
                 yield max([queue_id + 1 for queue_id, _ in block.targets], default=0)
-
-
-def pages_fields(definition: PagesDefinition) -> dict[str, object]:
-    """Return what the journal notes of a stay in page mode; `kind` is first."""
-    return {
-        "kind": "pages",
-        "id": definition.store_id,
-        "address": definition.address,
-        "pages": list(definition.pages.items()),
-        "marks": [
-            [m.queue_id, m.page, m.first, m.floor, _packed(m.marks)] for m in definition.marks
-        ],
-        "counts": definition.counts,
-        "suspect": definition.suspect,
-        "next": definition.next_page,
-        "dues": definition.dues,
-    }
-
-
-def _packed(marks: bytes) -> str:
-    """Return marks as text: long runs of the same are the rule."""
-    return base64.b64encode(zlib.compress(marks, 1)).decode() if marks else ""
-
-
-def _unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text)) if text else b""
-
-
-def pages_of(fields: Mapping[str, Any]) -> PagesDefinition:
-    """Return the stay that a note tells of. Raises KeyError, TypeError, ValueError, zlib.error."""
-    return PagesDefinition(
-        store_id=fields["id"],
-        address=fields["address"],
-        pages=dict(fields["pages"]),
-        marks=tuple(
-            PageMark(queue_id=queue_id, page=page, first=first, floor=floor, marks=_unpacked(marks))
-            for queue_id, page, first, floor, marks in fields["marks"]
-        ),
-        counts=tuple((queue_id, seq, flags) for queue_id, seq, flags in fields["counts"]),
-        suspect=fields["suspect"],
-        next_page=fields.get("next", 1),
-        dues=tuple((queue_id, seq, due) for queue_id, seq, due in fields.get("dues", ())),
-    )

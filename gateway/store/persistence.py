@@ -1,7 +1,8 @@
 """Core objects to storage records and back: the Store port over the journal, and replay at start.
 
-Definitions are notes in the journal, JSON with a `kind`; each segment begins with all that hold, so
-that old segments can go. Streams keep their unsealed tail as a "queue" of their own number.
+Definitions are notes in the journal (`gateway.store.notes`); each segment begins with all that
+hold, so that old segments can go. Streams keep their unsealed tail as a "queue" of their own
+number.
 
 The file `began` beside the segments holds the ticket of the clean stop that a process started from.
 A process that only delivers and is killed writes nothing else, and the next start must know that
@@ -10,20 +11,15 @@ what it finds may have been seen.
 
 from __future__ import annotations
 
-import json
 import posixpath
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.model.address import RoutingType
-from gateway.model.attributes import from_note, to_note
 from gateway.model.definitions import (
     AddressDefinition,
     Definition,
     DivertDefinition,
-    DivertRouting,
     IdsDefinition,
     PageGone,
     PagesDefinition,
@@ -33,7 +29,8 @@ from gateway.model.definitions import (
 from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED, Message
 from gateway.model.pages import Fetched, FoundPages, UnreadablePageError
 from gateway.model.run import Run, StoredRun
-from gateway.store.paged_recovery import find_pages, ids_on_pages, pages_fields, pages_of
+from gateway.store.notes import decode_definition, encode_definition, key_of
+from gateway.store.paged_recovery import find_pages, ids_on_pages
 from storage.compaction import CompactionRule
 from storage.errors import StorageError
 from storage.files import FileSystem, durable_replace, read_file, settle
@@ -278,142 +275,6 @@ class JournalStore:
         return [encode_definition(d) for d in self.snapshot()]
 
 
-def encode_definition(definition: Definition, *, gone: bool = False) -> bytes:
-    """Return the journal note that says that this exists, or that it is gone."""
-    fields: dict[str, object]
-    match definition:
-        case QueueDefinition():
-            fields = {
-                "kind": "queue",
-                "id": definition.queue_id,
-                "name": definition.name,
-                "address": definition.address,
-                "routing": definition.routing.value,
-                "auto": definition.auto_created,
-                "ring": definition.ring_size,
-                "max": definition.max_consumers,
-                "paused": definition.paused,
-            }
-            attributes = to_note(definition.attributes)
-            if attributes:
-                fields["attributes"] = attributes
-            # Few queues have them; each segment begins with all definitions.
-            if definition.filter:
-                fields["filter"] = definition.filter
-            if definition.no_local:
-                fields["no-local"] = definition.no_local
-            fields |= _maker(definition)
-        case AddressDefinition():
-            fields = {
-                "kind": "address",
-                "name": definition.name,
-                "auto": definition.auto_created,
-                "types": sorted(t.value for t in definition.routing_types),
-                **_maker(definition),
-            }
-        case StreamDefinition():
-            fields = {
-                "kind": "stream",
-                "id": definition.stream_id,
-                "name": definition.name,
-                "address": definition.address,
-                "epoch": definition.epoch,
-            }
-        case PagesDefinition():
-            fields = pages_fields(definition)
-        case IdsDefinition():
-            fields = {"kind": "ids", "id": definition.ids_id, "address": definition.address}
-        case DivertDefinition():
-            fields = _divert_fields(definition)
-        case PageGone():
-            fields = {"kind": "page", "id": definition.store_id, "page": definition.page}
-    if gone:
-        fields["gone"] = True
-    return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def _maker(definition: QueueDefinition | AddressDefinition) -> dict[str, object]:
-    return {} if definition.made_by is None else {"by": definition.made_by}
-
-
-def _divert_fields(definition: DivertDefinition) -> dict[str, object]:
-    return {
-        "kind": "divert",
-        "name": definition.name,
-        "address": definition.address,
-        "to": list(definition.forwarding),
-        "exclusive": definition.exclusive,
-        "filter": definition.filter,
-        "routing": definition.routing.value,
-    }
-
-
-def _divert_of(fields: Mapping[str, Any]) -> DivertDefinition:
-    return DivertDefinition(
-        name=fields["name"],
-        address=fields["address"],
-        forwarding=tuple(fields["to"]),
-        exclusive=fields["exclusive"],
-        filter=fields["filter"],
-        routing=DivertRouting(fields["routing"]),
-    )
-
-
-def decode_definition(note: bytes) -> tuple[Definition, bool]:
-    """Return the definition of a note and whether it is gone.
-
-    Raises StorageError on a note of another program.
-    """
-    try:
-        fields = json.loads(note)
-        gone = bool(fields.get("gone"))
-        match fields["kind"]:
-            case "queue":
-                return QueueDefinition(
-                    queue_id=fields["id"],
-                    name=fields["name"],
-                    address=fields["address"],
-                    routing=RoutingType(fields["routing"]),
-                    auto_created=fields["auto"],
-                    ring_size=fields["ring"],
-                    max_consumers=fields["max"],
-                    paused=fields["paused"],
-                    attributes=from_note(fields.get("attributes", {})),
-                    filter=fields.get("filter", ""),
-                    no_local=fields.get("no-local", ""),
-                    made_by=fields.get("by"),
-                ), gone
-            case "address":
-                types = frozenset(RoutingType(t) for t in fields["types"])
-                return AddressDefinition(
-                    name=fields["name"],
-                    routing_types=types,
-                    auto_created=fields["auto"],
-                    made_by=fields.get("by"),
-                ), gone
-            case "stream":
-                return StreamDefinition(
-                    stream_id=fields["id"],
-                    name=fields["name"],
-                    address=fields["address"],
-                    epoch=fields["epoch"],
-                ), gone
-            case "pages":
-                return pages_of(fields), gone
-            case "divert":
-                return _divert_of(fields), gone
-            case "ids":
-                return IdsDefinition(ids_id=fields["id"], address=fields["address"]), gone
-            case "page":
-                return PageGone(store_id=fields["id"], page=fields["page"]), gone
-            case other:
-                raise StorageError(
-                    f"The journal defines a {other!r}, which this program does not know."
-                )
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-        raise StorageError(f"A definition in the journal cannot be read: {error}.") from error
-
-
 def open_journal(
     fs: FileSystem,
     directory: str,
@@ -504,7 +365,7 @@ def restore(found: Recovered) -> Restored:
     known: dict[tuple[str, object], Definition] = {}
     for note in found.notes:
         definition, gone = decode_definition(note)
-        key = _key(definition)
+        key = key_of(definition)
         if isinstance(key[1], int):
             restored.next_id = max(restored.next_id, key[1] + 1)
             (restored.deleted.add if gone else restored.deleted.discard)(key[1])
@@ -512,44 +373,21 @@ def restore(found: Recovered) -> Restored:
             known.pop(key, None)
         else:
             known[key] = definition
+    places: dict[type, Callable[[Any], None]] = {
+        QueueDefinition: restored.queues.append,
+        AddressDefinition: restored.addresses.append,
+        StreamDefinition: restored.streams.append,
+        DivertDefinition: restored.diverts.append,
+        IdsDefinition: restored.ids.append,
+        PagesDefinition: restored.page_stores.append,
+        PageGone: lambda gone: restored.pages_gone.add((gone.store_id, gone.page)),
+    }
     for definition in known.values():
-        match definition:
-            case QueueDefinition():
-                restored.queues.append(definition)
-            case AddressDefinition():
-                restored.addresses.append(definition)
-            case StreamDefinition():
-                restored.streams.append(definition)
-            case DivertDefinition():
-                restored.diverts.append(definition)
-            case IdsDefinition():
-                restored.ids.append(definition)
-            case PagesDefinition():
-                restored.page_stores.append(definition)
-            case PageGone():
-                restored.pages_gone.add((definition.store_id, definition.page))
+        places[type(definition)](definition)
     for queue_id, held in found.queues.items():
         restored.messages[queue_id] = _messages(held, clean=found.clean)
         restored.accepted[queue_id] = [held[m.seq].accepted_ms for m in restored.messages[queue_id]]
     return restored
-
-
-def _key(definition: Definition) -> tuple[str, object]:
-    match definition:
-        case QueueDefinition():
-            return "queue", definition.queue_id
-        case AddressDefinition():
-            return "address", definition.name
-        case StreamDefinition():
-            return "stream", definition.stream_id
-        case DivertDefinition():
-            return "divert", definition.name
-        case IdsDefinition():
-            return "ids", definition.ids_id
-        case PagesDefinition():
-            return "pages", definition.store_id
-        case PageGone():
-            return "page", (definition.store_id, definition.page)
 
 
 def _messages(held: Mapping[int, Stored], *, clean: bool) -> list[Message]:

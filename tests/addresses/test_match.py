@@ -15,7 +15,7 @@ from gateway.addresses.match import (
     matches,
     precedence,
 )
-from gateway.addresses.settings import FIELDS, FullPolicy
+from gateway.addresses.settings import ROWS, FullPolicy
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_later_entry_with_the_same_match_wins() -> None:
 def test_explain_names_match_and_origin_of_every_value() -> None:
     table = SettingsTable([entry("#", default_ring_size=1), entry("a.#", max_size_messages=9)])
     told = {line.key: line for line in table.explain("a.b")}
-    assert len(told) == len(FIELDS)
+    assert len(told) == len(ROWS)
     assert (told["default-ring-size"].match, told["default-ring-size"].origin) == ("#", "f.toml:#")
     assert (told["max-size-messages"].value, told["max-size-messages"].match) == (9, "a.#")
     assert (told["max-size-bytes"].value, told["max-size-bytes"].match) == (-1, None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from gateway.addresses.settings import (
     DEFAULTS,
-    FIELDS,
+    QUEUE_DEFAULTS,
+    ROWS,
     AddressSettings,
     FullPolicy,
     contradiction,
-    key_of,
-    value_problem,
 )
+from gateway.model import attributes
 from gateway.model.address import RoutingType
 
 
@@ -29,7 +31,8 @@ def test_defaults_are_the_promised_ones() -> None:
 
 
 def test_no_default_is_itself_impossible() -> None:
-    assert [value_problem(f, getattr(DEFAULTS, f)) for f in FIELDS] == [None] * len(FIELDS)
+    assert [row.problem(row.default) for row in ROWS.values()] == [None] * len(ROWS)
+    assert [getattr(DEFAULTS, name) for name in ROWS] == [row.default for row in ROWS.values()]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def test_no_default_is_itself_impossible() -> None:
     ],
 )
 def test_impossible_values_say_why(field: str, value: int, word: str) -> None:
-    problem = value_problem(field, value)
+    problem = ROWS[field].problem(value)
     assert problem is not None
     assert word in problem
 
@@ -65,7 +68,7 @@ def test_impossible_values_say_why(field: str, value: int, word: str) -> None:
     ],
 )
 def test_possible_values_pass(field: str, value: object) -> None:
-    assert value_problem(field, value) is None
+    assert ROWS[field].problem(value) is None
 
 
 @pytest.mark.parametrize(
@@ -78,4 +81,18 @@ def test_expiry_bounds_that_cross_are_a_contradiction(least: int, most: int, wro
 
 
 def test_keys_are_kebab_case() -> None:
-    assert key_of("max_size_bytes") == "max-size-bytes"
+    assert ROWS["max_size_bytes"].key == "max-size-bytes"
+
+
+def test_every_field_is_a_row_with_words() -> None:
+    assert tuple(ROWS) == tuple(field.name for field in fields(AddressSettings))
+    assert all(row.words for row in ROWS.values())
+
+
+def test_what_queues_have_by_default_is_what_a_plain_queue_has() -> None:
+    for name, setting in QUEUE_DEFAULTS.items():
+        assert ROWS[setting].default == attributes.ROWS[name].default
+        assert ROWS[setting].kind is attributes.ROWS[name].kind
+        assert ROWS[setting].bound is attributes.ROWS[name].bound
+        assert ROWS[setting].unit is attributes.ROWS[name].unit
+        assert setting.startswith("default_" + name)

@@ -355,7 +355,6 @@ LONG_FILES: Final = (
     "gateway.model.section_scan",
     "gateway.paging.backlog",
     "gateway.queues.queue",
-    "gateway.store.persistence",
     "gateway.streams.registry",
     "protocols.stomp.parser",
     "protocols.stomp.session",

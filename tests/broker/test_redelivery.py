@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.addresses.settings import AddressSettings, value_problem
+from gateway.addresses.settings import ROWS, AddressSettings
 from gateway.broker.redelivery import redelivery_delay
 
 
@@ -73,6 +73,6 @@ def test_it_is_never_below_zero_nor_above_the_largest(delay, times, share, most,
     ],
 )
 def test_impossible_values_are_named(field, value, why):
-    problem = value_problem(field, value)
+    problem = ROWS[field].problem(value)
     assert problem is not None
     assert why in problem

@@ -20,7 +20,7 @@ import pytest
 
 from gateway.assembly.first_steps import first_steps
 from gateway.cli.errors import CliError
-from gateway.cli.http_client import post
+from gateway.cli.http_client import Api
 from gateway.cli.tls_trust import Trust
 from gateway.config.endpoints import read_endpoint
 from gateway.trial.scratch import free_ports, importing_environment
@@ -167,7 +167,7 @@ def test_what_is_no_management_listener_is_told_with_what_to_try(
     scheme: str, answer: bytes | None, words: str, attempt: str
 ) -> None:
     with peer(answer) as port, pytest.raises(CliError) as raised:
-        post(f"{scheme}://127.0.0.1:{port}", "/readyz", None, seconds=2.0)
+        Api(f"{scheme}://127.0.0.1:{port}").post("/readyz", None, seconds=2.0)
     assert (raised.value.code, raised.value.status) == ("not-connected", 69)
     assert words in raised.value.message
     assert attempt.format(port=port) in (raised.value.attempt or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.addresses.settings import AddressSettings, key_of
+from gateway.addresses.settings import ROWS, AddressSettings
 from gateway.config import schema
 from tests.config.test_load import problems, read
 
@@ -144,8 +144,8 @@ def test_no_key_is_unknown_and_none_is_both() -> None:
     table = schema.ADDRESS_SETTINGS
     assert set(KEYS) == set(table.keys) | table.later
     assert not set(table.keys) & table.later
-    assert {key_of(name) for name in AddressSettings.__slots__} == set(table.keys)
-    assert not table.later & {key_of(name) for name in AddressSettings.__slots__}
+    assert {ROWS[name].key for name in AddressSettings.__slots__} == set(table.keys)
+    assert not table.later & {ROWS[name].key for name in AddressSettings.__slots__}
 
 
 def test_every_refused_key_says_why_also_where_it_is_misspelt(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ def test_the_file_says_what_kind_a_queue_is(tmp_path: Path) -> None:
         {"last_value": True},
         {"non_destructive": True},
     ]
+    # A reload looks for what is new in a set.
+    assert frozenset(config.addresses) == frozenset(read(tmp_path, FILE).addresses)
     settings = config.address_settings.for_address("prices.x")
     assert settings.default_last_value_key == "share"
     assert settings.default_non_destructive

@@ -21,11 +21,10 @@ from gateway.model.definitions import (
 )
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, ONE_DELIVERY
 from gateway.model.run import GappedRun, Run
+from gateway.store.notes import decode_definition, encode_definition
 from gateway.store.persistence import (
     JournalStore,
     Restored,
-    decode_definition,
-    encode_definition,
     open_journal,
 )
 from storage.errors import DamageError, StorageError

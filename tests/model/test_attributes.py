@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
-from gateway.model.attributes import PLAIN, attribute_problem, changed, from_note, to_note
+from gateway.model.attributes import (
+    LASTING,
+    PLAIN,
+    ROWS,
+    QueueAttributes,
+    attribute_problem,
+    changed,
+    from_note,
+    to_note,
+)
 
 
 def test_what_was_not_said_is_not_noted():
@@ -33,3 +44,14 @@ def test_values_of_what_may_be_left_unsaid(name, value, fits):
     if not fits:
         with pytest.raises(ValueError, match=name):
             from_note({name: value})
+
+
+def test_every_field_is_a_row_with_words_and_a_possible_default():
+    assert list(ROWS) == [field.name for field in fields(QueueAttributes)]
+    assert all(row.words for row in ROWS.values())
+    assert [row.problem(row.default) for row in ROWS.values()] == [None] * len(ROWS)
+    assert [getattr(PLAIN, name) for name in ROWS] == [row.default for row in ROWS.values()]
+
+
+def test_what_a_queue_is_from_its_making_on():
+    assert LASTING == ("last_value", "last_value_key", "non_destructive")

@@ -10,7 +10,8 @@ from gateway.model.address import RoutingType
 from gateway.model.definitions import QueueDefinition
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, ONE_DELIVERY, SCHEDULED
 from gateway.model.run import Run
-from gateway.store.persistence import JournalStore, Restored, encode_definition, open_journal
+from gateway.store.notes import encode_definition
+from gateway.store.persistence import JournalStore, Restored, open_journal
 from storage.compaction import COPY_BYTES, Changes, CompactionRule
 from storage.ranges import without_ranges
 from storage.record import AddRun
