@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 
+from gateway.addresses import settings
 from gateway.addresses.settings import AddressSettings
-from gateway.config import schema
+from gateway.config import schema, tree
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
@@ -23,8 +24,10 @@ from gateway.config.tree import (
     QueueConfig,
     StreamConfig,
 )
+from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
 from gateway.model.definitions import DivertDefinition
+from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
 _PLAIN = {
@@ -38,15 +41,17 @@ _PLAIN = {
     v.count: "whole number",
     v.number: "number",
     read_endpoint: "endpoint",
-    schema._address: "address",
-    schema._optional_address: "address, or empty for none",
-    schema._ring: "whole number, at least 1, or -1 for no ring",
-    schema._filter: "selector",
-    schema._property_name: "name of a property",
-    schema._max_consumers: "whole number, or -1 for no limit",
-    schema._markers: "two characters, or empty",
+    v.address: "address",
+    v.optional_address: "address, or empty for none",
+    v.selector: "selector",
     schema._forwarding: "address, several with commas, or an array",
-    schema._modifier: "number, 1.0 to 1000.0",
+}
+#: Rules that are not made of numbers.
+_BOUNDS = {
+    bounds.unlimited: "or -1 for no limit",
+    bounds.not_negative: "at least 0",
+    settings.ring_size_problem: "at least 1, or -1 for no ring",
+    tree.markers_problem: "two characters, or empty",
 }
 _INTRODUCTION = """\
 A size is a number of bytes or a text such as `"10MiB"`; a duration is a number of milliseconds or a
@@ -145,6 +150,11 @@ SECTIONS = (
         fields={"path": "users_file", "type": "users_file_required"},
     ),
 )
+#: Classes whose rows have words of their own.
+_SAID: Mapping[type, Mapping[str, Row]] = {
+    AddressSettings: settings.ROWS,
+    QueueAttributes: attributes.ROWS,
+}
 #: Of keys whose class speaks of something else.
 _MEANINGS = {
     ("authentication", "type"): "`file`: users are in a file of their own",
@@ -159,19 +169,33 @@ def takes(read: v.Reader) -> str:
     kind = read.__qualname__.partition(".")[0]
     made_of = inspect.getclosurevars(read).nonlocals
     match kind:
-        case "at_least":
-            return f"{takes(made_of['read'])}, at least {made_of['low']}"
-        case "within":
-            return f"{takes(made_of['read'])}, {made_of['low']} to {made_of['high']}"
-        case "limit":
-            return f"{takes(made_of['read'])}, at least {made_of['low']}, or -1 for no limit"
+        case "bounded":
+            rule = _rule(made_of["bound"])
+            return f"{takes(made_of['read'])}, {rule}" if rule else takes(made_of["read"])
         case "choice":
             return f"one of {_members(made_of['kind'])}"
         case "choices":
             return f"array of {_members(made_of['kind'])}"
-        case "_attribute":
-            return takes(made_of["read"])
     raise KeyError(f"{read.__qualname__} is not described")
+
+
+def _rule(bound: bounds.Bound) -> str:
+    """Say what a rule lets pass; one of its own kind is said by the meaning of its key."""
+    if bound in _BOUNDS:
+        return _BOUNDS[bound]
+    made_of = inspect.getclosurevars(bound).nonlocals
+    match bound.__qualname__.partition(".")[0]:
+        case "at_least":
+            return f"at least {made_of['low']}"
+        case "within":
+            return f"{made_of['low']} to {made_of['high']}"
+        case "limit":
+            return f"at least {made_of['low']}, or -1 for no limit"
+        case "not_zero":
+            return "at least 1, or -1 for no limit"
+        case "at_most":
+            return f"0 to {made_of['most']}"
+    return ""
 
 
 def _members(kind: type[Enum]) -> str:
@@ -224,14 +248,15 @@ def defaults(one: Section) -> Mapping[str, object]:
 
 
 def _rows(one: Section) -> Iterator[list[str]]:
-    told = {
-        k: t for documented in reversed(one.classes) for k, t in attributes_of(documented).items()
-    }
+    told: dict[str, str] = {}
+    for documented in reversed(one.classes):
+        told |= {row.name: row.words for row in _SAID.get(documented, {}).values() if row.words}
+        told |= attributes_of(documented)
     standing = defaults(one)
     for key, read in one.keys.keys.items():
         name = (one.fields or {}).get(key, key.replace("-", "_"))
         meaning = _MEANINGS.get((one.reach, key)) or told[name]
-        unset = "empty: " if read is schema._optional_address else "not written: "
+        unset = "empty: " if read is v.optional_address else "not written: "
         meaning = meaning.replace("None: ", unset)
         if key in one.keys.required:
             default = "must be there"

@@ -187,7 +187,8 @@ class Life:
         for definition in found.queues:
             queue = directory.restore_queue(definition)
             queue.restore(found.messages.get(definition.queue_id, []))
-            queue.counts.next_seq = max(queue.next_seq, found.highest.get(definition.queue_id, 0) + 1)
+            highest = found.highest.get(definition.queue_id, 0)
+            queue.counts.next_seq = max(queue.next_seq, highest + 1)
             gateway.restored(queue)
         gateway.recovered()
         directory.next_id = max(found.next_id, FIRST_ID)
