@@ -29,7 +29,7 @@ from storage.batch import Batch
 from storage.batch_state import State
 from storage.compaction import CompactionRule, Piece
 from storage.covering import Covering
-from storage.overtaking import Overtaken, Overtaking
+from storage.overtaking import Overtaking
 from storage.pages import PageBlock
 from storage.record import AddRun
 from storage.rotation import Rotation
@@ -270,15 +270,6 @@ class Journal:
         self._open.forgotten.append(queue_id)
         self.compaction.changes.forget_queue(queue_id)
         return self._open.number
-
-    @property
-    def _overtaken(self) -> Overtaken:
-        return self._overtaking.overtaken
-
-    @_overtaken.setter
-    def _overtaken(self, seen: int) -> None:
-        # Rows of tests say by this name that consumers are fast.
-        self._overtaking.overtaken = Overtaken(seen)
 
     def begin_atomic(self) -> None:
         """Keep all that follows in one batch until `end_atomic`, however large it grows."""

@@ -8,6 +8,7 @@ from gateway.addresses.match import SettingsEntry
 from gateway.store.persistence import JournalStore
 from protocols.amqp.performatives import Accepted, Disposition
 from storage.journal import Journal
+from storage.overtaking import Overtaken
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.conformance.clients import Amqp, Stomp, took
 from tests.protocols.amqp.peer import RECEIVER, data_message, of
@@ -128,7 +129,7 @@ def test_k1_receipts_keep_the_order_of_frames(first: str):
     reader, sender = Stomp(core), Stomp(core)
     reader.say("SUBSCRIBE\nid:s\ndestination:q\nack:client-individual\n\n\0")
     core.occupied()
-    core.journal._overtaken = 2
+    core.journal._overtaking.overtaken = Overtaken.NOW
     order = {"kept": "elsewhere", "consumed": "q"}
     names = [first, *(order.keys() - {first})]
     for name in names:
@@ -147,7 +148,7 @@ def test_k1_a_disconnect_waits_for_all_that_came_before_it():
     reader, sender = Stomp(core), Stomp(core)
     reader.say("SUBSCRIBE\nid:s\ndestination:q\nack:client-individual\n\n\0")
     core.occupied()
-    core.journal._overtaken = 2
+    core.journal._overtaking.overtaken = Overtaken.NOW
     sender.say("SEND\npersistent:true\ndestination:elsewhere\n\nkept\0")
     sender.say("SEND\npersistent:true\ndestination:q\n\nm\0")
     assert sender.say("DISCONNECT\nreceipt:bye\n\n\0") == []
@@ -191,7 +192,7 @@ def test_k1_both_are_confirmed_over_amqp():
 
 def test_k1_a_turn_that_was_set_aside_is_as_free():
     reader = Reader()
-    reader.core.journal._overtaken = 2
+    reader.core.journal._overtaking.overtaken = Overtaken.NOW
     first, second = reader.send("1", "2")
     assert reader.core.journal.unsynced > reader.core.journal.busy_with + 1
     assert reader.ack(second, "b") == ["RECEIPT b"]
