@@ -69,6 +69,7 @@ class Errand:
         "_ended",
         "_gateway",
         "_limit",
+        "_looks",
         "_refusal",
         "_rest",
         "_selects",
@@ -86,6 +87,7 @@ class Errand:
         act: Act,
         *,
         selects: Selects | None = None,
+        looks: bool = False,
         limit: int | None = None,
         step: int | None = None,
         among: list[Message] | None = None,
@@ -102,6 +104,7 @@ class Errand:
         self._gateway = gateway
         self._act = act
         self._selects = selects
+        self._looks = looks  # and changes nothing: there is nothing to wait for
         self._limit = len(waiting) + queue.paged_count if limit is None else limit
         self._rest = deque(waiting)  # looked up and not looked at
         start, end = (0, None) if only is None else (only, only + 1)
@@ -128,13 +131,14 @@ class Errand:
             return
         gateway = self._gateway
         chosen, more = self._look()
-        gateway.recorded = 0  # of this step; 0 stays where nothing stored was concerned
         if chosen:
             count, self._refusal = self._act(chosen)
             self._count += count
-        if gateway.recorded:
-            self._ticket = gateway.recorded
-            gateway.await_durable(self)
+            # Also what others recorded before: it is on disk no later.
+            ticket = 0 if self._looks else gateway.store.unsynced
+            if ticket:
+                self._ticket = ticket
+                gateway.await_durable(self)
         gateway.turn.need_end()
         self._ended = self._refusal is not None or not more or self._count >= self._limit
         if not self._ended:
@@ -307,9 +311,7 @@ class Move:
         flags = message.flags
         expires = message.expires if flags & EXPIRES else 0
         due = message.due if flags & SCHEDULED else 0
-        taken, ticket = self._route.has_taker_for(Run((message.body,), flags & _KEPT, expires, due))
-        self._gateway.recorded = max(self._gateway.recorded, ticket)
-        return taken
+        return self._route.has_taker_for(Run((message.body,), flags & _KEPT, expires, due))
 
     def _room_for(self, messages: Sequence[Message]) -> tuple[list[Message], Refusal | None]:
         """Return the first ones that the target takes, and why not the others.

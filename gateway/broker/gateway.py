@@ -87,7 +87,6 @@ class Gateway(Parts):
         self.messages_max = limits.global_max_messages
         self.durable = 0  # the highest ticket on disk
         self.duplicates = Duplicates(self, self.directory.take_id)
-        self.recorded = 0  # the ticket of the last record about a queue's messages
         self.figures = Figures()
         self.disk = DiskGate(self)
         self.busy = StoreGate(self)
@@ -223,31 +222,33 @@ class Gateway(Parts):
 
     # ---- effects of queues
 
-    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+    def gone(self, queue: Queue, messages: list[Message], why: Gone, size: int) -> int:
         """See queues.Effects: forget records, give memory back, move on what is moved on."""
         if why is Gone.EXPIRED or why is Gone.KILLED:
             self.store.begin_atomic()  # gone here and stored there, or neither
             try:
-                self._let_go(queue, messages, size, why)
+                ticket = self._let_go(queue, messages, size, why)
                 self.mover.move(queue, messages, why)
             finally:
                 self.store.end_atomic()
         else:
-            self._let_go(queue, messages, size, why)
+            ticket = self._let_go(queue, messages, size, why)
         self.room_made()
         if self.pager.idle:
             self.pager.room_made()
+        return ticket
 
-    def _let_go(self, queue: Queue, messages: list[Message], size: int, why: Gone) -> None:
+    def _let_go(self, queue: Queue, messages: list[Message], size: int, why: Gone) -> int:
+        ticket = 0
         if queue.line.any_flags & PAGED:
-            messages = self.pager.finish(queue, messages)
+            messages, ticket = self.pager.finish(queue, messages)
             size = sum([len(m.body) for m in messages])
         if queue.paged_count and queue.consumer_count:
             self.touch(queue)  # a limit may have kept more from being read
         count = len(messages)
         if messages and queue.durable and queue.line.any_flags & DURABLE and not queue.deleted:
-            replaced = why is Gone.REPLACED
-            self._forget(queue, messages, self.store.replace if replaced else self.store.remove)
+            forget = self.store.replace if why is Gone.REPLACED else self.store.remove
+            ticket = max(ticket, self._forget(queue, messages, forget))
         charge = size + OVERHEAD_BYTES * count
         if queue.line.any_flags & SHARED:
             count, kept_bytes = without_copies(messages)
@@ -258,6 +259,7 @@ class Gateway(Parts):
         self.messages -= count
         account.size_bytes -= charge
         account.messages -= count
+        return ticket
 
     def room_made(self) -> None:
         """See to it that senders who are held back are looked at."""
@@ -266,52 +268,53 @@ class Gateway(Parts):
 
     def _forget(
         self, queue: Queue, messages: list[Message], forget: Callable[[int, int, int, int], int]
-    ) -> None:
+    ) -> int:
         if not self.turn.begun:  # until the store has its batch, a kill brings back what is gone
             self.turn.need_end()
         count = len(messages)
         first = messages[0].seq
         if count == 1:
-            if messages[0].flags & DURABLE:
-                ticket = forget(queue.queue_id, first, first, 1)
-                if ticket:  # 0: gone without a record, which must not hide an earlier one
-                    self.recorded = ticket
-            return
+            return forget(queue.queue_id, first, first, 1) if messages[0].flags & DURABLE else 0
         if queue.line.all_flags & DURABLE:
             last = messages[-1].seq
             if last - first == count - 1 and [m.seq for m in messages] == list(
                 range(first, last + 1)
             ):
-                self.recorded = forget(queue.queue_id, first, last, count) or self.recorded
-                return
+                return forget(queue.queue_id, first, last, count)
+        ticket = 0
         for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & DURABLE])):
-            ticket = forget(queue.queue_id, low, high, high - low + 1)
-            self.recorded = ticket or self.recorded
+            # 0: gone without a record, which must not hide an earlier one.
+            ticket = max(ticket, forget(queue.queue_id, low, high, high - low + 1))
+        return ticket
 
-    def counted(self, queue: Queue, messages: list[Message]) -> None:
+    def counted(self, queue: Queue, messages: list[Message]) -> int:
         """See queues.Effects."""
+        ticket = 0
         if queue.durable and messages:
             # Of the others there is no record whose flags could change.
             stored = [m for m in messages if m.flags & DURABLE]
             if stored:
                 entries = [(m.seq, m.flags & ~(SHARED | PAGED)) for m in stored]
-                self.recorded = self.store.count(queue.queue_id, entries)
+                ticket = self.store.count(queue.queue_id, entries)
             if queue.line.any_flags & PAGED:
                 self.pager.counted(queue, messages)
+        return ticket
 
     def given_up(self, queue: Queue, messages: list[Message]) -> None:
         """See queues.Effects."""
         self.mover.move(queue, messages, Gone.KILLED)
 
-    def postponed(self, queue: Queue, messages: list[Message]) -> None:
+    def postponed(self, queue: Queue, messages: list[Message]) -> int:
         """See queues.Effects."""
+        ticket = 0
         if queue.durable and messages:
-            self.counted(queue, messages)
+            ticket = self.counted(queue, messages)
             due = [(m.seq, m.due) for m in messages if m.flags & DURABLE]
             if due:
-                self.recorded = self.store.postpone(queue.queue_id, due)
+                ticket = self.store.postpone(queue.queue_id, due)
             if queue.line.any_flags & PAGED:
                 self.pager.postponed(queue, messages)
+        return ticket
 
     def overflow(self, queue: Queue, added: int) -> None:
         """A ring has too much after an add: what consumers take at once is not evicted."""

@@ -84,7 +84,6 @@ class Pager:
             address.name,
             changed=lambda: self.changed(address),
             lost=self._lose,
-            recorded=self._record,
             fetched=gateway.touch,
         )
         address.set_paging(paging)
@@ -92,9 +91,6 @@ class Pager:
         self.started += 1
         self.on_mode(address.name, True)
         return paging
-
-    def _record(self, ticket: int) -> None:
-        self._gateway.recorded = ticket
 
     def _lose(self, queue: Queue, count: int, why: str) -> None:
         self.lost += count
@@ -408,13 +404,14 @@ class Pager:
                 if message.flags & PAGED:
                     queue.backlog.dues[message.seq] = message.due
 
-    def finish(self, queue: Queue, messages: list[Message]) -> list[Message]:
-        """Be done with those that are on pages; returns the others."""
+    def finish(self, queue: Queue, messages: list[Message]) -> tuple[list[Message], int]:
+        """Be done with those that are on pages; returns the others, and the ticket."""
         backlog = queue.backlog
+        ticket = 0
         if isinstance(backlog, Backlog):
             for low, high in joined_ranges(sorted([m.seq for m in messages if m.flags & PAGED])):
-                backlog.finish(low, high)
-        return [m for m in messages if not m.flags & PAGED]
+                ticket = max(ticket, backlog.finish(low, high))
+        return [m for m in messages if not m.flags & PAGED], ticket
 
     # ---- durability
 

@@ -38,7 +38,6 @@ class Parts:
         "pager",
         "reaper",
         "received",
-        "recorded",
         "retro",
         "settings",
         "slow",

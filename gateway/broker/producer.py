@@ -453,17 +453,16 @@ class Route:
 
     def send_copy(self, body: bytes, flags: int) -> bool:
         """Send a message of the gateway's own; returns whether some queue or tap has it."""
-        return self.has_taker_for(Run((body,), flags))[0]
+        return self.has_taker_for(Run((body,), flags))
 
-    def has_taker_for(self, run: Run) -> tuple[bool, int]:
-        """Send a message; returns whether some queue or tap has it now, and the ticket."""
+    def has_taker_for(self, run: Run) -> bool:
+        """Send a message; returns whether some queue or tap has it now."""
         if self.resolve() is not None:
-            return False, 0
+            return False
         address = self._address
         lost = address.unrouted + address.dropped
-        outcome = self.send(run)
-        taken = outcome.refusal is None and address.unrouted + address.dropped == lost
-        return taken, outcome.ticket
+        taken = self.send(run).refusal is None
+        return taken and address.unrouted + address.dropped == lost
 
     def _send_runs(self, run: Run | MixedRun) -> int:
         """Store neighbours that are alike together."""

@@ -91,10 +91,10 @@ class _Tally:
         self._pass_on = queue.acknowledge
         self.count = self.before = 0
 
-    def acknowledge(self, held: Held, messages: list[Message]) -> None:
+    def acknowledge(self, held: Held, messages: list[Message]) -> int:
         """Stand for the queue's own."""
         self.count += len(messages)
-        self._pass_on(held, messages)
+        return self._pass_on(held, messages)
 
 
 class _Watch:

@@ -20,13 +20,7 @@ class Reading(Protocol):
 
 
 class Core(Memory, Protocol):
-    """What a subscription needs of the gateway.
-
-    `recorded` is the ticket of the last record: set to 0 before a change, it tells afterwards what
-    the change waits for. Where nothing was recorded no batch would ever be reported.
-    """
-
-    recorded: int
+    """What a subscription needs of the gateway."""
 
     @property
     def pager(self) -> Reading: ...
@@ -105,11 +99,8 @@ class Hold:
         """See the Subscription port."""
         if not messages:
             return 0
-        core = self._core
-        core.recorded = 0
         held = self._held
-        held.acknowledge(held, messages)
-        return core.recorded
+        return held.acknowledge(held, messages)
 
     def release(
         self,
@@ -127,13 +118,12 @@ class Hold:
         core = self._core
         if undeliverable_here:
             queue.bar(self._held, messages)
-        core.recorded = 0
         due = core.redelivery(queue) if delayed else None
         if not (failed or unseen):
             queue.note_acquired(messages)
-        queue.release(self._held, messages, failed=failed, due=due)
+        ticket = queue.release(self._held, messages, failed=failed, due=due)
         core.touch(queue)
-        return core.recorded if failed or due else 0
+        return ticket if failed or due else 0
 
     def annotate(
         self, messages: list[Message], annotations: Mapping[str, Value], size_max: int
@@ -148,9 +138,7 @@ class Hold:
         core = self._core
         if core.rejects_as_modified(self.queue):
             return self.release(messages, failed=True, delayed=True)
-        core.recorded = 0
-        self.queue.kill(self._held, messages)
-        return core.recorded
+        return self.queue.kill(self._held, messages)
 
     def close(self) -> None:
         """See the Subscription port."""

@@ -132,6 +132,7 @@ class MessagesApi:
                 self._gateway,
                 queue,
                 counting(found.take),
+                looks=True,
                 selects=selector.matches,
                 limit=offset + limit,
                 among=list(islice(browsing.waiting(queue, now_ms), OFFSET_MAX)),
@@ -181,6 +182,7 @@ class MessagesApi:
             self._gateway,
             queue,
             counting(found.append),
+            looks=True,
             among=list(browsing.waiting(queue, self._gateway.now_ms())),
             only=_sequence(sequence),
         )
@@ -211,6 +213,7 @@ class MessagesApi:
             self._gateway,
             queue,
             counting(_into(groups, named, queue)),
+            looks=True,
             selects=None if selector is None else selector.matches,
         )
         done: Deferred[int] = Deferred(lambda _: errand.cancel())
@@ -257,10 +260,8 @@ class MessagesApi:
         queue, fields = self._read(request, name, Selection)
         if fields.filter or fields.limit is not None:
             return self._run(queue, fields, removing(queue, Gone.REMOVED))
-        # Without a stored message nothing is recorded, and no batch would ever be reported.
-        self._gateway.recorded = 0
         count = queue.purge()
-        ticket = self._gateway.recorded
+        ticket = self._gateway.store.unsynced  # 0 where nothing waits for the disk
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
 
     def trim(self, request: Request, name: str) -> Deferred[Response]:
@@ -271,9 +272,8 @@ class MessagesApi:
             excess = queue.ready_count - queue.ring_size if queue.ring_size >= 0 else 0
             victims = list(queue.victims())
             return self._run(queue, fields, act, among=victims, most=max(0, excess))
-        self._gateway.recorded = 0  # as above
         count = queue.trim()
-        ticket = self._gateway.recorded
+        ticket = self._gateway.store.unsynced  # as above
         return answer_later(self._gateway, ticket, 200, lambda: {"messages": count})
 
     def expire(self, request: Request, name: str) -> Deferred[Response]:

@@ -93,8 +93,8 @@ class Source(Protocol):
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """So many messages of the queue cannot be read."""
 
-    def remove(self, queue: Queue, first: int, last: int) -> None:
-        """Record that the queue is done with what lies between two seqs."""
+    def remove(self, queue: Queue, first: int, last: int) -> int:
+        """Record that the queue is done with what lies between two seqs; returns the ticket."""
 
     def finished(self, page: Page, count: int) -> None:
         """Some queue is done with so many messages on that page."""
@@ -477,8 +477,9 @@ class Backlog:
 
     # ---- done
 
-    def finish(self, first: int, last: int) -> None:
-        """The queue is done with what it had read between two seqs."""
+    def finish(self, first: int, last: int) -> int:
+        """The queue is done with what it had read between two seqs; returns the ticket."""
+        ticket = 0
         for seq in range(first, last + 1) if self.flags else ():
             self.flags.pop(seq, None)
             self.dues.pop(seq, None)
@@ -487,15 +488,19 @@ class Backlog:
         for page, part in list(self._from(first)):
             if part.first > last:
                 break
-            self._finish_part(page, part, max(first, part.first), min(last, part.last))
+            one = self._finish_part(page, part, max(first, part.first), min(last, part.last))
+            ticket = max(ticket, one)
+        return ticket
 
-    def _finish_part(self, page: Page, part: Part, first: int, last: int) -> None:
+    def _finish_part(self, page: Page, part: Part, first: int, last: int) -> int:
         count = part.finish(first, last)
-        if count:
-            page.live -= count
-            self.live -= count
-            self._source.remove(self.queue, first, last)
-            self._source.finished(page, count)
+        if not count:
+            return 0
+        page.live -= count
+        self.live -= count
+        ticket = self._source.remove(self.queue, first, last)
+        self._source.finished(page, count)
+        return ticket
 
     def purge(self) -> int:
         """Be done with all that was not read; returns how many that were."""

@@ -53,12 +53,11 @@ class Paging:
         *,
         changed: Callable[[], None],
         lost: Callable[[Queue, int, str], None],
-        recorded: Callable[[int], None],
         fetched: Callable[[Queue], None],
     ) -> None:
         """`changed` is called when less is live than before, `lost` for what cannot be read.
 
-        `recorded` gets the ticket of each removal, `fetched` a queue that waited for blocks.
+        `fetched` gets a queue that waited for blocks.
         """
         self.store_id = store_id
         self.address = address
@@ -70,7 +69,6 @@ class Paging:
         self.begun = False
         self._store = store
         self._changed = changed
-        self._recorded = recorded
         self._lost = lost
         self._fetched = fetched
         self._current: Page | None = None
@@ -272,10 +270,11 @@ class Paging:
         """So many messages of a queue are lost."""
         self._lost(queue, count, why)
 
-    def remove(self, queue: Queue, first: int, last: int) -> None:
+    def remove(self, queue: Queue, first: int, last: int) -> int:
         """See Source."""
-        if queue.durable and not queue.deleted:
-            self._recorded(self._store.remove_paged(queue.queue_id, first, last))
+        if not queue.durable or queue.deleted:
+            return 0
+        return self._store.remove_paged(queue.queue_id, first, last)
 
     def finished(self, page: Page, count: int) -> None:
         """See Source."""

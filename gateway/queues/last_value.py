@@ -259,6 +259,6 @@ class LastValueQueue(Queue):
         for message in messages:
             enter(message)
 
-    def _leave(self, messages: list[Message], why: Gone) -> None:
+    def _leave(self, messages: list[Message], why: Gone) -> int:
         self._values.values.left(messages)
-        super()._leave(messages, why)
+        return super()._leave(messages, why)

@@ -292,17 +292,19 @@ class NonDestructiveQueue(LastValueQueue):
 
     # ---- back
 
-    def acknowledge(self, held: Held, messages: list[Message]) -> None:
+    def acknowledge(self, held: Held, messages: list[Message]) -> int:
         """See Queue: the consumer is done with them, and they stay."""
         self._let_go(held, messages)
+        return 0
 
     def note_acquired(self, messages: list[Message]) -> None:
         """See Queue: a reader has a copy, and acquires nothing."""
 
-    def kill(self, held: Held, messages: list[Message]) -> None:
+    def kill(self, held: Held, messages: list[Message]) -> int:
         """See Queue: copies are dead letters, and they stay."""
         self._let_go(held, messages)
         self._effects.given_up(self, messages)
+        return 0
 
     def release(
         self,
@@ -311,12 +313,12 @@ class NonDestructiveQueue(LastValueQueue):
         *,
         failed: bool = False,
         due: Callable[[Message], int] | None = None,
-    ) -> None:
+    ) -> int:
         """See Queue: the consumer is shown them again, at once whatever `due` says."""
         assert isinstance(held, Reader), "a consumer of another queue"
         self._let_go(held, messages)
         if self.deleted:
-            return
+            return 0
         dead: list[Message] = []
         back = list(held.again)
         for message in messages:
@@ -331,6 +333,7 @@ class NonDestructiveQueue(LastValueQueue):
         held.again = deque(sorted(back, key=_key))
         if dead:
             self._effects.given_up(self, dead)
+        return 0
 
     def _let_go(self, held: Held, messages: list[Message]) -> None:
         held.count -= len(messages)
@@ -343,11 +346,11 @@ class NonDestructiveQueue(LastValueQueue):
                 held_by.pop(message.seq, None)  # or it is gone, and was not counted any more
         self._out.count = len(held_by)
 
-    def _leave(self, messages: list[Message], why: Gone) -> None:
+    def _leave(self, messages: list[Message], why: Gone) -> int:
         for message in messages:
             self._held_by.pop(message.seq, None)
         self._out.count = len(self._held_by)
-        super()._leave(messages, why)
+        return super()._leave(messages, why)
 
     def check_invariants(self) -> None:
         """See Queue."""

@@ -90,22 +90,29 @@ class Backlog(Protocol):
 
 
 class Effects(Protocol[Q_contra]):
-    """What follows from a queue's change, done by the broker."""
+    """What follows from a queue's change, done by the broker.
 
-    def gone(self, queue: Q_contra, messages: list[Message], why: Gone, size: int) -> None:
+    What says so returns the ticket after which the change is on disk; 0: no disk is needed for it.
+    """
+
+    def gone(self, queue: Q_contra, messages: list[Message], why: Gone, size: int) -> int:
         """Forget the records of these and give their memory back: `size` bytes of bodies.
 
-        EXPIRED and KILLED messages go on to the expiry or dead-letter address first.
+        EXPIRED and KILLED messages go on to the expiry or dead-letter address first. Returns the
+        ticket.
         """
 
-    def counted(self, queue: Q_contra, messages: list[Message]) -> None:
-        """The delivery counts of these durable messages changed."""
+    def counted(self, queue: Q_contra, messages: list[Message]) -> int:
+        """The delivery counts of these durable messages changed; returns the ticket."""
 
     def given_up(self, queue: Q_contra, messages: list[Message]) -> None:
         """Copies of these go to the dead-letter address, while they stay."""
 
-    def postponed(self, queue: Q_contra, messages: list[Message]) -> None:
-        """These durable messages wait for another time; their delivery counts may have changed."""
+    def postponed(self, queue: Q_contra, messages: list[Message]) -> int:
+        """These durable messages wait for another time; returns the ticket.
+
+        Their delivery counts may have changed.
+        """
 
     def synced_below(self, queue: Q_contra) -> int:
         """Return the seq below which all of the queue that is to be on disk is there.

@@ -338,8 +338,8 @@ class Queue:
     def _wake(self, at_ms: int) -> None:
         self._effects.wake(self, at_ms)
 
-    def _leave(self, messages: list[Message], why: Gone) -> None:
-        """Account for messages that left and tell the broker."""
+    def _leave(self, messages: list[Message], why: Gone) -> int:
+        """Account for messages that left and tell the broker; returns the ticket."""
         counts = self.counts
         if why is Gone.ACKNOWLEDGED:
             counts.acknowledged += len(messages)
@@ -347,9 +347,10 @@ class Queue:
             counts.gone(len(messages), why)
         size = sum([len(m.body) for m in messages])
         counts.size_bytes -= size
-        self._effects.gone(self, messages, why, size)
+        ticket = self._effects.gone(self, messages, why, size)
         if not self._out.count and self.line.forget_flags():
             self._forget_index()
+        return ticket
 
     def _forget_index(self) -> None:
         """Go back to the cheap order once nothing waits, and nothing searches."""
@@ -466,21 +467,24 @@ class Queue:
 
     # ---- back
 
-    def acknowledge(self, held: Held, messages: list[Message]) -> None:
-        """Remove messages in delivery for good."""
+    def acknowledge(self, held: Held, messages: list[Message]) -> int:
+        """Remove messages in delivery for good; returns the ticket."""
         out = self._out
         if out.marked:
             messages = out.as_held(messages)
         out.take_back(held, messages)
-        self._leave(messages, Gone.ACKNOWLEDGED)
+        return self._leave(messages, Gone.ACKNOWLEDGED)
 
-    def kill(self, held: Held, messages: list[Message]) -> None:
-        """Remove messages in delivery as undeliverable: they go to the dead-letter address."""
+    def kill(self, held: Held, messages: list[Message]) -> int:
+        """Remove messages in delivery as undeliverable: they go to the dead-letter address.
+
+        Returns the ticket.
+        """
         out = self._out
         if out.marked:
             messages = out.as_held(messages)
         out.take_back(held, messages)
-        self._leave(messages, Gone.KILLED)
+        return self._leave(messages, Gone.KILLED)
 
     def release(
         self,
@@ -489,14 +493,14 @@ class Queue:
         *,
         failed: bool = False,
         due: DueOf | None = None,
-    ) -> None:
-        """Put messages in delivery back to their old places.
+    ) -> int:
+        """Put messages in delivery back to their old places; returns the ticket.
 
         `failed` counts an attempt; one that has used up `max_attempts` is killed instead. `due`
         says until when each waits, with the attempt counted; a ring that has no place for it now
         replaces it all the same.
         """
-        self.returns.take_back(
+        return self.returns.take_back(
             held, messages, self.backlog, failed=failed, due=due, deleted=self.deleted
         )
 

@@ -78,8 +78,9 @@ class Returns(Generic[Q]):
         failed: bool,
         due: DueOf | None,
         deleted: bool,
-    ) -> None:
-        """Put messages in delivery back; those of a deleted queue are gone."""
+    ) -> int:
+        """Put messages in delivery back; those of a deleted queue are gone. Returns the ticket."""
+        ticket = 0
         out = self._out
         if out.marked:
             messages = out.as_held(messages)
@@ -87,33 +88,35 @@ class Returns(Generic[Q]):
             messages, dead = self._count_attempt(messages)
             if dead:
                 self._out.take_back(held, dead)
-                self._leave(dead, Gone.KILLED)
+                ticket = self._leave(dead, Gone.KILLED)
         self._out.take_back(held, messages)
         if deleted and messages:
-            self._leave(messages, Gone.REMOVED)
+            ticket = max(ticket, self._leave(messages, Gone.REMOVED))
             messages = []
         elif len(messages) > 1:
             messages = sorted(messages, key=lambda m: m.seq, reverse=True)
         kept, replaced = self._ring.sort_returned(messages, backlog, later=due is not None)
         if due is not None:
-            self._postpone(kept, due)
+            ticket = max(ticket, self._postpone(kept, due))
         else:
             if failed and kept:
-                self._effects.counted(self._queue, [m for m in kept if m.flags & DURABLE])
+                stored = [m for m in kept if m.flags & DURABLE]
+                ticket = max(ticket, self._effects.counted(self._queue, stored))
             stay = kept if backlog is None else self._ahead.put_back(backlog, kept)
             for message in stay:
                 self._line.ready.put_back(message)
             replaced = replaced + self._ring.push_out(len(kept))
         if replaced:
-            self._leave(replaced, Gone.REPLACED)
+            ticket = max(ticket, self._leave(replaced, Gone.REPLACED))
+        return ticket
 
-    def _postpone(self, messages: list[Message], due: DueOf) -> None:
+    def _postpone(self, messages: list[Message], due: DueOf) -> int:
         for message in messages:
             message.flags |= SCHEDULED
             message.due = due(message)
             self._line.any_flags |= message.flags
         self._line.schedule(messages)
-        self._effects.postponed(self._queue, [m for m in messages if m.flags & DURABLE])
+        return self._effects.postponed(self._queue, [m for m in messages if m.flags & DURABLE])
 
     def _count_attempt(self, messages: list[Message]) -> tuple[list[Message], list[Message]]:
         """Count one delivery more for each; returns those that stay and those that are dead."""

@@ -20,8 +20,8 @@ from gateway.queues.in_delivery import InDelivery
 from gateway.queues.line import Line
 from gateway.queues.ports import Backlog, Gone
 
-#: Accounts for messages that left a queue, and tells the broker.
-Leave = Callable[[list[Message], Gone], None]
+#: Accounts for messages that left a queue, and tells the broker; returns the ticket.
+Leave = Callable[[list[Message], Gone], int]
 
 
 class Ring:

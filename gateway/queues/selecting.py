@@ -163,7 +163,7 @@ class Held:
         "priority",
     )
 
-    acknowledge: Callable[[Held, list[Message]], None]
+    acknowledge: Callable[[Held, list[Message]], int]
 
     def __init__(self, consumer: Consumer, priority: int = 0) -> None:
         self.consumer = consumer

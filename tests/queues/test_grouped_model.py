@@ -74,13 +74,15 @@ class GroupedMachine(RuleBasedStateMachine):
 
     # ---- Effects
 
-    def gone(self, queue, messages, why, size) -> None:
+    def gone(self, queue, messages, why, size) -> int:
         assert size == sum(len(m.body) for m in messages)
         if any(m.flags & DURABLE for m in messages):
             assert queue.any_flags & DURABLE
+        return 0
 
-    def counted(self, queue, messages) -> None:
+    def counted(self, queue, messages) -> int:
         """The delivery counts are looked at elsewhere."""
+        return 0
 
     def postponed(self, queue, messages) -> None:
         raise AssertionError("nothing is postponed")

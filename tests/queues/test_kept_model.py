@@ -121,7 +121,7 @@ class KeptMachine(RuleBasedStateMachine):
 
     # ---- Effects
 
-    def gone(self, queue, messages, why, size) -> None:
+    def gone(self, queue, messages, why, size) -> int:
         assert messages
         assert size == sum(len(m.body) for m in messages)
         if any(m.flags & DURABLE for m in messages):
@@ -129,6 +129,7 @@ class KeptMachine(RuleBasedStateMachine):
         if queue.all_flags & DURABLE:
             assert all(m.flags & DURABLE for m in messages), "a record that never was"
         self.gone_now += [(why.value, m.seq) for m in messages]
+        return 0
 
     def given_up(self, queue, messages) -> None:
         self.dead += [m.seq for m in messages]

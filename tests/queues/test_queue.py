@@ -17,11 +17,13 @@ class Effects:
         self.left = []
         self.counts = []
 
-    def gone(self, queue, messages, why, size) -> None:
+    def gone(self, queue, messages, why, size) -> int:
         self.left += [(why, m.seq, bool(queue.any_flags & m.flags & DURABLE)) for m in messages]
+        return 0
 
-    def counted(self, queue, messages) -> None:
+    def counted(self, queue, messages) -> int:
         self.counts += [(m.seq, m.delivery_count) for m in messages]
+        return 0
 
 
 class Taker:

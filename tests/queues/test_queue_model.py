@@ -150,7 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # ---- Effects
 
-    def gone(self, queue, messages, why, size) -> None:
+    def gone(self, queue, messages, why, size) -> int:
         assert queue is self.queue
         assert messages, "nothing has gone"
         assert size == sum(len(m.body) for m in messages)
@@ -159,14 +159,17 @@ class QueueMachine(RuleBasedStateMachine):
         if queue.all_flags & DURABLE:
             assert all(m.flags & DURABLE for m in messages), "a record that never was"
         self.gone_now += [(why.value, m.seq) for m in messages]
+        return 0
 
-    def counted(self, queue, messages) -> None:
+    def counted(self, queue, messages) -> int:
         assert all(m.flags & DURABLE for m in messages)
         self.counted_now.update({m.seq: m.flags >> COUNT_SHIFT for m in messages})
+        return 0
 
-    def postponed(self, queue, messages) -> None:
+    def postponed(self, queue, messages) -> int:
         self.counted(queue, messages)
         self.dues_now.update({m.seq: m.due for m in messages})
+        return 0
 
     def synced_below(self, queue) -> int:
         assert queue is self.queue
