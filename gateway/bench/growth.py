@@ -85,7 +85,7 @@ class Core:
         self, name: str, *, ring_size: int = -1, attributes: Mapping[str, object] = NOTHING
     ) -> Producer:
         """Make a queue on an address of its name; returns a producer there."""
-        self.gateway.directory.create_queue(
+        self.gateway.administration.create_queue(
             name, name, RoutingType.ANYCAST, ring_size=ring_size, attributes=attributes
         )
         return self.gateway.open_producer(parse_destination(name), RoutingType.ANYCAST, _Owner())

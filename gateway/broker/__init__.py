@@ -16,8 +16,9 @@ A confirmation never leaves by another way than step 5, except for what is not s
 message that needs it.
 """
 
-from gateway.broker.figures import Limits
 from gateway.broker.gateway import Gateway
-from gateway.broker.ports import Store, Streams
+from gateway.broker.ports.store import Store
+from gateway.broker.ports.streams import Streams
+from gateway.broker.pressure.load import Limits
 
 __all__ = ["Gateway", "Limits", "Store", "Streams"]

@@ -7,31 +7,21 @@ consumers have left nothing to store; those that wait stay here then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from gateway.broker.ports import Store
+from gateway.broker.ports.store import Store
 from gateway.model.errors import Refusal
 from gateway.model.ports import DurableListener
 from gateway.model.turn import Turn
 
 
-class Core(Protocol):
-    """What this needs of the gateway."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def turn(self) -> Turn: ...
-
-
 class Listeners:
     """See the module text."""
 
-    __slots__ = ("_all_known", "_core", "_waiting")
+    __slots__ = ("_all_known", "_store", "_turn", "_waiting")
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, store: Store, turn: Turn) -> None:
+        self._store = store
+        self._turn = turn
         self._waiting: dict[int, DurableListener] = {}
         self._all_known = False  # they will hear that everything is on disk
 
@@ -42,17 +32,16 @@ class Listeners:
 
     def add(self, listener: DurableListener) -> None:
         """Tell `listener` of the next batch, or of the end of this turn when none is to come."""
-        core = self._core
         self._waiting[id(listener)] = listener
-        core.turn.need_end()  # which gives the store its batch
-        if not self._all_known and not core.store.unsynced:
+        self._turn.need_end()  # which gives the store its batch
+        if not self._all_known and not self._store.unsynced:
             # No batch is to come that would tell it: what it waits for was synced before.
             self._all_known = True
-            core.turn.at_end(self._tell_all_is_durable)
+            self._turn.at_end(self._tell_all_is_durable)
 
     def _tell_all_is_durable(self) -> None:
-        if self._waiting and not self._core.store.unsynced:
-            self.tell(self._core.store.ticket - 1)
+        if self._waiting and not self._store.unsynced:
+            self.tell(self._store.ticket - 1)
         self._all_known = False
 
     def tell(self, ticket: int) -> None:

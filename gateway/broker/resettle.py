@@ -9,16 +9,14 @@ are consumed, whatever the policy says now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import AddressSettings, Durability, FullPolicy
-from gateway.broker.conduct import follow
-from gateway.broker.figures import Limits
-
-if TYPE_CHECKING:
-    from gateway.broker.address import Address
-    from gateway.broker.gateway import Gateway
+from gateway.broker.directory.address import Address
+from gateway.broker.directory.conduct import follow
+from gateway.broker.gateway import Gateway
+from gateway.broker.pressure.load import Limits
 
 #: Addresses of one step: some milliseconds where there are a hundred matches.
 STEP: Final = 8
@@ -28,13 +26,10 @@ IDS_STEP: Final = 20_000
 
 def resettle(gateway: Gateway, table: SettingsTable, limits: Limits) -> Iterator[None]:
     """Use other settings and limits from now on; each step brings them to some more addresses."""
-    gateway.use_settings(table)
-    most = limits.global_max_size if limits.global_max_size >= 0 else 1 << 62
-    wanted = most, limits.global_max_messages
-    moved = wanted != (gateway.memory_max, gateway.messages_max)
-    gateway.memory_max, gateway.messages_max = wanted
+    gateway.directory.settings = table
+    moved = gateway.pressure.load.limit(limits)
     if moved:
-        gateway.pager.room_made()
+        gateway.operations.pager.room_made()
     names = list(gateway.addresses)
     for start in range(0, len(names), STEP):
         for name in names[start : start + STEP]:
@@ -56,17 +51,17 @@ def _bring(gateway: Gateway, address: Address, settings: AddressSettings, *, mov
             if settings.durability is not Durability.WRITE:
                 gateway.store.tighten(queue.queue_id)
         if before.retroactive_message_count != settings.retroactive_message_count:
-            gateway.retro.look_at(address)
+            gateway.routing.retro.look_at(address)
         if before.address_full_policy is not settings.address_full_policy:
             _refuse_who_waits(address)
         if before.disk_full_policy is not settings.disk_full_policy:
-            gateway.disk.look_again(address)
+            gateway.pressure.disk.look_again(address)
     elif not moved:
         return
     if address.blocked is not None:
         # The text names the limit; who waits on is told the one that holds him now.
-        address.blocked = gateway.held_back(address) or address.blocked
-    gateway.pager.settings_changed(address)
+        address.blocked = gateway.pressure.room.held_back(address) or address.blocked
+    gateway.operations.pager.settings_changed(address)
 
 
 def _refuse_who_waits(address: Address) -> None:
@@ -81,5 +76,5 @@ def _forget_ids(gateway: Gateway, name: str) -> Iterator[None]:
     address = gateway.addresses.get(name)
     if address is None:
         return
-    while gateway.duplicates.fit(name, address.settings, IDS_STEP):
+    while gateway.routing.duplicates.fit(name, address.settings, IDS_STEP):
         yield

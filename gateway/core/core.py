@@ -19,7 +19,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
-from gateway.broker.ports import Tap
+from gateway.broker.ports.streams import Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
 from gateway.core.upkeep import watch_of
@@ -150,8 +150,8 @@ class Core:
         return [
             *broker.directory.snapshot(),
             *self._defined.values(),
-            *broker.pager.definitions(),
-            *broker.duplicates.definitions(),
+            *broker.operations.pager.definitions(),
+            *broker.routing.duplicates.definitions(),
             *broker.branches.definitions(),
         ]
 
@@ -252,7 +252,7 @@ def make_core(
         core = Core(lock, store, broker, ballast)
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
-        broker.timetable.alarm = core.alarm.set
+        broker.dispatch.timetable.alarm = core.alarm.set
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
     except BaseException:
         lock.release()
@@ -297,19 +297,19 @@ def _make_broker(config: Config, turn: Turn, store: JournalStore, chance: Chance
     )
     broker.directory.serialized = serialized_types(config)
     broker.directory.objects.limits = object_limits(config)
-    broker.chance = chance.fraction
+    broker.operations.effects.chance = chance.fraction
     broker.branches.wildcards = config.wildcard_routing
-    broker.duplicates.size = config.id_cache_size
-    broker.duplicates.persists = config.persist_id_cache
+    broker.routing.duplicates.size = config.id_cache_size
+    broker.routing.duplicates.persists = config.persist_id_cache
     return broker
 
 
 def set_up_store(reactor: Reactor, core: Core, config: Config) -> None:
     """Say when senders wait for the disk, and what the disk may wait for; also once more."""
     broker, journal = core.broker, core.store.journal
-    broker.busy.limit = journal.task_limit = config.store_task_limit
+    broker.pressure.busy.limit = journal.task_limit = config.store_task_limit
     journal.compaction.rule = compaction_rule(config)
-    watch_lag(broker.lag, journal, config, now=reactor.seconds, later=reactor.callLater)
+    watch_lag(broker.pressure.lag, journal, config, now=reactor.seconds, later=reactor.callLater)
     journal.lingers = never
     if config.store_linger:
         journal.lingers = Linger(
@@ -359,7 +359,7 @@ def _join_disk(core: Core, writer: ThreadWriter, segments: Segments, size: int) 
 
     core.disk.promised = promised
     writer.ask(core.disk.may_take, core.disk.scan)
-    flush = core.broker.busy.flush
+    flush = core.broker.pressure.busy.flush
 
     def store() -> None:
         flush()

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from gateway.broker.conduct import check, check_lasting
+from gateway.broker.directory.conduct import check, check_lasting
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import AddressConfig, Config, QueueConfig
 from gateway.core.core import Core
@@ -148,7 +148,7 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> None:
     directory = core.broker.directory
     queue = core.broker.queues.get(wanted.name)
     if queue is None:
-        directory.create_queue(
+        core.broker.administration.create_queue(
             wanted.name,
             address,
             wanted.routing_type or RoutingType.ANYCAST,
@@ -166,7 +166,7 @@ def _declare_queue(core: Core, address: str, wanted: QueueConfig) -> None:
     selector = wanted.filter if wanted.filter != queue.filter_text else None
     more = {n: v for n, v in wanted.attributes.items() if getattr(queue.attributes, n) != v}
     if ring is not None or most is not None or selector is not None or more:
-        directory.update_queue(
+        core.broker.administration.update_queue(
             wanted.name, ring_size=ring, max_consumers=most, selector=selector, attributes=more
         )
         _log.info("address.configured", address=address, queue=wanted.name)

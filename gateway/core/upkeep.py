@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from gateway.broker import Gateway
-from gateway.broker.slow import SlowConsumer
+from gateway.broker.pressure.slow import SlowConsumer
 from gateway.config.tree import Config
 from gateway.disk.judging import DiskLimit
 from gateway.disk.watching import DiskWatch, RunBlocking, watch_disk
@@ -45,7 +45,7 @@ def chores(
     """
     config = in_force()
     disk.origin_of = lambda key: in_force().origins.get(key, "default")
-    broker.slow.tell = lambda found: _tell_of(broker, found)
+    broker.pressure.slow.tell = lambda found: _tell_of(broker, found)
     work: Mapping[str, Callable[[], object]] = {
         "disk-scan-period": disk.scan,
         "message-expiry-scan-period": broker.expire,
@@ -56,7 +56,7 @@ def chores(
     every = periods(config)
     return [
         *((do, key, every[key]) for key, do in work.items()),
-        (broker.slow.look, "", _SLOW_PERIOD_MS / 1000),
+        (broker.pressure.slow.look, "", _SLOW_PERIOD_MS / 1000),
         (FullTeller(broker, in_force).look, "", _FULL_SECONDS),
     ]
 
@@ -81,7 +81,7 @@ def watch_of(
     """Return the watch over the directories of a configuration, not started."""
     return watch_disk(
         disk_limit(config),
-        broker.disk,
+        broker.pressure.disk,
         directories=[config.data_directory, config.journal_directory, config.paging_directory],
         seconds=seconds,
         ballast=ballast,

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 from twisted.internet.defer import Deferred
 
-from gateway.broker.disk_gate import DiskGate
+from gateway.broker.pressure.disk_gate import DiskGate
 from gateway.disk.judging import Change, DiskLimit, DiskMonitor, Space
 from storage.ballast import NO_ROOM, Ballast
 from storage.files import RealFiles

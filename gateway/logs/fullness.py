@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from gateway.broker import Gateway
-from gateway.broker.fullness import BLOCKED, GATEWAY, OBJECTS, PAGING, Full, Which
+from gateway.broker.pressure.fullness import BLOCKED, GATEWAY, OBJECTS, PAGING, Full, Which
 from gateway.config.tree import Config
 
 _log = structlog.get_logger()
@@ -48,7 +48,7 @@ class FullTeller:
     def look(self) -> None:
         """Log what has changed since the last look."""
         now_ms = self._broker.now_ms()
-        fullness = self._broker.fullness
+        fullness = self._broker.pressure.fullness
         for full, began in fullness.look():
             self._edge(full, now_ms, began=began)
         for which, count in fullness.missed.items():
@@ -73,7 +73,7 @@ class FullTeller:
 
     def _catch_up(self, which: Which, told: _Told, now_ms: int) -> None:
         """Say how it stands after what was not told; forget what is over."""
-        found = self._broker.fullness.full.get(which)
+        found = self._broker.pressure.fullness.full.get(which)
         if told.suppressed or told.stands is not (found is not None):
             self._tell(found or told.last, began=found is not None, suppressed=told.suppressed)
             told.since_ms, told.stands, told.suppressed = now_ms, found is not None, 0

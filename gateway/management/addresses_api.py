@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from gateway.broker.address import Address
+from gateway.broker.directory.address import Address
 from gateway.management import views
 from gateway.management.answers import (
     Fields,
@@ -52,6 +52,7 @@ class AddressesApi:
     def __init__(self, sources: Sources) -> None:
         self._gateway = sources.gateway
         self._directory = sources.gateway.directory
+        self._administration = sources.gateway.administration
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
@@ -146,7 +147,7 @@ class AddressesApi:
                 "what they send would be lost."
             )
             raise RefusedError.of(Code.IN_USE, message)
-        return answer_gone(self._gateway, self._directory.delete_address(name, force=force))
+        return answer_gone(self._gateway, self._administration.delete_address(name, force=force))
 
     def block(self, request: Request, name: str) -> Response:
         """Hold the address' senders back until `unblock` or a restart."""
@@ -162,7 +163,7 @@ class AddressesApi:
         read_fields(request, Nothing)
         address = self._directory.find_address(name)
         check_store(self._gateway)
-        ticket = self._gateway.duplicates.clear(name)
+        ticket = self._gateway.routing.duplicates.clear(name)
         return answer_later(
             self._gateway, ticket, 200, lambda: views.address_view(self._gateway, address)
         )

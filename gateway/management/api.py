@@ -19,7 +19,7 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import Final
 
-from gateway.broker.fullness import PAGING, Fullness
+from gateway.broker.pressure.fullness import PAGING, Fullness
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
 from gateway.management.diverts_api import DivertsApi
@@ -100,7 +100,7 @@ class StatusApi:
         failure = self._sources.gateway.failure
         reason = failure.text if failure is not None else self._sources.not_ready()
         if reason is None:
-            full = self._sources.gateway.disk.refusal
+            full = self._sources.gateway.pressure.disk.refusal
             # Still ready: whoever consumes makes room.
             lag = views.lag_reason(self._sources)
             told: dict[str, object] = {}
@@ -111,7 +111,7 @@ class StatusApi:
             scrubber = self._sources.scrubber
             if scrubber is not None and scrubber.alarm is not None:
                 told["damage"] = scrubber.alarm
-            told.update(_full(self._sources.gateway.fullness))
+            told.update(_full(self._sources.gateway.pressure.fullness))
             return json_response(200, {"status": "ready", **told})
         return json_response(503, {"code": "not-ready", "message": reason})
 

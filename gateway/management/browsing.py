@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from gateway.broker import Gateway
-from gateway.broker.walk import PageWalk, still_waits
+from gateway.broker.operations.walk import PageWalk, still_waits
 from gateway.model.message import DURABLE, EXPIRES, PAGED, Message
 from gateway.queues.queue import Queue
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from gateway.broker.branches import Divert
+from gateway.broker.directory.divert import Divert
 from gateway.management.answers import Fields, Nothing, answer_gone, answer_later
 from gateway.management.durable import check_store
 from gateway.management.http import Request, Response, check_query, json_response, shorten

@@ -30,14 +30,14 @@ from typing import Final, TypeVar
 from twisted.internet.defer import Deferred, succeed
 
 from gateway.addresses.settings import BROWSE_MAX
-from gateway.broker.errand import (
+from gateway.broker.operations.errand import (
     Act,
     Errand,
-    Move,
     counting,
     passing,
     removing,
 )
+from gateway.broker.operations.move import Move
 from gateway.management import browsing, views
 from gateway.management.answers import (
     Fields,
@@ -289,7 +289,7 @@ class MessagesApi:
     def move(self, request: Request, name: str) -> Deferred[Response]:
         """Move messages to another address or `address::queue`, which must be there."""
         queue, fields = self._read(request, name, Moving)
-        act = Move(self._gateway, queue, fields.target).act
+        act = Move(self._gateway.directory, self._gateway.routing.shared, queue, fields.target).act
         return self._run(queue, fields, act, step=_positive("flushLimit", fields.flush_limit))
 
     def retry(self, request: Request, name: str) -> Deferred[Response]:

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from gateway import __version__
-from gateway.broker.address import Address
+from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
@@ -73,20 +73,22 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
     _gauge("store_failed", "1 when the disk refused", lambda s: s.gateway.failure is not None),
     _gauge("addresses", "Addresses that exist", lambda s: len(s.gateway.addresses)),
     _gauge("queues", "Queues that exist", lambda s: len(s.gateway.queues)),
-    _gauge("messages", "Messages held in all queues", lambda s: s.gateway.messages),
-    _gauge("memory_used_bytes", "Memory charged for messages", lambda s: s.gateway.memory),
-    _gauge("memory_limit_bytes", "global-max-size", lambda s: s.gateway.memory_max),
+    _gauge("messages", "Messages held in all queues", lambda s: s.gateway.load.messages),
+    _gauge("memory_used_bytes", "Memory charged for messages", lambda s: s.gateway.load.memory),
+    _gauge("memory_limit_bytes", "global-max-size", lambda s: s.gateway.load.memory_max),
     _gauge(
         "store_oldest_waiting_seconds",
         "How long the oldest of what waits for the disk has waited; 0 with store-lag-limit off",
-        lambda s: round(s.gateway.lag.age, 3),
+        lambda s: round(s.gateway.pressure.lag.age, 3),
     ),
     _gauge(
         "store_dispatch_waits",
         "1 while dispatch waits for a disk that lags",
-        lambda s: s.gateway.lag.waits,
+        lambda s: s.gateway.pressure.lag.waits,
     ),
-    _counter("store_lags_total", "How often the disk came to lag", lambda s: s.gateway.lag.times),
+    _counter(
+        "store_lags_total", "How often the disk came to lag", lambda s: s.gateway.pressure.lag.times
+    ),
     _gauge(
         "store_held_messages",
         "Messages that are handed out once they are on disk",
@@ -95,26 +97,30 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
     _counter(
         "store_first_messages_total",
         "Messages that were handed out only when they were on disk",
-        lambda s: s.gateway.holds.held,
+        lambda s: s.gateway.pressure.holds.held,
     ),
-    _counter("messages_in_total", "Messages taken from senders", lambda s: s.gateway.received),
+    _counter(
+        "messages_in_total",
+        "Messages taken from senders",
+        lambda s: s.gateway.load.received,
+    ),
     _counter(
         "messages_out_total", "Messages handed to consumers", lambda s: s.gateway.figures.delivered
     ),
     _counter(
         "slow_consumers_found_total",
         "Consumers below slow-consumer-threshold, once for each period",
-        lambda s: s.gateway.slow.found,
+        lambda s: s.gateway.pressure.slow.found,
     ),
     _counter(
         "slow_consumers_killed_total",
         "Connections closed for slow-consumer-policy KILL",
-        lambda s: s.gateway.slow.killed,
+        lambda s: s.gateway.pressure.slow.killed,
     ),
     _counter(
         "page_messages_lost_total",
         "Messages on pages that could not be read back",
-        lambda s: s.gateway.pager.lost,
+        lambda s: s.gateway.operations.pager.lost,
     ),
     _counter(
         "dead_letters_lost_total",

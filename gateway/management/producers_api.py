@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.broker.address import Address
-from gateway.broker.producer import Route
+from gateway.broker.directory.address import Address
+from gateway.broker.routing.route import Route
 from gateway.management.http import Request, Response, check_query
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router

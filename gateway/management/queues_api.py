@@ -102,6 +102,7 @@ class QueuesApi:
         self._sources = sources
         self._gateway = sources.gateway
         self._directory = sources.gateway.directory
+        self._administration = sources.gateway.administration
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
@@ -155,10 +156,10 @@ class QueuesApi:
         if known is not None:
             self._check_same(known, fields, address, routing)
             # Once more, to learn its ticket: the first definition may still be on its way.
-            queue, ticket = self._directory.update_queue(fields.name)
+            queue, ticket = self._administration.update_queue(fields.name)
             return answer_later(self._gateway, ticket, 201, lambda: self._view(queue))
         makes_address = address not in self._gateway.addresses
-        queue, ticket = self._directory.create_queue(
+        queue, ticket = self._administration.create_queue(
             fields.name,
             address,
             routing,
@@ -215,7 +216,7 @@ class QueuesApi:
             if asked is not UNSET and asked != there:
                 message = f"{key} of queue {name!r} is {there!r} and cannot be changed."
                 raise RefusedError.of(Code.BAD_VALUE, message)
-        _, ticket = self._directory.update_queue(
+        _, ticket = self._administration.update_queue(
             name,
             ring_size=_given(fields.ring_size),
             max_consumers=_given(fields.max_consumers),
@@ -231,7 +232,7 @@ class QueuesApi:
         check_store(self._gateway)
         check_own(name)
         remove_consumers = query_flag(request, "removeConsumers")
-        ticket = self._directory.delete_queue(name, remove_consumers=remove_consumers)
+        ticket = self._administration.delete_queue(name, remove_consumers=remove_consumers)
         return answer_gone(self._gateway, ticket)
 
     def pause(self, request: Request, name: str) -> Deferred[Response]:
@@ -247,7 +248,7 @@ class QueuesApi:
         read_fields(request, Nothing)
         check_store(self._gateway)
         check_own(name)
-        queue, ticket = self._directory.update_queue(name, paused=paused)
+        queue, ticket = self._administration.update_queue(name, paused=paused)
         return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
     def enable(self, request: Request, name: str) -> Deferred[Response]:
@@ -263,7 +264,7 @@ class QueuesApi:
         read_fields(request, Nothing)
         check_store(self._gateway)
         check_own(name)
-        queue, ticket = self._directory.update_queue(name, attributes={"enabled": enabled})
+        queue, ticket = self._administration.update_queue(name, attributes={"enabled": enabled})
         return answer_later(self._gateway, ticket, 200, lambda: self._view(queue))
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
-from gateway.broker.address import Address
-from gateway.broker.reaper import Rule
+from gateway.broker.directory.address import Address
+from gateway.broker.directory.reaper import Rule
 from gateway.model.address import is_internal
 from gateway.model.attributes import ROWS, QueueAttributes
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
@@ -195,13 +195,18 @@ def queue_view(queue: Queue, reaping: Rule, lag: str | None) -> dict[str, object
 
 def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
     """Return an address as the API shows it; `reason` says why it is full or blocked."""
-    refusal = gateway.full_because(address)
+    refusal = gateway.load.full_because(address)
     # A full address with FAIL gives no credit either, but it is full, not blocked.
     holds = address.settings.address_full_policy in (FullPolicy.BLOCK, FullPolicy.PAGE)
     paging = address.paging
-    disk = gateway.disk.holds(address.settings)
+    disk = gateway.pressure.disk.holds(address.settings)
     blocked = address.operator_block or (holds and address.blocked is not None) or disk is not None
-    shown = gateway.held_back(address) or refusal or disk or (address.blocked if blocked else None)
+    shown = (
+        gateway.pressure.room.held_back(address)
+        or refusal
+        or disk
+        or (address.blocked if blocked else None)
+    )
     return {
         "name": address.name,
         "routingTypes": sorted(kind.value for kind in address.routing_types),
@@ -217,7 +222,7 @@ def address_view(gateway: Gateway, address: Address) -> dict[str, object]:
         "unroutedMessageCount": address.unrouted,
         "droppedMessageCount": address.dropped,
         "duplicateMessageCount": address.duplicates,
-        "duplicateIdCount": gateway.duplicates.count(address.name),
+        "duplicateIdCount": gateway.routing.duplicates.count(address.name),
         "producerCount": address.sender_count,
         "temporary": address.temporary,
         "autoCreated": address.auto_created,
@@ -304,13 +309,13 @@ def _decode(shown: bytes, *, truncated: bool) -> str:
 
 def lag_reason(sources: Sources) -> str | None:
     """Return why dispatch waits for the disk; None: it does not, where it need not always."""
-    lag, journal = sources.gateway.lag, sources.journal
+    lag, journal = sources.gateway.pressure.lag, sources.journal
     return lag.reason(0 if journal is None else journal.tasks) if lag.waits else None
 
 
 def lag_view(sources: Sources) -> dict[str, object]:
     """Return how far the disk is behind, and what that does to dispatch."""
-    lag = sources.gateway.lag
+    lag = sources.gateway.pressure.lag
     return {
         "limitMs": round(lag.limit * 1000) if lag.limit >= 0 else -1,
         "oldestMs": round(lag.age * 1000),
@@ -328,9 +333,9 @@ def store_view(sources: Sources) -> dict[str, object]:
         "lag": lag_view(sources),
         "disk": disk_view(sources),
         "memory": {
-            "usedBytes": sources.gateway.memory,
-            "limitBytes": sources.gateway.memory_max,
-            "messageCount": sources.gateway.messages,
+            "usedBytes": sources.gateway.load.memory,
+            "limitBytes": sources.gateway.load.memory_max,
+            "messageCount": sources.gateway.load.messages,
         },
     }
 

@@ -68,10 +68,10 @@ async def apply(
     old, new = running.config, wanted.held
     closed = await _use_users(running, core, wanted, pause)
     broker = core.broker
-    broker.duplicates.size = new.id_cache_size
+    broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
     if _settings(old) == _settings(new):
-        broker.use_settings(new.address_settings)  # its lines may be others
+        broker.directory.settings = new.address_settings  # its lines may be others
     else:
         limits = Limits(
             global_max_size=new.global_max_size, global_max_messages=new.global_max_messages
@@ -109,7 +109,7 @@ def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
     """Bring other limits of journal, disk and scrub into force."""
     if any(getattr(old, name) != getattr(new, name) for name in _STORE):
         set_up_store(reactor, core, new)
-        core.broker.busy.look()
+        core.broker.pressure.busy.look()
     if disk_limit(old) != disk_limit(new):
         core.disk.monitor.use(disk_limit(new))
         core.disk.scan()

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import structlog
 
-from gateway.broker.lag import Lag
+from gateway.broker.pressure.lag import Lag
 from gateway.config.tree import Config
 from gateway.model.address import RoutingType
 from gateway.store.compacting import serialized_types

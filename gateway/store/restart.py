@@ -21,8 +21,8 @@ def restore_pages(broker: Gateway, restored: Restored) -> None:
         for page in pages.pages:
             if page.damage:
                 _log.error("page.damaged", address=pages.definition.address, reason=page.damage)
-    broker.pager.on_unreadable = _tell_unreadable
-    broker.pager.restore(restored.pages)
+    broker.operations.pager.on_unreadable = _tell_unreadable
+    broker.operations.pager.restore(restored.pages)
 
 
 def restore_routing(broker: Gateway, restored: Restored) -> None:
@@ -31,13 +31,13 @@ def restore_routing(broker: Gateway, restored: Restored) -> None:
         broker.branches.restore(divert)
     for definition in restored.ids:
         number = definition.ids_id
-        broker.duplicates.restore(
+        broker.routing.duplicates.restore(
             definition,
             [(m.seq, m.body) for m in restored.messages.get(number, ())],
             restored.highest.get(number, 0),
         )
-    broker.duplicates.trim(broker.settings.for_address)
-    broker.retro.start()
+    broker.routing.duplicates.trim(broker.settings.for_address)
+    broker.routing.retro.start()
 
 
 def _tell_unreadable(queue: str, count: int, why: str) -> None:

@@ -92,7 +92,7 @@ class Stored:
         """Return counts by name instead of by number."""
         names = {queue.queue_id: queue.name for queue in self.broker.queues.values()}
         names |= {t.stream.stream_id: f"stream {t.stream.name}" for t in self.streams.all()}
-        names |= self.broker.duplicates.names()
+        names |= self.broker.routing.duplicates.names()
         return {names.get(number, f"queue {number}"): n for number, n in sorted(counts.items())}
 
 
@@ -294,7 +294,7 @@ def recall(broker: Gateway, wanted: Mapping[int, Ranges]) -> list[AddRun]:
         if queue is not None:
             runs += _runs(number, _held(queue, ranges), now_ms)
         else:
-            keys = broker.duplicates.recall(number)
+            keys = broker.routing.duplicates.recall(number)
             found = [Message(key, seq, flags) for seq, key, flags in keys if _within(seq, ranges)]
             runs += _runs(number, found, now_ms)
     return runs

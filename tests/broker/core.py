@@ -302,15 +302,21 @@ class Core:
             now_ms=lambda: self.now,
             make_name=lambda: f"temp-{next(self.names)}",
         )
-        self.gateway.timetable.alarm = self._set_alarm
+        self.gateway.dispatch.timetable.alarm = self._set_alarm
         self.directory.serialized = self.serialized
         if self.lag is not None:
             limit, calm = self.lag
-            self.gateway.lag.watch(limit, now=self.seconds, later=self._call_later, calm=calm)
+            self.gateway.pressure.lag.watch(
+                limit, now=self.seconds, later=self._call_later, calm=calm
+            )
 
     @property
     def directory(self):
         return self.gateway.directory
+
+    @property
+    def administration(self):
+        return self.gateway.administration
 
     # ---- time
 
@@ -400,15 +406,15 @@ class Core:
         self.gateway.recovered()
         stores = [pages.definition.store_id for pages in found]
         directory.next_id = max([directory.next_id, *(store + 1 for store in stores)])
-        self.gateway.pager.restore(found)
-        self.gateway.retro.start()
+        self.gateway.operations.pager.restore(found)
+        self.gateway.routing.retro.start()
         self.turn()
 
     def _restore_ids(self, definition, held, highest) -> None:
         number = definition.ids_id
         self.directory.next_id = max(self.directory.next_id, number + 1)
         ids = [(seq, stored[0]) for seq, stored in sorted(held.get(number, {}).items())]
-        self.gateway.duplicates.restore(definition, ids, highest.get(number, 0))
+        self.gateway.routing.duplicates.restore(definition, ids, highest.get(number, 0))
 
     # ---- clients
 
@@ -473,8 +479,8 @@ class Core:
             if address.paging is not None:
                 address.paging.check_invariants()
         addresses = gateway.addresses.values()
-        assert gateway.messages == sum(a.messages for a in addresses)
-        assert gateway.memory == sum(a.size_bytes for a in addresses)
+        assert gateway.load.messages == sum(a.messages for a in addresses)
+        assert gateway.load.memory == sum(a.size_bytes for a in addresses)
         self.check_objects()
         for address in addresses:
             if not sum(q.message_count for q in address.queues):

@@ -86,7 +86,7 @@ class BranchesMachine(RuleBasedStateMachine):
         for name in (*ADDRESSES, *WILD):
             core.directory.make_address(name, frozenset({ANYCAST, MULTICAST}))
         for name, (address, kind) in QUEUES.items():
-            core.directory.create_queue(name, address, kind)
+            core.administration.create_queue(name, address, kind)
         core.sync()
         self.known = Known()
         self.durable = deepcopy(self.known)
@@ -279,7 +279,7 @@ class BranchesMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(QUEUES)))
     def toggle_queue(self, name) -> None:
         on = name in self.known.disabled
-        self.core.directory.update_queue(name, attributes={"enabled": on})
+        self.core.administration.update_queue(name, attributes={"enabled": on})
         (self.known.disabled.discard if on else self.known.disabled.add)(name)
 
     @rule()
@@ -308,7 +308,7 @@ class BranchesMachine(RuleBasedStateMachine):
             shown = Counter(body.partition(b"\n\n")[2] for body in held)
             assert shown == Counter(self.known.held[name]), name
         for address in ADDRESSES:
-            assert core.gateway.duplicates.count(address) == len(self.known.ids[address])
+            assert core.gateway.routing.duplicates.count(address) == len(self.known.ids[address])
         for producer in self.route.values():
             assert (producer.blocked() is None) or self.policy is not FullPolicy.DROP
 

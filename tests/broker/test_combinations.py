@@ -41,7 +41,7 @@ def test_a_dead_letter_that_a_divert_takes_to_where_no_queue_is_ends_there():
     )
     assert core.send("nobody", b"1") == [True]
     assert core.gateway.figures.lost_dead_letters == 1
-    core.directory.create_queue("late", "nobody", ANYCAST)
+    core.administration.create_queue("late", "nobody", ANYCAST)
     core.send("nobody", b"2")
     assert core.waiting("late") == [b"2"]
     core.sync()
@@ -63,7 +63,7 @@ def test_a_divert_of_a_client_still_makes_dead_letters():
 def test_a_reader_sees_what_comes_due_after_it_has_seen_the_pages():
     """Read back before its time, behind which a non-destructive queue's reader looked on."""
     core = Core(entry("q", max_size_messages=1, page_size_bytes=1024, max_read_page_messages=1))
-    core.directory.create_queue("q", "q", ANYCAST, attributes={"non_destructive": True})
+    core.administration.create_queue("q", "q", ANYCAST, attributes={"non_destructive": True})
     core.send("q", b"0")
     core.send("q", b"later", delay=5)
     core.send("q", b"1", b"2")
@@ -84,7 +84,7 @@ def test_a_reader_sees_what_comes_due_after_it_has_seen_the_pages():
 def test_a_ring_forgets_on_disk_what_comes_due_and_is_replaced_beside_what_has_expired():
     """What has expired comes back by a divert, and nothing is handed out while that happens."""
     core = Core(entry("q", expiry_address="late"))
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=1)
     core.gateway.branches.create(
         DivertDefinition(name="d", address="late", forwarding=("q",), exclusive=True)
     )
@@ -104,7 +104,7 @@ def test_a_ring_forgets_on_disk_what_comes_due_and_is_replaced_beside_what_has_e
 def test_what_a_ring_lets_go_of_while_it_is_shown_is_in_delivery_to_nobody():
     """What has expired beside it comes back twice, by two diverts."""
     core = Core(entry("q", expiry_address="late"))
-    core.directory.create_queue(
+    core.administration.create_queue(
         "q", "q", ANYCAST, ring_size=2, attributes={"non_destructive": True}
     )
     for name in ("d", "e"):
@@ -131,7 +131,7 @@ def test_a_subscription_cannot_take_the_name_of_a_queue(address):
     core.sync()
     with pytest.raises(RefusedError, match="no subscription"):
         core.consume(address, routing=MULTICAST, durable_name="orders")
-    core.directory.create_queue("mine", "news", MULTICAST)
+    core.administration.create_queue("mine", "news", MULTICAST)
     core.send("news", b"3", routing=MULTICAST)
     with pytest.raises(RefusedError, match="no subscription"):
         core.consume("other", routing=MULTICAST, durable_name="mine")
@@ -207,13 +207,13 @@ def test_what_expired_of_a_group_is_counted_once_where_its_queue_goes_meanwhile(
     taker.take(1)
     core.turn()
     core.check()
-    assert core.gateway.memory == core.gateway.messages == 0
+    assert core.gateway.load.memory == core.gateway.load.messages == 0
 
 
 def test_a_consumer_gets_no_more_than_it_has_room_for_when_what_expired_comes_back():
     """By three diverts, into the full ring that is handing out."""
     core = Core(entry("q", expiry_address="late"))
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=2)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=2)
     for name in ("d", "e", "f"):
         core.gateway.branches.create(
             DivertDefinition(name=name, address="late", forwarding=("q",), exclusive=True)
@@ -250,15 +250,15 @@ def test_a_subscription_with_another_selector_keeps_nothing_else_on_its_pages():
 
 
 def test_what_expires_in_a_circle_leaves_others_their_turn(monkeypatch):
-    monkeypatch.setattr("gateway.broker.gateway.DISPATCH_TURN", 100)
+    monkeypatch.setattr("gateway.broker.dispatch.DISPATCH_TURN", 100)
     core = Core(
         entry("a", expiry_delay=0, expiry_address="b"),
         entry("b", expiry_delay=0, expiry_address="a"),
     )
-    core.directory.create_queue("b", "b", ANYCAST)
+    core.administration.create_queue("b", "b", ANYCAST)
     core.send("a", b"1")
     for name in ("a", "b"):
         core.gateway.subscribe(parse_destination(name), None, Taker(1))
-    core.gateway.dispatch()  # it came back from this
+    core.gateway.dispatch.end_turn()  # it came back from this
     core.check()
     assert core.queue("a").message_count + core.queue("b").message_count == 1

@@ -45,13 +45,13 @@ def test_equal_consumers_share_pieces_of_any_size_and_priority(seed):
 def test_a_turn_with_three_priorities_is_shared_evenly():
     """One of 9 and two of 4, again and again: nobody always gets the one."""
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     takers = [core.consume("q", room=100_000) for _ in range(2)]
     for _ in range(50):
-        core.directory.update_queue("q", paused=True)
+        core.administration.update_queue("q", paused=True)
         core.send("q", b"x", priority=9)
         core.send("q", b"x", b"x", priority=4)
-        core.directory.update_queue("q", paused=False)
+        core.administration.update_queue("q", paused=False)
         core.turn()
     assert even(shares(core, takers))
 
@@ -90,11 +90,11 @@ def test_consumers_with_one_selector_share_pieces_of_any_size_and_colour(seed, w
 
 def test_consumers_with_one_selector_share_a_backlog_of_which_half_matches():
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     send(core, "q", *["red", "blue"] * 100)
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     takers = [core.consume("q", room=100_000, selector="colour = 'red'") for _ in range(2)]
-    core.directory.update_queue("q", paused=False)
+    core.administration.update_queue("q", paused=False)
     core.turn()
     assert shares(core, takers) == [50, 50]
 
@@ -114,7 +114,7 @@ def test_who_comes_and_goes_does_not_make_one_of_the_others_first():
 
 def two_queues(core: Core, **filters: str) -> list:
     for name in ("a", "b", "c"):
-        core.directory.create_queue(name, "t", ANYCAST, selector=filters.get(name, ""))
+        core.administration.create_queue(name, "t", ANYCAST, selector=filters.get(name, ""))
     return [core.consume(f"t::{name}", room=100_000) for name in ("a", "b", "c")]
 
 

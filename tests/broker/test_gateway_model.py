@@ -70,11 +70,11 @@ class GatewayMachine(RuleBasedStateMachine):
             serialized=serialized,
         )
         core = self.core
-        core.directory.create_queue("q", "q", ANYCAST)
-        core.directory.create_queue("s.plain", "t", MULTICAST)
-        core.directory.create_queue("s.ring", "t", MULTICAST, ring_size=RING)
+        core.administration.create_queue("q", "q", ANYCAST)
+        core.administration.create_queue("s.plain", "t", MULTICAST)
+        core.administration.create_queue("s.ring", "t", MULTICAST, ring_size=RING)
         for name in ("dead", "late"):
-            core.directory.create_queue(name, name, ANYCAST)
+            core.administration.create_queue(name, name, ANYCAST)
         core.sync()
         self.number = 0
         self.takers: list[tuple[str, Taker]] = []
@@ -206,7 +206,7 @@ class GatewayMachine(RuleBasedStateMachine):
             assert self.core.queue(name).purge() == waiting
             assert self.core.queue(name).killed == killed + waiting
         else:
-            self.core.directory.update_queue(name, paused=how == "pause")
+            self.core.administration.update_queue(name, paused=how == "pause")
         self.core.turn()
 
     # ---- transactions
@@ -339,7 +339,7 @@ class GatewayMachine(RuleBasedStateMachine):
     @rule()
     def the_disk_lags_or_keeps_up(self) -> None:
         self.lags = not self.lags
-        self.core.gateway.holds.store_first(self.lags)
+        self.core.gateway.pressure.holds.store_first(self.lags)
 
     @invariant()
     def queues_wait_for_a_disk_that_lags_and_no_other(self) -> None:

@@ -35,7 +35,7 @@ class KindsMachine(RuleBasedStateMachine):
                 strict_dispatch=strict,
             )
         )
-        make = self.core.directory.create_queue
+        make = self.core.administration.create_queue
         make("v", "v", ANYCAST, ring_size=ring, attributes={"last_value": True})
         attributes = {"non_destructive": True, "last_value": values}
         make("n", "n", ANYCAST, ring_size=ring, attributes=attributes)

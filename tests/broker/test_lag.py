@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateway.broker.lag import Lag
+from gateway.broker.pressure.lag import Lag
 from gateway.model.definitions import DivertDefinition
 from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
@@ -22,7 +22,7 @@ def lagging(core: Core, name: str = "elsewhere") -> Core:
     """Have something wait for the disk for longer than it should."""
     core.send(name, b"first")
     core.pass_time(100)
-    assert core.gateway.lag.waits
+    assert core.gateway.pressure.lag.waits
     return core
 
 
@@ -30,7 +30,7 @@ def calmed(core: Core) -> Core:
     core.sync()
     core.sync()  # what a ring gives up for what was stored is recorded only now
     core.pass_time(1100)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     return core
 
 
@@ -41,7 +41,7 @@ def test_what_waits_less_than_the_limit_changes_nothing():
         core.send("q", b"%d" % number)
         core.pass_time(99)
         core.sync()
-    assert core.gateway.lag.times == 0
+    assert core.gateway.pressure.lag.times == 0
     assert len(taker.got) == 20
 
 
@@ -64,7 +64,7 @@ def test_the_disk_that_stands_is_noticed_without_any_traffic():
     taker = core.consume("q")
     core.send("q", b"1")
     core.pass_time(5000)
-    assert core.gateway.lag.waits
+    assert core.gateway.pressure.lag.waits
     core.send("q", b"2")
     assert taker.bodies() == [b"1"]
 
@@ -78,7 +78,7 @@ def test_it_changes_back_when_nothing_has_waited_for_long_and_keeps_order():
     core.send("q", b"1")
     assert taker.got == [], "calm is not over"
     core.pass_time(20)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     core.send("q", b"2", b"3")
     assert taker.got == [], "what is held is overtaken by what came later"
     core.sync()
@@ -97,15 +97,15 @@ def test_calm_begins_anew_with_each_write_that_takes_half_the_limit():
         core.pass_time(540)
         core.send("q", b"x")
         core.pass_time(wait)
-        assert core.gateway.lag.waits is waits, wait
-    assert core.gateway.lag.times == 1
+        assert core.gateway.pressure.lag.waits is waits, wait
+    assert core.gateway.pressure.lag.times == 1
 
 
 def test_idle_it_changes_back_by_itself():
     core = lagging(core_of())
     core.sync()
     core.pass_time(1100)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     assert core.timers == [], "somebody is called back for ever"
 
 
@@ -137,7 +137,7 @@ def test_what_is_not_durable_waits_for_nothing_but_its_elders():
 
 def test_a_passing_subscriber_waits_for_nothing():
     core = core_of()
-    core.directory.create_queue("s", "t", MULTICAST)
+    core.administration.create_queue("s", "t", MULTICAST)
     durable, passing = core.consume("t::s"), core.consume("t", routing=MULTICAST)
     lagging(core)
     core.send("t", b"m", routing=MULTICAST)
@@ -187,14 +187,14 @@ def test_routes_that_were_open_queues_that_are_new_diverts_and_dead_letters_wait
 
 def test_rings_purges_and_deletes_find_what_is_held():
     core = lagging(core_of())
-    core.directory.create_queue("ring", "q", ANYCAST, ring_size=2)
+    core.administration.create_queue("ring", "q", ANYCAST, ring_size=2)
     core.send("q::ring", b"1", b"2", b"3")
     core.send("p", b"1", b"2")
     assert core.queue("p").purge() == 2
     calmed(core)
     assert core.waiting("ring") == [b"2", b"3"]
     core.send("p", b"3")
-    core.directory.delete_queue("p")
+    core.administration.delete_queue("p")
     core.sync()
     core.check()
     core.restart()
@@ -225,34 +225,34 @@ def test_a_gateway_that_could_not_act_itself_does_not_blame_the_disk():
     ((_, call),) = core.timers
     core.timers.clear()
     call()
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     core.sync()
     core.pass_time(500)
-    assert core.gateway.lag.times == 0
+    assert core.gateway.pressure.lag.times == 0
     core.send("q", b"2")
     core.now += 3000
     core.send("q", b"3")
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     core.pass_time(100)
-    assert core.gateway.lag.waits, "the answer was not there after all"
+    assert core.gateway.pressure.lag.waits, "the answer was not there after all"
 
 
 def test_each_change_is_told_with_its_figures():
     core = core_of()
     told = []
-    core.gateway.lag.on_change = lambda lag: told.append(
+    core.gateway.pressure.lag.on_change = lambda lag: told.append(
         (lag.waits, round(lag.longest, 3), round(lag.age, 3), lag.times)
     )
     lagging(core)
     core.pass_time(400)
     calmed(core)
     assert told == [(True, 0.1, 0.1, 1), (False, 0.5, 0.0, 1)]
-    assert core.gateway.lag.age == 0
+    assert core.gateway.pressure.lag.age == 0
 
 
 def test_off_it_never_looks_at_the_clock():
     core = Core()
-    lag: Lag = core.gateway.lag
+    lag: Lag = core.gateway.pressure.lag
     core.send("q", b"1")
     core.pass_time(60_000)
     assert (lag.limit, lag.waits, lag.age, core.timers) == (-1, False, 0, [])
@@ -263,7 +263,7 @@ def test_a_power_cut_at_any_time_with_changes_at_any_time(seed):
     """Order, nothing twice, nothing held for ever, and after a cut what was confirmed."""
     chance = random.Random(f"lag {seed}")
     core = core_of()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     core.sync()
     confirmed: set[bytes] = set()
     settled: dict[bytes, int] = {}
@@ -285,7 +285,7 @@ def test_a_power_cut_at_any_time_with_changes_at_any_time(seed):
         match chance.choice(["send", "send", "send", "ack", "take", "sync", "time", "time"]):
             case "send":
                 body = b"%d" % number
-                if core.gateway.lag.waits:
+                if core.gateway.pressure.lag.waits:
                     held.add(body)
                 tickets[body] = route.send(Run([stomp(body)], flags_of())).ticket
                 sent.append((body, tickets[body]))
@@ -318,14 +318,14 @@ def test_a_power_cut_at_any_time_with_changes_at_any_time(seed):
     assert confirmed - set(settled) <= left, "confirmed and lost"
     assert not left & gone, "came back"
     assert left <= confirmed - gone | maybe, "nobody was told"
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
 
 
 # ---- another limit while it runs
 
 
 def relimit(core: Core, limit: float) -> None:
-    lag = core.gateway.lag
+    lag = core.gateway.pressure.lag
     lag.watch(limit, now=core.seconds, later=core._call_later)
 
 
@@ -334,16 +334,16 @@ def test_a_longer_limit_counts_for_what_waits_from_now_on():
     relimit(core, 5.0)
     core.send("q", b"1")
     core.pass_time(4900)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     core.pass_time(200)
-    assert core.gateway.lag.waits
+    assert core.gateway.pressure.lag.waits
     calmed_after(core, 11_000)
 
 
 def calmed_after(core: Core, by_ms: int) -> None:
     core.sync()
     core.pass_time(by_ms)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
 
 
 def test_a_limit_that_is_switched_off_lets_dispatch_go_on_at_once():
@@ -352,12 +352,12 @@ def test_a_limit_that_is_switched_off_lets_dispatch_go_on_at_once():
     core.send("q", b"1")
     assert taker.bodies() == []
     relimit(core, -1)
-    assert not core.gateway.lag.waits
+    assert not core.gateway.pressure.lag.waits
     core.sync()
     core.send("q", b"2")
     assert taker.bodies() == [b"1", b"2"]
     core.pass_time(60_000)
-    assert (core.gateway.lag.waits, core.gateway.lag.times) == (False, 1)
+    assert (core.gateway.pressure.lag.waits, core.gateway.pressure.lag.times) == (False, 1)
     core.sync()
     relimit(core, LIMIT)
     lagging(core)

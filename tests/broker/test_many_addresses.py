@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.broker import reaper
+from gateway.broker.directory import reaper
 from gateway.model.message import STOMP
 from gateway.model.run import Run
 from gateway.time.slices import Slices
@@ -77,8 +77,8 @@ def test_a_sweep_looks_at_so_many_and_then_others_have_their_turn(many, monkeypa
     sweep.start()
     counts = [len(judged)]
     sweep.start()  # passed over: the first is on its way
-    many.gateway.directory.delete_queue(f"mk.{MANY - 1}")
-    many.gateway.directory.delete_address(f"mk.{MANY - 1}")
+    many.gateway.administration.delete_queue(f"mk.{MANY - 1}")
+    many.gateway.administration.delete_address(f"mk.{MANY - 1}")
     while turns:
         turns.pop()()
         counts.append(len(judged))

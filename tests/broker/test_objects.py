@@ -112,11 +112,11 @@ def test_a_sender_to_what_exists_is_never_refused():
 def test_a_sender_whose_address_was_deleted_has_it_made_again_while_there_is_room():
     core = limited(user=2)
     first, second = producer(core, "a"), producer(core, "b")
-    core.directory.delete_address("a", force=True)
+    core.administration.delete_address("a", force=True)
     assert held(core) == (1, 1)
     assert first.send(Run([b"x"], 0)).refusal is None
     assert held(core) == (2, 2)
-    core.directory.delete_address("b", force=True)
+    core.administration.delete_address("b", force=True)
     producer(core, "c")
     outcome = second.send(Run([b"x"], 0))
     assert outcome.refusal is not None
@@ -165,14 +165,14 @@ def test_what_an_operator_makes_or_declares_counts_for_nobody():
     core = limited(user=1, gateway=1)
     for n in range(5):
         core.directory.make_address(f"a{n}")
-        core.directory.create_queue(f"q{n}", f"b{n}", ANYCAST)
+        core.administration.create_queue(f"q{n}", f"b{n}", ANYCAST)
     assert held(core, None) == (0, 0)
     producer(core, "q")
     core.directory.keep(core.gateway.addresses["q"])
     core.directory.keep(core.queue("q"))
     assert held(core) == held(core, None) == (0, 0)
     producer(core, "r")
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     assert held(core) == held(core, None) == (1, 1)
 
 
@@ -188,8 +188,8 @@ def test_after_a_restart_it_counts_for_who_had_it_made(user: str):
     assert held(core, None) == (3, 3)
     core.check_objects()
     core.directory.drop_queue(core.queue("s"))
-    core.directory.delete_address("a", force=True)
-    core.directory.delete_address("t", force=True)
+    core.administration.delete_address("a", force=True)
+    core.administration.delete_address("t", force=True)
     assert held(core, user) == (0, 0)
 
 
@@ -298,14 +298,14 @@ class Made(RuleBasedStateMachine):
         names = sorted(self.core.gateway.queues)
         if names:
             name = names[at % len(names)]
-            self.attempt(lambda: self.core.directory.delete_queue(name, remove_consumers=True))
+            self.attempt(lambda: self.core.administration.delete_queue(name, remove_consumers=True))
 
     @rule(at=st.integers(0, 99))
     def delete_address(self, at):
         names = sorted(self.core.gateway.addresses)
         if names:
             name = names[at % len(names)]
-            self.attempt(lambda: self.core.directory.delete_address(name, force=True))
+            self.attempt(lambda: self.core.administration.delete_address(name, force=True))
 
     @rule(at=st.integers(0, 99))
     def declare(self, at):
@@ -316,7 +316,7 @@ class Made(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["a", "o"]))
     def operate(self, name):
-        self.attempt(lambda: self.core.directory.create_queue(f"{name}.own", name, ANYCAST))
+        self.attempt(lambda: self.core.administration.create_queue(f"{name}.own", name, ANYCAST))
 
     @rule()
     def reap(self):
@@ -342,7 +342,7 @@ class Made(RuleBasedStateMachine):
             one.leave()
         for name in list(self.core.gateway.addresses):
             if name in self.core.gateway.addresses:
-                self.core.directory.delete_address(name, force=True)
+                self.core.administration.delete_address(name, force=True)
         assert held(self.core, None) == (0, 0)
         assert not self.core.directory.objects.users
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Limits
-from gateway.broker.producer import OVERHEAD_BYTES
+from gateway.broker.pressure.load import OVERHEAD_BYTES
 from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 
@@ -34,10 +34,10 @@ class Stored:
 
 def test_a_commit_is_in_one_batch_with_all_that_follows_from_it():
     core = Core(entry("#", dead_letter_address="dead", max_delivery_attempts=1))
-    core.directory.create_queue("dlq", "dead", ANYCAST)
+    core.administration.create_queue("dlq", "dead", ANYCAST)
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "t", MULTICAST)
-    core.directory.create_queue("ring", "ring", ANYCAST, ring_size=1)
+        core.administration.create_queue(name, "t", MULTICAST)
+    core.administration.create_queue("ring", "ring", ANYCAST, ring_size=1)
     core.send("q", b"acked", b"nacked", b"rejected")
     core.send("ring", b"old")
     core.sync()
@@ -62,7 +62,7 @@ def test_a_commit_is_in_one_batch_with_all_that_follows_from_it():
 
 def test_a_dead_letter_is_in_one_place_at_any_time():
     core = Core(entry("#", dead_letter_address="dead"))
-    core.directory.create_queue("dlq", "dead", ANYCAST)
+    core.administration.create_queue("dlq", "dead", ANYCAST)
     core.send("q", b"1", b"2")
     core.sync()
     core.consume("q").reject()
@@ -71,7 +71,7 @@ def test_a_dead_letter_is_in_one_place_at_any_time():
 
 def test_an_expired_message_is_in_one_place_at_any_time():
     core = Core(entry("#", expiry_address="late"))
-    core.directory.create_queue("late", "late", ANYCAST)
+    core.administration.create_queue("late", "late", ANYCAST)
     core.send("q", b"1", ttl=5)
     core.send("q", b"2")
     core.sync()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.addresses.settings import ROWS, AddressSettings
-from gateway.broker.redelivery import redelivery_delay
+from gateway.broker.operations.redelivery import redelivery_delay
 
 
 def waits(settings: AddressSettings, attempts: int, chance: float = 0.5) -> list[int]:

@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from gateway.addresses.settings import RingVictim
-from gateway.broker.spread import OVERHEAD_BYTES
+from gateway.broker.pressure.load import OVERHEAD_BYTES
 from gateway.model.message import DURABLE, SCHEDULED, SHARED
 from gateway.model.run import Run
 from gateway.model.sections import with_annotations
@@ -76,8 +76,8 @@ class Returns:
         )
         core = self.core
         for name, size in QUEUES.items():
-            core.directory.create_queue(name, "t", MULTICAST, ring_size=size)
-        core.directory.create_queue("dead", "dead", ANYCAST)
+            core.administration.create_queue(name, "t", MULTICAST, ring_size=size)
+        core.administration.create_queue("dead", "dead", ANYCAST)
         self.number = 0
         self.said = {name: {} for name in QUEUES}  # number -> colour, as the queue has it
         self.holders = []
@@ -261,7 +261,7 @@ class Returns:
         if how == "purge":
             self.core.queue(name).purge()
         else:
-            self.core.directory.update_queue(name, paused=how == "pause")
+            self.core.administration.update_queue(name, paused=how == "pause")
 
     def take_out(self) -> None:
         queue = self.core.queue(self.some_queue())
@@ -340,12 +340,12 @@ def test_the_walks_reach_every_way_back():
 
 def test_a_queue_that_is_exclusive_no_more_serves_all_by_their_priority():
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST, attributes={"exclusive": True})
+    core.administration.create_queue("q", "q", ANYCAST, attributes={"exclusive": True})
     low = core.consume("q", room=1, priority=0)
     high = core.consume("q", room=2, priority=1)
     core.send("q", b"a", b"b", b"c", b"d")
     assert (low.bodies(), high.bodies()) == ([b"a"], [])
-    core.directory.update_queue("q", attributes={"exclusive": False})
+    core.administration.update_queue("q", attributes={"exclusive": False})
     core.turn()
     assert high.bodies() == [b"b", b"c"]
     low.release(undeliverable_here=True)

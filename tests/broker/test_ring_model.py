@@ -28,7 +28,7 @@ class RingMachine(RuleBasedStateMachine):
     @initialize(size=SIZES, victim=st.sampled_from(list(RingVictim)))
     def start(self, size, victim) -> None:
         self.core = Core(entry("#", ring_victim=victim, max_delivery_attempts=-1))
-        self.core.directory.create_queue("q", "q", ANYCAST, ring_size=size)
+        self.core.administration.create_queue("q", "q", ANYCAST, ring_size=size)
         self.size, self.victim = size, victim
         self.takers = []
         self.retired = []  # (taker, message) of the open transaction
@@ -147,7 +147,7 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(paused=st.booleans())
     def pause(self, paused) -> None:
-        self.core.directory.update_queue("q", paused=paused)
+        self.core.administration.update_queue("q", paused=paused)
         self.settle_down()
 
     def same(self) -> None:

@@ -72,7 +72,7 @@ def test_unrouted_is_accepted_and_counted():
 def test_a_fqqn_reaches_one_queue_only():
     core = Core()
     for name, kind in (("q1", ANYCAST), ("q2", ANYCAST), ("s1", MULTICAST)):
-        core.directory.create_queue(name, "a", kind)
+        core.administration.create_queue(name, "a", kind)
     core.send("a::q2", b"x")
     core.send("a::s1", b"y")
     assert [core.waiting(n) for n in ("q1", "q2", "s1")] == [[], [b"x"], [b"y"]]
@@ -84,8 +84,8 @@ def test_a_fqqn_reaches_one_queue_only():
 
 def test_a_queue_of_the_same_name_on_another_address_is_not_taken():
     core = Core()
-    core.directory.create_queue("x", "elsewhere", ANYCAST)
-    core.directory.create_queue("q1", "x", ANYCAST)
+    core.administration.create_queue("x", "elsewhere", ANYCAST)
+    core.administration.create_queue("q1", "x", ANYCAST)
     core.send("elsewhere", b"secret")
     core.send("x", b"mine")
     assert core.consume("x").bodies() == [b"mine"]
@@ -98,20 +98,20 @@ def test_a_tap_is_a_route_and_sees_each_message_once():
     core.gateway.addresses["q"].taps = (tap,)
     core.gateway.addresses["q"].version += 1
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "q", MULTICAST)
+        core.administration.create_queue(name, "q", MULTICAST)
     assert core.send("q", b"1", b"2", b"3", together=True) == [True, True, False]
     assert tap.bodies == [stomp(b"1"), stomp(b"2")]
     assert [(base, count) for base, count, _ in tap.tickets] == [(0, 1), (1, 1)]
     assert all(ticket for _, _, ticket in tap.tickets)
     for name in ("q", "s1", "s2"):
-        core.directory.delete_queue(name)
+        core.administration.delete_queue(name)
     # Without a queue it is a route still, and nothing is held in memory for it.
     route, _ = core.producer("q", MULTICAST)
     assert route.send(Run([stomp(b"4")], flags_of(durable=False))).ticket == 0
     assert route.send(Run([stomp(b"5")], flags_of())).ticket == core.store.ticket
     assert tap.bodies[2:] == [stomp(b"4"), stomp(b"5")]
     assert core.gateway.addresses["q"].unrouted == 0
-    assert core.gateway.memory == 0
+    assert core.gateway.load.memory == 0
 
 
 def test_a_transaction_reaches_the_tap_at_its_commit_in_order():
@@ -191,7 +191,7 @@ def test_a_temporary_subscription_goes_with_its_consumer():
     taker.leave()
     assert core.gateway.queues == {}
     core.check()
-    assert (core.gateway.memory, core.gateway.messages) == (0, 0)
+    assert (core.gateway.load.memory, core.gateway.load.messages) == (0, 0)
 
 
 def test_a_temporary_queue_is_not_left_behind_by_a_refused_consumer():
@@ -205,10 +205,10 @@ def test_a_temporary_queue_can_be_deleted_under_its_consumer():
     taker = core.consume("t", routing=MULTICAST)
     core.send("t", b"1", b"2", routing=MULTICAST)
     (name,) = core.gateway.queues
-    core.directory.delete_queue(name, remove_consumers=True)
+    core.administration.delete_queue(name, remove_consumers=True)
     assert [r.code for r in taker.refusals] == [Code.QUEUE_DELETED]
     assert core.gateway.queues == {}
-    assert core.gateway.messages == 0
+    assert core.gateway.load.messages == 0
 
 
 def test_a_temporary_node_goes_with_its_messages_and_is_not_made_again():
@@ -223,7 +223,7 @@ def test_a_temporary_node_goes_with_its_messages_and_is_not_made_again():
     assert len(taker.refusals) == 1
     assert route.send(Run([stomp(b"3")], flags_of())).ticket == 0
     assert name not in core.gateway.addresses
-    assert (core.gateway.memory, core.gateway.messages) == (0, 0)
+    assert (core.gateway.load.memory, core.gateway.load.messages) == (0, 0)
     core.sync()
     assert core.store.kept(core.store.synced)[0] == {}
 
@@ -236,12 +236,12 @@ def test_a_deleted_queue_is_made_again_by_no_open_producer_but_found_when_it_is_
     route, _ = core.producer("q")
     named, _ = core.producer("q::q")
     route.send(Run([stomp(b"1")], flags_of()))
-    core.directory.delete_queue("q")
+    core.administration.delete_queue("q")
     for producer in (route, named):
         assert producer.send(Run([stomp(b"2")], flags_of())).ticket == 0
     assert core.gateway.addresses["q"].unrouted == 2
-    assert (core.gateway.memory, core.gateway.messages) == (0, 0)
-    core.directory.create_queue("q", "q", ANYCAST)
+    assert (core.gateway.load.memory, core.gateway.load.messages) == (0, 0)
+    core.administration.create_queue("q", "q", ANYCAST)
     for producer in (route, named):
         assert producer.send(Run([stomp(b"3")], flags_of())).ticket > 0
     assert core.waiting("q") == [b"3", b"3"]
@@ -251,7 +251,7 @@ def test_a_deleted_queue_is_made_again_by_no_open_producer_but_found_when_it_is_
 def test_a_producer_goes_on_at_the_address_that_takes_the_name():
     core = Core()
     route, owner = core.producer("q")
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     assert route.send(Run([stomp(b"1")], flags_of())).ticket > 0
     assert core.waiting("q") == [b"1"]
     assert list(core.gateway.addresses["q"].producers.values()) == [route]
@@ -263,9 +263,9 @@ def test_a_producer_goes_on_at_the_address_that_takes_the_name():
 
 def test_a_producer_of_a_deleted_address_that_may_not_come_back_is_refused():
     core = Core(entry("q", auto_create_addresses=False))
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     route, _ = core.producer("q")
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     for send in (
         lambda: route.send(Run([stomp(b"1")], flags_of())),
         lambda: route.send_mixed(MixedRun([stomp(b"1")], [flags_of()], [0])),
@@ -282,7 +282,7 @@ def test_senders_held_back_at_a_deleted_address_are_let_go():
     route, owner = core.producer("q")
     core.send("q", b"1")
     assert owner.blocked
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     core.turn()
     assert owner.told == ["blocked", "unblocked"]
     assert route.send(Run([stomp(b"2")], flags_of())).ticket > 0
@@ -293,7 +293,7 @@ def test_senders_held_back_by_an_operator_are_let_go_with_an_empty_address():
     core = Core()
     route, owner = core.producer("q")
     core.gateway.block_address("q", blocked=True)
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     assert (owner.blocked, route.blocked()) == (False, None)
     assert route.send(Run([stomp(b"1")], flags_of())).ticket > 0
     core.gateway.block_address("q", blocked=True)
@@ -314,9 +314,9 @@ def test_what_is_settled_after_the_queue_and_its_address_are_gone_still_counts()
     keeper.hold = core.gateway.subscribe(Destination("q"), None, keeper)
     core.send("q", b"1", b"2", b"3", b"4")
     queue = core.queue("q")
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     assert queue.delivering == 4
-    assert core.gateway.messages == 4
+    assert core.gateway.load.messages == 4
     assert keeper.ack(1) == 0
     keeper.release(1, failed=True)
     keeper.reject(1)
@@ -328,7 +328,7 @@ def test_what_is_settled_after_the_queue_and_its_address_are_gone_still_counts()
     assert (queue.acknowledged, queue.killed) == (2, 2)
     # One was rejected: a dead letter, although its queue is gone.
     assert core.waiting("DLQ") == [b"3"]
-    assert core.gateway.messages == 1
+    assert core.gateway.load.messages == 1
     core.send("q", b"new")
     core.check()
 

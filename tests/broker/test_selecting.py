@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.gateway import DISPATCH_RUN
+from gateway.broker.dispatch import DISPATCH_RUN
 from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import EXPIRES
@@ -214,7 +214,7 @@ def test_a_selector_of_higher_priority_comes_first():
 def test_the_selectors_of_consumers_choose_among_anycast_queues():
     core = Core()
     for name in ("one", "two"):
-        core.directory.create_queue(name, "a", ANYCAST)
+        core.administration.create_queue(name, "a", ANYCAST)
     red = core.consume("a::one", selector="colour = 'red'")
     blue = core.consume("a::two", selector="colour = 'blue'")
     send(core, "a", "red", "blue", "red", "red", "blue")
@@ -226,7 +226,7 @@ def test_the_selectors_of_consumers_choose_among_anycast_queues():
 
 def test_a_filter_lets_in_what_it_matches_and_the_rest_is_unrouted():
     core = Core()
-    core.directory.create_queue("q", "a", ANYCAST, selector="colour = 'red'", ring_size=2)
+    core.administration.create_queue("q", "a", ANYCAST, selector="colour = 'red'", ring_size=2)
     send(core, "a", "red", "blue", "red", "blue", "red")
     assert core.waiting("q") == [b"red", b"red"]
     address = core.gateway.addresses["a"]
@@ -238,7 +238,7 @@ def test_a_filter_lets_in_what_it_matches_and_the_rest_is_unrouted():
 def test_of_several_filtered_queues_the_ones_that_match_get_copies():
     core = Core()
     for name, selector in (("r", "colour = 'red'"), ("b", "colour = 'blue'"), ("all", "")):
-        core.directory.create_queue(name, "t", MULTICAST, selector=selector)
+        core.administration.create_queue(name, "t", MULTICAST, selector=selector)
     send(core, "t", "red", "red", "blue", "green")
     assert [core.waiting(n) for n in ("r", "b", "all")] == [
         [b"red", b"red"],
@@ -253,7 +253,7 @@ def test_of_several_filtered_queues_the_ones_that_match_get_copies():
 
 def test_a_transaction_sends_through_filters():
     core = Core()
-    core.directory.create_queue("q", "a", ANYCAST, selector="colour = 'red'", ring_size=1)
+    core.administration.create_queue("q", "a", ANYCAST, selector="colour = 'red'", ring_size=1)
     route, _ = core.producer("a")
     work = core.gateway.begin()
     for colour in ("red", "blue", "red"):
@@ -267,15 +267,15 @@ def test_a_transaction_sends_through_filters():
 
 def test_a_filter_outlives_a_restart_and_can_be_changed():
     core = Core()
-    core.directory.create_queue("q", "a", ANYCAST, selector="colour = 'red'")
+    core.administration.create_queue("q", "a", ANYCAST, selector="colour = 'red'")
     send(core, "a", "red", "blue")
     core.restart(clean=True)
     send(core, "a", "blue", "red")
     assert core.waiting("q") == [b"red", b"red"]
-    core.directory.update_queue("q", selector="colour = 'blue'")
+    core.administration.update_queue("q", selector="colour = 'blue'")
     send(core, "a", "blue", "red")
     assert core.waiting("q") == [b"red", b"red", b"blue"]
-    core.directory.update_queue("q", selector="")
+    core.administration.update_queue("q", selector="")
     send(core, "a", "green")
     core.restart(clean=True)
     assert core.waiting("q") == [b"red", b"red", b"blue", b"green"]
@@ -422,9 +422,9 @@ def test_a_browser_does_not_see_what_is_in_delivery():
 
 def test_browsers_take_no_place_of_consumers_and_see_a_paused_queue():
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST, max_consumers=1)
+    core.administration.create_queue("q", "q", ANYCAST, max_consumers=1)
     core.consume("q", room=0)
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     send(core, "q", "a")
     assert [watch(core, "q", browse=True).bodies() for _ in range(2)] == [[b"a"]] * 2
 
@@ -435,7 +435,7 @@ def test_a_subscription_is_browsed_by_its_queue():
     send(core, "t", "a")
     viewer = watch(core, "t::me.sub", browse=True)
     assert viewer.bodies() == [b"a"]
-    core.directory.delete_subscription("me.sub")
+    core.administration.delete_subscription("me.sub")
     assert [r.code for r in viewer.refusals] == [Code.QUEUE_DELETED]
 
 
@@ -476,7 +476,7 @@ def test_what_could_not_be_written_is_shown_again():
 
 def test_a_browser_sees_what_waits_for_consumers():
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST, attributes={"consumers_before_dispatch": 2})
+    core.administration.create_queue("q", "q", ANYCAST, attributes={"consumers_before_dispatch": 2})
     first = core.consume("q")
     send(core, "q", "a")
     viewer = watch(core, "q", browse=True)

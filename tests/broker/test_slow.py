@@ -8,7 +8,7 @@ import pytest
 
 from gateway.addresses.match import SettingsTable
 from gateway.addresses.settings import AddressSettings, RateUnit, SlowPolicy
-from gateway.broker.slow import Work, is_slow
+from gateway.broker.pressure.slow import Work, is_slow
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code
 from tests.broker.core import Core, entry
@@ -43,13 +43,13 @@ def slow_core(policy=SlowPolicy.NOTIFY, **values) -> tuple[Core, list]:
     settings = {"slow_consumer_threshold": 10, "slow_consumer_check_period": 1, **values}
     core = Core(entry("#", slow_consumer_policy=policy, **settings))
     found = []
-    core.gateway.slow.tell = found.append
+    core.gateway.pressure.slow.tell = found.append
     return core, found
 
 
 def second(core: Core, *, after=1000) -> None:
     core.pass_time(after)
-    core.gateway.slow.look()
+    core.gateway.pressure.slow.look()
     core.turn()
 
 
@@ -64,7 +64,7 @@ def test_it_is_told_of_once_a_period_with_who_it_is():
     one = found[0]
     assert (one.queue, one.address, one.consumers, one.rate) == ("q", "q", 1, 0.0)
     assert (one.who.remote, one.who.connection, one.threshold) == ("127.0.0.1", "c1", 10.0)
-    assert (core.gateway.slow.found, core.gateway.slow.killed) == (3, 0)
+    assert (core.gateway.pressure.slow.found, core.gateway.pressure.slow.killed) == (3, 0)
     assert taker.refusals == []
     core.check()
 
@@ -103,7 +103,7 @@ def test_each_consumer_is_judged_by_itself():
     assert [r.code for r in slow.refusals] == [Code.SLOW_CONSUMER]
     assert "slow-consumer-threshold" in slow.refusals[0].text
     assert fast.refusals == []
-    assert core.gateway.slow.killed == 1
+    assert core.gateway.pressure.slow.killed == 1
     assert core.queue("q").consumer_count == 1
     core.check()
 
@@ -147,7 +147,7 @@ def test_settings_that_change_while_it_runs():
     core.send("q", *BODIES)
     taker = core.consume("q", room=20)
     for threshold, more in ((10, 1), (-1, 0), (10, 1)):
-        core.gateway.settings = SettingsTable(
+        core.gateway.directory.settings = SettingsTable(
             [entry("#", slow_consumer_threshold=threshold, slow_consumer_check_period=1)]
         )
         core.gateway.addresses["q"].apply_settings(core.gateway.settings.for_address("q"))
@@ -157,7 +157,7 @@ def test_settings_that_change_while_it_runs():
         assert bool(len(found) - before) == bool(more)
     (held,) = core.queue("q").consumers
     assert held.acknowledge != core.queue("q").acknowledge
-    core.gateway.settings = SettingsTable([])
+    core.gateway.directory.settings = SettingsTable([])
     second(core)
     assert held.acknowledge == core.queue("q").acknowledge
     taker.ack()

@@ -20,7 +20,7 @@ MIXED = ("qA", ANYCAST), ("qB", ANYCAST), ("qC", MULTICAST), ("qD", MULTICAST)
 def mixed() -> Core:
     core = Core()
     for name, kind in MIXED:
-        core.directory.create_queue(name, "a", kind)
+        core.administration.create_queue(name, "a", kind)
     return core
 
 
@@ -45,7 +45,7 @@ def test_a7_a8_a9_a_routing_type_says_who_takes_part(routing, anycast, multicast
 def test_a10_anycast_queues_take_turns(together):
     core = Core()
     for name in ("q1", "q2", "q3"):
-        core.directory.create_queue(name, "a", ANYCAST)
+        core.administration.create_queue(name, "a", ANYCAST)
     takers = [core.consume(f"a::{name}") for name in ("q1", "q2", "q3")]
     core.send("a", b"1", b"2", b"3", together=together)
     assert sorted(b for t in takers for b in t.bodies()) == [b"1", b"2", b"3"]
@@ -55,7 +55,7 @@ def test_a10_anycast_queues_take_turns(together):
 def test_a10_those_with_consumers_come_first():
     core = Core()
     for name in ("q1", "q2", "q3"):
-        core.directory.create_queue(name, "a", ANYCAST)
+        core.administration.create_queue(name, "a", ANYCAST)
     taker = core.consume("a::q2")
     core.send("a", b"1", b"2", b"3")
     assert taker.bodies() == [b"1", b"2", b"3"]
@@ -96,7 +96,7 @@ def test_a26_the_most_time_to_live_ends_all(ttl):
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a33_after_the_last_attempt_it_is_a_dead_letter(attempts):
     core = Core(entry("#", max_delivery_attempts=attempts, dead_letter_address="dead"))
-    core.directory.create_queue("dlq", "dead", ANYCAST)
+    core.administration.create_queue("dlq", "dead", ANYCAST)
     core.send("q", b"x", priority=7)
     for number in range(attempts):
         assert core.waiting("dlq") == []
@@ -137,7 +137,7 @@ def test_a34_without_a_binding_a_dead_letter_is_lost_and_counted(exists):
 def test_a36_what_is_expired_when_it_comes_goes_to_all_expiry_queues(scan):
     core = Core(entry("#", expiry_address="late"))
     for name in ("late.1", "late.2"):
-        core.directory.create_queue(name, "late", MULTICAST)
+        core.administration.create_queue(name, "late", MULTICAST)
     core.send("q", b"x", ttl=0)
     if scan:
         core.gateway.expire()

@@ -11,7 +11,7 @@ import pytest
 from proton import Message, byte, symbol, timestamp, uint
 
 from gateway.addresses.settings import FullPolicy
-from gateway.broker.producer import OVERHEAD_BYTES
+from gateway.broker.pressure.load import OVERHEAD_BYTES
 from gateway.model.address import RoutingType
 from gateway.model.amqp_types import Described, Symbol
 from protocols.amqp.limits import AmqpLimits
@@ -306,7 +306,7 @@ def test_q10_undeliverable_here_goes_to_another(core):
 @pytest.mark.parametrize("address", ["q", "a::q"])
 def test_q11_rejected_is_a_dead_letter(core, address):
     if address == "a::q":
-        core.directory.create_queue("q", "a", ANYCAST)
+        core.administration.create_queue("q", "a", ANYCAST)
     core.send(address, b"m")
     reader, came = receiving(core, address, credit=10)
     assert took(reader.settle(took(came)[0][0], Rejected())) == []
@@ -565,7 +565,7 @@ def test_q32_a_subscription_is_found_with_its_filters(core):
 
 @pytest.mark.parametrize("name", ["nobody", "queue"])
 def test_q32_an_unknown_subscription_is_not_found(core, name):
-    core.directory.create_queue("peer.queue", "t", ANYCAST)
+    core.administration.create_queue("peer.queue", "t", ANYCAST)
     peer = Amqp.at(core)
     came = peer.receiver(name=name, source=None)
     assert condition(came) == "detach amqp:not-found"
@@ -634,7 +634,7 @@ def test_q45_expired_letters_are_found_by_their_origin():
 def test_q35_a_deleted_queue_detaches_its_receiver(core):
     core.send("q", b"m")
     reader, _ = receiving(core)
-    core.directory.delete_queue("q", remove_consumers=True)
+    core.administration.delete_queue("q", remove_consumers=True)
     assert condition(reader.more()) == "detach amqp:resource-deleted"
 
 
@@ -662,10 +662,10 @@ def test_q36_an_anonymous_send_where_nothing_is_made():
 @pytest.mark.parametrize("settled", [False, True])
 def test_q36_an_anonymous_send_where_its_address_is_not_any_more(settled):
     core = Core(entry("#", auto_create_queues=False, auto_create_addresses=False))
-    core.directory.create_queue("old", "old", ANYCAST)
+    core.administration.create_queue("old", "old", ANYCAST)
     peer = sending(core, None)
     assert peer.give(encoded(body="m", address="old")) == [ACCEPTED]
-    core.directory.delete_address("old", force=True)
+    core.administration.delete_address("old", force=True)
     said = peer.transfer(encoded(body="m", address="old"), settled=settled, delivery_tag=b"mine")
     came = peer.say(said) + peer.more()
     if settled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.settings import FullPolicy
-from gateway.broker.figures import Limits
+from gateway.broker.pressure.load import Limits
 from gateway.model.amqp_types import Symbol
 from gateway.model.message import PAGED
 from gateway.model.sections import header_facts, with_annotations, with_property
@@ -31,7 +31,7 @@ LONG = Error(condition="x:long", description="x" * 3000)
 
 def with_queue(*entries, address: str = "q", **attributes) -> Core:
     core = Core(*entries)
-    core.directory.create_queue("q", address, ANYCAST, **attributes)
+    core.administration.create_queue("q", address, ANYCAST, **attributes)
     return core
 
 
@@ -55,7 +55,7 @@ def empty(core: Core) -> None:
     """Nothing is left, of whatever size."""
     core.sync()
     core.check()
-    assert (core.gateway.memory, core.gateway.messages) == (0, 0)
+    assert (core.gateway.load.memory, core.gateway.load.messages) == (0, 0)
     assert {q.size_bytes for q in core.gateway.queues.values()} == {0}
 
 
@@ -92,20 +92,20 @@ def test_a_range_gets_them_all():
 def test_other_queues_of_the_address_have_what_was_sent(others_first):
     core = Core()
     for name in ("q", "p"):
-        core.directory.create_queue(name, "t", MULTICAST)
+        core.administration.create_queue(name, "t", MULTICAST)
     fill(core, address="t")
-    before = core.gateway.memory
+    before = core.gateway.load.memory
     peer, came = reading(core, "t::q")
     other, others = reading(core, "t::p")
     if others_first:
         other.settle(took(others)[0][0], ACCEPTED)
-        assert core.gateway.messages == 1
+        assert core.gateway.load.messages == 1
     came = peer.settle(took(came)[0][0], BACK)
     core.check()
     assert annotations(came) == [MERGED]
     if not others_first:
-        assert core.gateway.messages == 2
-        assert core.gateway.memory > before
+        assert core.gateway.load.messages == 2
+        assert core.gateway.load.memory > before
         others = other.settle(took(others)[0][0], back(x_p=True))
         assert annotations(others) == [{"x-a": "sent", "x-b": "sent", "x-p": True}]
         other.settle(took(others)[0][0], ACCEPTED)
@@ -116,7 +116,7 @@ def test_other_queues_of_the_address_have_what_was_sent(others_first):
 
 def test_the_dead_letter_has_them_and_keeps_them_over_a_crash():
     core = with_queue(entry("#", dead_letter_address="dead", max_delivery_attempts=1))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     fill(core)
     peer, came = reading(core)
     assert took(peer.settle(took(came)[0][0], back(failed=True, x_why="no"))) == []
@@ -258,7 +258,7 @@ def test_what_a_selector_read_ahead_comes_from_its_page_as_it_was_sent():
 @pytest.mark.parametrize("where", ["message", "receiver", "gateway"])
 def test_beyond_a_limit_they_are_ignored(where):
     core = Core(limits=Limits(global_max_size=4000)) if where == "gateway" else Core()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     fill(core)
     options = {"limits": AmqpLimits(max_message_size=2048)} if where == "message" else {}
     peer = Amqp.at(core, **options)

@@ -82,18 +82,18 @@ def test_a31_so_many_messages_may_be_left(most, gone):
     core.send("q", b"left")
     sweep(core)
     assert (sweep(core) == ["queue q"]) == gone
-    assert core.gateway.messages == (0 if gone else 1)
+    assert core.gateway.load.messages == (0 if gone else 1)
 
 
 def test_a31_what_others_made_stays():
     core = Core(entry(**ON, auto_delete_queues_skip_usage_check=True))
-    core.directory.create_queue("made", "made", ANYCAST)
+    core.administration.create_queue("made", "made", ANYCAST)
     core.consume("news", routing=MULTICAST, durable_name="sub").leave()
     core.gateway.create_temporary(ANYCAST, core)
     assert [sweep(core) for _ in range(3)] == [[]] * 3
     core = Core(entry(auto_delete_created_queues=True, auto_delete_queues_skip_usage_check=True))
-    core.directory.create_queue("made", "made", ANYCAST)
-    core.directory.create_queue("written", "written", ANYCAST)
+    core.administration.create_queue("made", "made", ANYCAST)
+    core.administration.create_queue("written", "written", ANYCAST)
     core.gateway.reaper.kept = frozenset({"written"})
     assert [sweep(core), sweep(core), sweep(core)] == [[], ["queue made"], []]
 
@@ -138,7 +138,7 @@ def test_at_the_start_what_is_empty_goes_at_once():
     core = Core(entry(**ON))
     core.send("empty", b"x")
     core.send("full", b"x")
-    core.directory.create_queue("made", "made", ANYCAST)
+    core.administration.create_queue("made", "made", ANYCAST)
     taker = core.consume("empty")
     taker.ack()
     taker.leave()
@@ -151,7 +151,7 @@ def test_at_the_start_what_is_empty_goes_at_once():
 
 def made(core: Core, name: str = "q", routing=ANYCAST, **attributes) -> None:
     said = {f"auto_delete{key}": value for key, value in attributes.items()}
-    core.directory.create_queue(name, name, routing, attributes=said)
+    core.administration.create_queue(name, name, routing, attributes=said)
     core.consume(name).leave() if routing is ANYCAST else None
 
 
@@ -174,10 +174,10 @@ def test_what_a_queue_says_counts_before_the_settings():
     core.send("full", b"x")
     assert [sweep(core) for _ in range(4)] == [[], ["queue soon"], [], []]
     assert sweep(core) == ["queue late"]
-    core.directory.update_queue("full", attributes={"auto_delete_message_count": -1})
+    core.administration.update_queue("full", attributes={"auto_delete_message_count": -1})
     assert [sweep(core), sweep(core), sweep(core)] == [[], ["queue full"], []]
     assert list(core.gateway.queues) == ["never"]
-    assert core.gateway.messages == 0
+    assert core.gateway.load.messages == 0
 
 
 def test_a_queue_of_the_configuration_goes_only_when_it_says_so_itself():
@@ -198,7 +198,7 @@ def test_a_multicast_queue_goes_when_it_asks_for_it():
 def test_one_that_was_made_on_demand_is_kept_when_it_says_so():
     core = Core(entry(**ON))
     used(core)
-    core.directory.update_queue("q", attributes={"auto_delete": False})
+    core.administration.update_queue("q", attributes={"auto_delete": False})
     assert [sweep(core) for _ in range(3)] == [[]] * 3
     core.restart(clean=True)
     assert core.gateway.reaper.start() == []

@@ -23,7 +23,7 @@ def with_queues(*entries, **queues: str) -> Core:
     core = Core(*entries)
     for name, address in queues.items():
         kind = MULTICAST if name.startswith("s") else ANYCAST
-        core.directory.create_queue(name, address, kind)
+        core.administration.create_queue(name, address, kind)
     return core
 
 
@@ -44,7 +44,7 @@ def test_a11_a_subscription_on_a_wildcard_gets_what_fits():
     core = with_queues(s1="test.address", s2="test.#")
     core.send("test.address", b"1")
     assert counts(core, "s1", "s2") == [1, 1]
-    core.directory.create_queue("s3", "test.*", MULTICAST)
+    core.administration.create_queue("s3", "test.*", MULTICAST)
     core.send("test.address", b"2")
     assert counts(core, "s1", "s2", "s3") == [2, 2, 1]
 
@@ -150,7 +150,7 @@ def test_a_full_wildcard_holds_senders_back_until_there_is_room():
 def test_wildcards_can_be_switched_off():
     core = Core()
     core.gateway.branches.wildcards = False
-    core.directory.create_queue("s1", "test.#", MULTICAST)
+    core.administration.create_queue("s1", "test.#", MULTICAST)
     core.send("test.a", b"1", routing=MULTICAST)
     assert counts(core, "s1") == [0]
 
@@ -255,7 +255,7 @@ def test_a_net_of_diverts_ends():
     for at in names:
         divert(core, f"from {at}", at, *[n for n in names if n != at])
     core.send("n0", b"x")
-    assert 6 <= core.gateway.messages < 10_000
+    assert 6 <= core.gateway.load.messages < 10_000
     core.check()
 
 
@@ -405,7 +405,7 @@ def test_where_nothing_may_be_made_the_copy_is_lost_and_counted():
     core.send("q", b"1")
     assert counts(core, "q") == [1]
     assert core.gateway.branches.diverts["d"].lost == 1
-    core.directory.create_queue("b", "b", ANYCAST)
+    core.administration.create_queue("b", "b", ANYCAST)
     core.send("q", b"2")
     assert counts(core, "q", "b") == [2, 1]
 
@@ -452,7 +452,7 @@ def test_an_address_that_is_made_again_has_its_divert_again():
     divert(core, "d", "q", "b")
     producer, _ = core.producer("q")
     for name in ("b", "q"):
-        core.directory.delete_address(name, force=True)
+        core.administration.delete_address(name, force=True)
     producer.send(Run([stomp(b"1")], flags_of()))
     assert counts(core, "q", "b") == [1, 1]
     assert [body_of(m) for m in core.queue("b").browse(0, 1)] == [b"1"]

@@ -54,7 +54,7 @@ class Site:
         self.total = 100 * GIB
         self.watch = DiskWatch(
             DiskLimit(**(limit or {"min_free": GIB})),
-            self.core.gateway.disk,
+            self.core.gateway.pressure.disk,
             measure=lambda: [disk(self.free, self.total)],
             seconds=self.clock.seconds,
             ballast=None,
@@ -329,7 +329,7 @@ def test_d4_named_and_anonymous_senders_wait_and_both_go_on(policy):
     named, relay = site.amqp(), site.amqp()
     assert credit(named.sender()) == 0
     assert credit(relay.sender(address="")) == 0
-    gate = site.core.gateway.disk
+    gate = site.core.gateway.pressure.disk
     assert gate.held == 2
     assert credit(named.outside(lambda: site.scan(GIB))) == 0
     came = named.outside(site.release)
@@ -564,10 +564,10 @@ def test_u3_three_blocked_senders_are_let_go_by_one_scan():
     site.fill()
     for peer in peers[:2]:
         peer.send(*[b"x"] * 900)
-    assert site.core.gateway.disk.held == 3
+    assert site.core.gateway.pressure.disk.held == 3
     site.release()
     assert [credit(news(p)) for p in peers[:2]] == [1000, 1000]
-    assert site.core.gateway.disk.held == 0
+    assert site.core.gateway.pressure.disk.held == 0
 
 
 def test_the_disk_and_a_full_address_hold_apart():
@@ -601,10 +601,10 @@ def test_a_closed_sender_is_told_nothing_and_held_no_more():
     route, owner = site.core.producer("q")
     relay = site.core.gateway.open_relay(owner)
     site.fill()
-    assert site.core.gateway.disk.held == 2
+    assert site.core.gateway.pressure.disk.held == 2
     route.close()
     relay.close()
-    assert site.core.gateway.disk.held == 0
+    assert site.core.gateway.pressure.disk.held == 0
     site.release()
     assert owner.told == ["blocked", "blocked"]
 
@@ -612,9 +612,9 @@ def test_a_closed_sender_is_told_nothing_and_held_no_more():
 def test_the_figures_of_a_refusal_are_those_of_the_last_look():
     site = Site()
     site.fill()
-    before = site.core.gateway.disk.refusal.text
+    before = site.core.gateway.pressure.disk.refusal.text
     site.scan(GIB // 2)
-    after = site.core.gateway.disk.refusal.text
+    after = site.core.gateway.pressure.disk.refusal.text
     assert f"{GIB} of" in before
     assert f"{GIB // 2} of" in after
     assert site.watch.monitor.raised == 1
@@ -655,7 +655,7 @@ def test_senders_wait_until_the_ballast_is_whole_again():
     site.watch.ran_out()
     site.scan(GIB + MARGIN_MAX + 64 * MIB)
     assert (ballast.made, site.watch.monitor.full) == (0, True)
-    assert "ballast-size" in site.core.gateway.disk.refusal.text
+    assert "ballast-size" in site.core.gateway.pressure.disk.refusal.text
     site.scan(GIB + MARGIN_MAX + 64 * MIB + 1)
     assert (ballast.made, site.watch.monitor.full) == (1, False)
 
@@ -677,10 +677,10 @@ def test_another_limit_is_judged_by_at_once():
     site = Site(min_free=GIB)
     site.free = 10 * GIB
     site.watch.start()
-    assert site.core.gateway.disk.refusal is None
+    assert site.core.gateway.pressure.disk.refusal is None
     site.watch.monitor.use(DiskLimit(min_free=20 * GIB))
     site.watch.scan()
-    assert "min-disk-free is 21474836480 bytes" in site.core.gateway.disk.refusal.text
+    assert "min-disk-free is 21474836480 bytes" in site.core.gateway.pressure.disk.refusal.text
     site.watch.monitor.use(DiskLimit(max_usage=95))
     site.watch.scan()  # within the second that flips are apart
-    assert site.core.gateway.disk.refusal is None
+    assert site.core.gateway.pressure.disk.refusal is None

@@ -25,7 +25,7 @@ def known(name: str, body: str = "x") -> bytes:
 
 def core_with(*entries, **queue) -> Core:
     core = Core(*entries)
-    core.directory.create_queue("q", "q", ANYCAST, **queue)
+    core.administration.create_queue("q", "q", ANYCAST, **queue)
     return core
 
 
@@ -66,7 +66,7 @@ def test_a27_one_id_five_times_is_one_message(together):
     queue = core.queue("q")
     assert (queue.message_count, queue.added) == (1, 1)
     assert core.gateway.addresses["q"].duplicates == 4
-    assert core.gateway.received == 1
+    assert core.gateway.load.received == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -203,7 +203,7 @@ def test_an_id_and_its_message_are_durable_together():
     for batches in range(len(core.store.batches) + 1):
         _, held, _ = core.store.kept(batches)
         by_queue = held.get(core.queue("q").queue_id, {})
-        (ids,) = list(core.gateway.duplicates.definitions())
+        (ids,) = list(core.gateway.routing.duplicates.definitions())
         assert len(held.get(ids.ids_id, {})) == len(by_queue)
 
 
@@ -245,7 +245,7 @@ def test_a_full_cache_forgets_the_oldest(restarted):
     core.sync()
     if restarted:
         core.restart()
-    assert core.gateway.duplicates.count("q") == 3
+    assert core.gateway.routing.duplicates.count("q") == 3
     give(core, "2", "3", "4")
     assert core.queue("q").message_count == 4
     give(core, "1")
@@ -264,8 +264,8 @@ def test_a_smaller_cache_counts_from_the_next_start_on():
     core.sync()
     core.entries = (entry(id_cache_size=1),)
     core.restart()
-    core.gateway.duplicates.trim(core.gateway.settings.for_address)
-    assert core.gateway.duplicates.count("q") == 1
+    core.gateway.routing.duplicates.trim(core.gateway.settings.for_address)
+    assert core.gateway.routing.duplicates.count("q") == 1
     give(core, "3", "2")
     assert core.queue("q").message_count == 4
 
@@ -275,12 +275,12 @@ def test_without_places_nothing_is_looked_for():
     give(core, "1", "1")
     commit(core, "1", "1")
     assert core.queue("q").message_count == 4
-    assert core.gateway.duplicates.definitions() == []
+    assert core.gateway.routing.duplicates.definitions() == []
 
 
 def test_ids_that_are_not_to_be_kept_are_gone_with_the_process():
     core = core_with()
-    core.gateway.duplicates.persists = False
+    core.gateway.routing.duplicates.persists = False
     assert give(core, "1", "1")[1] == 0
     assert core.queue("q").message_count == 1
     core.sync()
@@ -293,7 +293,7 @@ def test_what_a_salvage_left_is_known_and_goes_on():
     core = core_with(entry(id_cache_size=4))
     give(core, "1", "2", "3", "4")
     core.sync()
-    (ids,) = core.gateway.duplicates.definitions()
+    (ids,) = core.gateway.routing.duplicates.definitions()
     core.store.remove(ids.ids_id, 2, 2, 1)  # as if it had been lost
     core.sync()
     core.restart()
@@ -303,7 +303,7 @@ def test_what_a_salvage_left_is_known_and_goes_on():
     give(core, "5", "6")
     core.sync()
     core.restart()
-    assert core.gateway.duplicates.count("q") == 4
+    assert core.gateway.routing.duplicates.count("q") == 4
     give(core, "3", "4", "5", "6")
     assert core.queue("q").message_count == 6
     give(core, "1")
@@ -313,10 +313,10 @@ def test_what_a_salvage_left_is_known_and_goes_on():
 def test_an_address_that_is_deleted_forgets():
     core = core_with()
     give(core, "1")
-    core.directory.delete_address("q", force=True)
+    core.administration.delete_address("q", force=True)
     core.sync()
     core.restart()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     give(core, "1")
     assert core.queue("q").message_count == 1
 
@@ -338,7 +338,7 @@ def test_what_was_not_taken_is_not_known(policy, together):
     core.turn()
     core.check()
     assert core.queue("q").message_count == 2
-    assert core.gateway.duplicates.count("q") == 2
+    assert core.gateway.routing.duplicates.count("q") == 2
     taker = core.consume("q")
     taker.ack()
     give(core, "3", "3", "4", "1")
@@ -369,7 +369,7 @@ def test_a_scheduled_message_is_known_while_it_waits():
 def test_many_queues_get_one_copy_each_of_a_known_message():
     core = Core()
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "q", MULTICAST)
+        core.administration.create_queue(name, "q", MULTICAST)
     give(core, "1", "1")
     assert [core.queue(n).message_count for n in ("s1", "s2")] == [1, 1]
 
@@ -379,7 +379,7 @@ def test_a_long_id_costs_no_more_than_another():
     give(core, "1" * 100_000, "1" * 100_000, "1" * 99_999)
     assert core.queue("q").message_count == 2
     core.sync()
-    (ids,) = core.gateway.duplicates.definitions()
+    (ids,) = core.gateway.routing.duplicates.definitions()
     _, held, _ = core.store.kept(core.store.synced)
     assert all(len(stored[0]) < 100 for stored in held[ids.ids_id].values())
 
@@ -394,7 +394,7 @@ def test_flags_of_stored_messages_say_nothing_of_ids():
 
 def test_a_transaction_over_a_topic_knows_ids_too():
     core = Core()
-    core.directory.create_queue("s", "q", RoutingType.MULTICAST)
+    core.administration.create_queue("s", "q", RoutingType.MULTICAST)
     commit(core, "1", "2")
     with pytest.raises(RefusedError):
         commit(core, "2")

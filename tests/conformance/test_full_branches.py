@@ -20,7 +20,7 @@ def diverting(*, exclusive: bool) -> Core:
         entry("few", address_full_policy=FullPolicy.BLOCK, max_size_messages=LIMIT),
     )
     for name in ("q", "few"):
-        core.directory.create_queue(name, name, RoutingType.ANYCAST)
+        core.administration.create_queue(name, name, RoutingType.ANYCAST)
     divert(core, "d", "q", "few", exclusive=exclusive)
     return core
 
@@ -76,8 +76,8 @@ def test_a_run_stops_at_a_full_wildcard_address(version):
     core = Core(
         entry("a.#", address_full_policy=FullPolicy.BLOCK, max_size_messages=LIMIT),
     )
-    core.directory.create_queue("all", "a.#", RoutingType.MULTICAST)
-    core.directory.create_queue("one", "a.b", RoutingType.MULTICAST)
+    core.administration.create_queue("all", "a.#", RoutingType.MULTICAST)
+    core.administration.create_queue("one", "a.b", RoutingType.MULTICAST)
     one = Stomp(core, version)
     told = receipts(one.say(run("a.b")))
     assert told == SENT[:LIMIT]

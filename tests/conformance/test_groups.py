@@ -18,7 +18,7 @@ from tests.broker.core import ANYCAST, Core, entry, flags_of
 
 def grouped(*entries, **attributes) -> Core:
     core = Core(*entries)
-    core.directory.create_queue("q", "q", ANYCAST, attributes=attributes)
+    core.administration.create_queue("q", "q", ANYCAST, attributes=attributes)
     return core
 
 
@@ -344,7 +344,7 @@ def test_amqp_messages_are_grouped_and_marked_and_share_groups_with_stomp():
 def test_impossible_values_are_named(name, value, key):
     core = grouped()
     with pytest.raises(RefusedError, match=key) as refused:
-        core.directory.update_queue("q", attributes={name: value})
+        core.administration.update_queue("q", attributes={name: value})
     assert refused.value.refusal.code is Code.BAD_VALUE
 
 
@@ -353,7 +353,7 @@ def test_groups_can_be_turned_off_while_they_are_pinned():
     one, other = core.consume("q", room=1), core.consume("q", room=10)
     send(core, "a1", "a2", "a3")
     assert texts(one, other) == [["a1"], []]
-    core.directory.update_queue("q", attributes={"group_buckets": 0})
+    core.administration.update_queue("q", attributes={"group_buckets": 0})
     core.turn()
     assert texts(one, other) == [["a1"], ["a2", "a3"]]
     assert core.queue("q").group_count == 0

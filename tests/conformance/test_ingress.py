@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.settings import FullPolicy
-from gateway.broker.ingress import stamp
-from gateway.broker.producer import Route
-from gateway.broker.stamped import StampedRoute
+from gateway.broker.routing.ingress import stamp
+from gateway.broker.routing.route import Route
+from gateway.broker.routing.stamped import StampedRoute
 from gateway.model.amqp_encode import encode
 from gateway.model.amqp_types import Described, Symbol, ULong
 from gateway.model.definitions import DivertDefinition
@@ -113,7 +113,7 @@ def test_a_transaction_says_when_each_message_came_and_a_rollback_nothing():
 def test_diverts_take_the_time_along_and_give_it_where_they_lead(settings):
     core = Core(entry(settings, **ON))
     for name in ("q", "b", "c"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     definition = DivertDefinition(name="d", address="q", forwarding=("b", "c"))
     core.gateway.branches.create(definition)
     route, _ = core.producer("q")
@@ -133,7 +133,7 @@ def test_diverts_take_the_time_along_and_give_it_where_they_lead(settings):
 
 def test_dead_letters_keep_their_time_and_power_cuts_too():
     core = Core(entry("#", **ON, max_delivery_attempts=1, dead_letter_address="dead"))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     sent = core.now
     core.producer("q")[0].send(Run([plain("x")], AMQP))
     core.sync()
@@ -173,7 +173,7 @@ def test_it_is_a_header_here_and_an_annotation_there():
 def test_clients_of_both_protocols_see_it(sender):
     core = Core(entry("q", **ON))
     for name in ("q1", "q2"):
-        core.directory.create_queue(name, "q", ANYCAST)
+        core.administration.create_queue(name, "q", ANYCAST)
     taker = Stomp(core)
     taker.subscribe("q::q1")
     other = Amqp.at(core)

@@ -21,7 +21,9 @@ KEY = "_AMQ_LVQ_NAME"
 def last_values(*entries, queue: str = "q", ring_size: int | None = None, **attributes) -> Core:
     core = Core(*entries)
     attributes = {"last_value": True, **attributes}
-    core.directory.create_queue(queue, "q", ANYCAST, ring_size=ring_size, attributes=attributes)
+    core.administration.create_queue(
+        queue, "q", ANYCAST, ring_size=ring_size, attributes=attributes
+    )
     core.sync()
     return core
 
@@ -248,7 +250,7 @@ def test_rolled_back_values_come_back_in_their_rank():
 
 def test_a_value_at_its_last_attempt_is_a_dead_letter_though_a_later_one_is_there():
     core = last_values(entry("#", max_delivery_attempts=1, dead_letter_address="dead"))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     send(core, "a1")
     taker = core.consume("q", room=1)
     send(core, "a2")
@@ -280,10 +282,10 @@ def test_expired_purged_moved_and_acknowledged_values_are_forgotten():
 
 def test_an_address_is_an_ordinary_one_again_when_its_queue_of_last_values_is_deleted():
     core = last_values()
-    core.directory.create_queue("plain", "q", ANYCAST)
+    core.administration.create_queue("plain", "q", ANYCAST)
     address = core.gateway.addresses["q"]
     assert address.replacing
-    core.directory.delete_queue("q")
+    core.administration.delete_queue("q")
     assert not address.replacing
     send(core, "a1", "a2")
     assert waiting(core, "plain") == ["a1", "a2"]
@@ -342,8 +344,8 @@ def test_where_dispatch_waits_for_the_disk_values_replace_as_they_arrive(ring_si
 
 def test_copies_of_one_message_are_replaced_queue_by_queue():
     core = Core()
-    core.directory.create_queue("values", "t", MULTICAST, attributes={"last_value": True})
-    core.directory.create_queue("plain", "t", MULTICAST)
+    core.administration.create_queue("values", "t", MULTICAST, attributes={"last_value": True})
+    core.administration.create_queue("plain", "t", MULTICAST)
     send(core, "a1", "a2", name="t")
     assert (waiting(core, "values"), waiting(core, "plain")) == (["a2"], ["a1", "a2"])
     core.sync()
@@ -406,7 +408,7 @@ def test_settings_make_queues_of_last_values():
     core = Core(entry("q", default_last_value_queue=True))
     send(core, "a1", "a2")
     assert waiting(core) == ["a2"]
-    core.directory.create_queue("plain", "q", ANYCAST, attributes={"last_value": False})
+    core.administration.create_queue("plain", "q", ANYCAST, attributes={"last_value": False})
     assert core.queue("plain").attributes.last_value_key == ""
 
 
@@ -414,10 +416,10 @@ def test_what_kind_a_queue_is_cannot_change():
     core = last_values()
     for change in ({"last_value": False}, {"last_value_key": "k"}, {"non_destructive": True}):
         with pytest.raises(RefusedError, match="cannot be changed") as refused:
-            core.directory.update_queue("q", ring_size=5, attributes=change)
+            core.administration.update_queue("q", ring_size=5, attributes=change)
         assert refused.value.refusal.code is Code.BAD_VALUE
     assert core.queue("q").ring_size == -1
-    core.directory.update_queue("q", attributes={"last_value": True})
+    core.administration.update_queue("q", attributes={"last_value": True})
 
 
 @pytest.mark.parametrize(
@@ -433,7 +435,7 @@ def test_what_kind_a_queue_is_cannot_change():
 def test_impossible_attributes_are_refused(attributes):
     core = Core()
     with pytest.raises(RefusedError, match="lastValue"):
-        core.directory.create_queue("q", "q", ANYCAST, attributes=attributes)
+        core.administration.create_queue("q", "q", ANYCAST, attributes=attributes)
     assert "q" not in core.gateway.queues
 
 

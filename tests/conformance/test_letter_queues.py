@@ -19,7 +19,7 @@ OWN = {
 def own(**settings) -> Core:
     core = Core(entry("#", **{**OWN, **settings}))
     for name in ("q", "it's"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     return core
 
 
@@ -56,7 +56,7 @@ def test_expired_ones_have_a_queue_of_their_own_too():
 
 def test_a_queue_that_is_bound_besides_gets_all():
     core = own()
-    core.directory.create_queue("all", "DLA", MULTICAST)
+    core.administration.create_queue("all", "DLA", MULTICAST)
     die(core, "q")
     die(core, "it's")
     assert core.waiting("all") == [b"q", b"it's"]

@@ -151,7 +151,7 @@ def test_a_full_disk_does_not_stop_an_operator():
     core = Core()
     made(core, "other")
     send(core, "red", "blue")
-    core.gateway.disk.set(Refusal(code=Code.DISK_FULL, text="No room.", transient=True))
+    core.gateway.pressure.disk.set(Refusal(code=Code.DISK_FULL, text="No room.", transient=True))
     assert core.ask("POST", f"{QUEUES}/q/moveMessages", {"target": "other", "limit": 1})[1] == {
         "messages": 1
     }

@@ -38,7 +38,7 @@ class Disk:
         self.journal.start(self.writer)
         self.journal.on_durable = core.gateway.durable_up_to
         self.listener = Listener()
-        core.directory.create_queue("q", "q", ANYCAST)
+        core.administration.create_queue("q", "q", ANYCAST)
         self.work()
 
     def work(self) -> None:
@@ -163,6 +163,6 @@ def test_k8_who_waits_for_its_address_too_goes_on_when_both_have_room():
     core.send("q", b"1")
     core.store.congested, core.store.relieved = False, True
     core.sync()
-    assert core.gateway.busy.refusal is None
-    assert core.gateway.busy.times == 1
+    assert core.gateway.pressure.busy.refusal is None
+    assert core.gateway.pressure.busy.times == 1
     assert owner.told.count("unblocked") <= 1

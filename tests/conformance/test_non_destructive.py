@@ -16,7 +16,7 @@ from tests.conformance.test_last_value import waiting
 def kept(*entries, ring_size: int | None = None, **attributes) -> Core:
     core = Core(*entries)
     attributes = {"non_destructive": True, **attributes}
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=ring_size, attributes=attributes)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=ring_size, attributes=attributes)
     core.sync()
     return core
 
@@ -169,11 +169,11 @@ def test_no_local_and_exclusive():
 
 def test_a_paused_queue_shows_nothing_and_then_all():
     core = kept()
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     taker = core.consume("q")
     send(core, b"1")
     assert taker.bodies() == []
-    core.directory.update_queue("q", paused=False)
+    core.administration.update_queue("q", paused=False)
     core.sync()
     assert taker.bodies() == [b"1"]
 
@@ -195,7 +195,7 @@ def test_what_is_given_back_comes_again_to_who_gave_it_back():
 
 def test_attempts_count_for_the_consumer_and_end_in_a_copy_of_a_dead_letter():
     core = kept(entry("#", max_delivery_attempts=3, dead_letter_address="dead"))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     send(core, b"1")
     taker, other = core.consume("q", room=1), core.consume("q", room=1)
     for attempt in range(3):
@@ -264,14 +264,14 @@ def test_operators_and_time_remove_what_is_in_delivery_as_well(how):
         queue.ring_size = 1
         assert queue.trim() == 1
     else:
-        core.directory.delete_queue("q", remove_consumers=True)
+        core.administration.delete_queue("q", remove_consumers=True)
         assert taker.refusals
     assert queue.message_count == queue.delivering == (how == "trim")
     core.check()
     taker.ack()
     queue.check_invariants()
     assert queue.message_count == (how == "trim")
-    assert core.gateway.memory == sum(a.size_bytes for a in core.gateway.addresses.values())
+    assert core.gateway.load.memory == sum(a.size_bytes for a in core.gateway.addresses.values())
 
 
 def test_purged_with_the_last_consumer():
@@ -326,7 +326,7 @@ def test_subscriptions_may_be_non_destructive():
     assert core.gateway.queues[taker.hold.queue_name].message_count == 1
     taker.leave()
     core.check()
-    assert core.gateway.messages == 0
+    assert core.gateway.load.messages == 0
 
 
 # ---- pages

@@ -270,9 +270,9 @@ def test_k1_a_dead_letter_is_not_done_before_what_died_is_gone():
 def test_k1_what_took_the_place_of_another_waits_until_that_is_gone(kind: str):
     core = StandingDisk()
     if kind == "ring":
-        core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+        core.administration.create_queue("q", "q", ANYCAST, ring_size=1)
     else:
-        core.directory.create_queue("q", "q", ANYCAST, attributes={"last_value_key": "k"})
+        core.administration.create_queue("q", "q", ANYCAST, attributes={"last_value_key": "k"})
     sender, reader = Stomp(core), Stomp(core)
 
     def send(text: str) -> None:
@@ -294,7 +294,7 @@ def test_k1_what_took_the_place_of_another_waits_until_that_is_gone(kind: str):
 def test_k1_of_two_subscriptions_each_is_told_when_it_is_done():
     core = StandingDisk()
     for name in ("one", "two"):
-        core.directory.create_queue(name, "t", MULTICAST)
+        core.administration.create_queue(name, "t", MULTICAST)
     sender, one, two = Stomp(core), Stomp(core), Stomp(core)
     for reader, name in ((one, "one"), (two, "two")):
         reader.say(f"SUBSCRIBE\nid:s\ndestination:t::{name}\nack:client-individual\n\n\0")

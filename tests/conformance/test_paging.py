@@ -95,7 +95,7 @@ def test_p3_p6_the_global_limit_starts_page_mode():
         assert not paging(core)
         core.send("q", *MANY[limit - 1 : limit + 5])
         assert paging(core)
-        assert core.gateway.messages == limit
+        assert core.gateway.load.messages == limit
         assert drain(core) == MANY[: limit + 5]
 
 
@@ -275,8 +275,8 @@ def test_a_commit_that_would_pass_the_page_limit_does_nothing():
 
 def two_queues(core: Core, *, durable: bool = True) -> None:
     core.directory.make_address("t", frozenset({MULTICAST}))
-    core.directory.create_queue("t1", "t", MULTICAST)
-    core.directory.create_queue("t2", "t", MULTICAST, durable=durable)
+    core.administration.create_queue("t1", "t", MULTICAST)
+    core.administration.create_queue("t2", "t", MULTICAST, durable=durable)
     core.sync()
 
 
@@ -302,7 +302,7 @@ def test_p28_an_idle_queue_keeps_the_pages_until_it_is_deleted():
     assert drain(core, "t::t1") == MANY[:100]
     assert (paging(core, "t"), files(core, "t")) == (True, before)
     assert core.queue("t1").message_count == 0
-    core.directory.delete_queue("t2")
+    core.administration.delete_queue("t2")
     core.sync()
     assert (paging(core, "t"), files(core, "t")) == (False, 0)
 
@@ -407,7 +407,7 @@ def test_what_expires_on_pages_is_found_by_the_scan():
 
 def test_a_ring_drains_the_pages_to_its_last_ones():
     core = paged(max_size_messages=5)
-    core.directory.create_queue("r", "r", ANYCAST, ring_size=8)
+    core.administration.create_queue("r", "r", ANYCAST, ring_size=8)
     core.send("r", *MANY[:30])
     core.sync()
     core.check()
@@ -419,11 +419,11 @@ def test_a_ring_drains_the_pages_to_its_last_ones():
 
 def test_r29_r33_a_ring_below_the_limit_never_pages():
     core = paged(max_size_messages=5)
-    core.directory.create_queue("r", "r", ANYCAST, ring_size=3)
+    core.administration.create_queue("r", "r", ANYCAST, ring_size=3)
     core.send("r", *MANY[:100], together=True)
     core.send("r", *MANY[100:150])
     assert core.waiting("r") == MANY[147:150]
-    assert core.gateway.pager.started == 0
+    assert core.gateway.operations.pager.started == 0
 
 
 def test_delivery_counts_of_what_is_on_pages_are_remembered():
@@ -465,7 +465,7 @@ def test_a_block_that_cannot_be_read_costs_its_own_messages():
     core.store.unreadable.add((store, 1, 0))
     lost = blocks[0].count
     assert drain(core) == MANY[:2] + MANY[2 + lost : 20]
-    assert core.gateway.pager.lost == lost
+    assert core.gateway.operations.pager.lost == lost
     assert core.queue("q").killed == lost
     assert drain(core, "other") == MANY[:20]
     assert not paging(core)
@@ -474,8 +474,8 @@ def test_a_block_that_cannot_be_read_costs_its_own_messages():
 def test_two_anycast_queues_share_what_is_paged():
     core = paged(max_size_messages=4)
     core.directory.make_address("a", frozenset({ANYCAST}))
-    core.directory.create_queue("a1", "a", ANYCAST)
-    core.directory.create_queue("a2", "a", ANYCAST)
+    core.administration.create_queue("a1", "a", ANYCAST)
+    core.administration.create_queue("a2", "a", ANYCAST)
     core.send("a", *MANY[:10])
     core.send("a", *MANY[10:40], together=True)
     core.sync()
@@ -494,9 +494,9 @@ def test_m1_counts_of_what_is_ready_scheduled_delivered_and_paged():
     core.send("q", MANY[5], delay=1000)
     core.send("q", *MANY[6:10])
     core.sync()
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     taker = core.consume("q", room=2)
-    core.directory.update_queue("q", paused=False)
+    core.administration.update_queue("q", paused=False)
     core.sync()
     queue = core.queue("q")
     assert len(taker.got) == 2
@@ -617,7 +617,7 @@ def test_limits_of_pages_and_of_reading_count_from_the_moment_they_change():
 
     def change(**values: object) -> None:
         address.apply_settings(replace(address.settings, **values))
-        core.gateway.pager.settings_changed(address)
+        core.gateway.operations.pager.settings_changed(address)
         core.sync()
 
     change(page_limit_messages=6)

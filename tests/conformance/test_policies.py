@@ -9,7 +9,7 @@ import pytest
 
 from gateway.addresses.settings import DiskFullPolicy, FullPolicy, contradiction
 from gateway.broker import Limits
-from gateway.broker.producer import OVERHEAD_BYTES
+from gateway.broker.pressure.load import OVERHEAD_BYTES
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.run import MixedRun, Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry, flags_of, stomp
@@ -190,13 +190,13 @@ def test_p18_copies_count_once_after_a_restart_too():
         core.consume("t", room=0, routing=MULTICAST, durable_name=f"c.{n}").leave()
     core.send("t", *MANY[:4], routing=MULTICAST)
     core.sync()
-    size = core.gateway.memory
+    size = core.gateway.load.memory
     core.restart()
     assert core.gateway.addresses["t"].messages == 4
-    assert core.gateway.memory == size
+    assert core.gateway.load.memory == size
     for n in range(3):
         assert drain(core, f"t::c.{n}") == MANY[:4]
-    assert (core.gateway.memory, core.gateway.messages) == (0, 0)
+    assert (core.gateway.load.memory, core.gateway.load.messages) == (0, 0)
 
 
 @pytest.mark.parametrize("policy", [FAIL, DROP, BLOCK])
@@ -317,7 +317,7 @@ def test_p16_the_gateways_limit_over_several_addresses():
 
 def test_a_commit_to_a_ring_counts_what_it_evicts():
     core = limited(FAIL, max_size_messages=5)
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=3)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=3)
     core.send("q", b"old")
     assert commit(core, *[("q", body) for body in MANY])
     assert core.waiting("q") == MANY[-3:]
@@ -325,7 +325,7 @@ def test_a_commit_to_a_ring_counts_what_it_evicts():
 
 def test_a_commit_to_a_ring_in_bytes_counts_the_victims_size():
     core = limited(FAIL, max_size_bytes=2 * EACH + 2500)
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=2)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=2)
     core.send("q", b"x" * 1000, b"y" * 1000)
     assert commit(core, ("q", b"z" * 1000), ("q", b"z" * 1000), ("q", b"z" * 900))
     assert not commit(core, ("q", b"z" * 2600), ("q", b"z"), ("q", b"z" * 2600), ("q", b"z"))
@@ -334,7 +334,7 @@ def test_a_commit_to_a_ring_in_bytes_counts_the_victims_size():
 
 def test_a_commit_is_whole_though_a_consumer_keeps_a_ring_from_evicting():
     core = limited(FAIL, max_size_messages=5)
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=3)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=3)
     taker = core.consume("q", room=100)
     assert commit(core, *[("q", body) for body in MANY[:20]])
     assert taker.bodies() == MANY[:20]
@@ -373,7 +373,7 @@ def test_a_refused_commit_leaves_its_acknowledgements_in_delivery():
 def test_each_message_of_a_mixed_run_meets_the_full_disk_by_its_own_flags():
     core = Core(entry("#", disk_full_policy=DiskFullPolicy.DROP))
     route, _ = core.producer("q")
-    core.gateway.disk.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
+    core.gateway.pressure.disk.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
     amqp, form = 4, flags_of()
     # What an AMQP sender sends is dropped, what a STOMP sender sends is refused.
     bodies = [stomp(b) for b in MANY[:4]]

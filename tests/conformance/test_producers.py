@@ -85,9 +85,9 @@ def test_m9_with_diverts_duplicates_and_transactions():
 def test_m10_a_disabled_queue_gets_nothing_others_do():
     core = Core()
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "t", MULTICAST)
+        core.administration.create_queue(name, "t", MULTICAST)
     core.send("t", b"1")
-    core.directory.update_queue("s1", attributes={"enabled": False})
+    core.administration.update_queue("s1", attributes={"enabled": False})
     producer, _ = core.producer("t")
     producer.send(Run([stomp(b"2")], flags_of()))
     core.turn()
@@ -99,13 +99,13 @@ def test_m10_a_disabled_queue_gets_nothing_others_do():
 @pytest.mark.parametrize("clean", [False, True])
 def test_m10_over_a_restart(clean):
     core = Core()
-    core.directory.create_queue("s1", "t", MULTICAST, attributes={"enabled": False})
-    core.directory.create_queue("s2", "t", MULTICAST)
+    core.administration.create_queue("s1", "t", MULTICAST, attributes={"enabled": False})
+    core.administration.create_queue("s2", "t", MULTICAST)
     core.sync()
     core.restart(clean=clean)
     core.send("t", b"1")
     assert [core.queue(n).message_count for n in ("s1", "s2")] == [0, 1]
-    core.directory.update_queue("s1", attributes={"enabled": True})
+    core.administration.update_queue("s1", attributes={"enabled": True})
     core.sync()
     core.restart(clean=clean)
     core.send("t", b"2")
@@ -115,8 +115,8 @@ def test_m10_over_a_restart(clean):
 def test_m10_the_other_anycast_queues_take_its_turn():
     core = Core()
     for name in ("q1", "q2", "q3"):
-        core.directory.create_queue(name, "q", ANYCAST)
-    core.directory.update_queue("q2", attributes={"enabled": False})
+        core.administration.create_queue(name, "q", ANYCAST)
+    core.administration.update_queue("q2", attributes={"enabled": False})
     core.send("q", *[b"%d" % n for n in range(4)])
     assert [core.queue(n).message_count for n in ("q1", "q2", "q3")] == [2, 0, 2]
 
@@ -124,8 +124,8 @@ def test_m10_the_other_anycast_queues_take_its_turn():
 def test_m10_on_pages_in_transactions_and_by_name():
     core = Core(entry(max_size_messages=1, address_full_policy=FullPolicy.PAGE))
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "t", MULTICAST)
-    core.directory.update_queue("s1", attributes={"enabled": False})
+        core.administration.create_queue(name, "t", MULTICAST)
+    core.administration.update_queue("s1", attributes={"enabled": False})
     core.send("t", b"1", b"2", b"3")
     work = core.gateway.begin()
     work.send(core.producer("t")[0], Run((stomp(b"4"),), flags_of()))
@@ -143,7 +143,7 @@ def test_a_producer_finds_the_address_that_was_deleted_and_made_again():
     core = Core()
     producer, _ = core.producer("news", MULTICAST)
     producer.send(Run([stomp(b"0")], flags_of()))
-    core.directory.delete_address("news", force=True)
+    core.administration.delete_address("news", force=True)
     taker = core.consume("news", routing=MULTICAST)
     producer.send(Run([stomp(b"1")], flags_of()))
     core.turn()

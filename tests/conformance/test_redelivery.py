@@ -20,7 +20,7 @@ DELAYS = {
 def delayed(**settings) -> Core:
     core = Core(entry("#", dead_letter_address="dead", **{**DELAYS, **settings}))
     for name in ("q", "dead"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     return core
 
 
@@ -191,7 +191,7 @@ def test_chance_is_asked_for_each_message():
     core = delayed(redelivery_collision_avoidance_factor=0.5)
     core.send("q", b"1", b"2", b"3")
     chances = iter([0.9, 0.1, 0.5])
-    core.gateway.chance = lambda: next(chances)
+    core.gateway.operations.effects.chance = lambda: next(chances)
     taker = core.consume("q")
     taker.release(failed=True, delayed=True)
     core.pass_time(10_000)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.addresses.settings import FullPolicy
-from gateway.broker.admission import Admission, Usage, judge
+from gateway.broker.pressure.admission import Admission, Usage, judge
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import STOMP
 from gateway.model.run import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.broker.retro import home_of, ring_of
+from gateway.broker.routing.retro import home_of, ring_of
 from gateway.model.errors import RefusedError
 from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 from tests.conformance.clients import Stomp, bodies
@@ -26,7 +26,7 @@ def test_a22_each_new_queue_begins_with_the_last_ones(kind):
     for turn in range(25):
         core.send("t", *numbers(15 * turn, 15 * turn + 15), routing=kind)
         name = f"late{turn}"
-        core.directory.create_queue(name, "t", kind)
+        core.administration.create_queue(name, "t", kind)
         assert core.waiting(name) == numbers(15 * turn, 15 * turn + 15)
         assert core.figures(ring) == (15, 0, 15 * turn)
         core.check()
@@ -72,7 +72,7 @@ def test_the_last_ones_are_there_after_a_restart(clean):
     core.sync()
     core.restart(clean=clean)
     core.send("t", b"5", routing=MULTICAST)
-    core.directory.create_queue("late", "t", MULTICAST)
+    core.administration.create_queue("late", "t", MULTICAST)
     assert core.waiting("late") == numbers(3, 6)
     core.sync()
     core.restart(clean=clean)
@@ -84,7 +84,7 @@ def test_a_queue_is_durable_with_what_it_begins_with():
     core = keeping(3)
     core.send("t", *numbers(0, 3), routing=MULTICAST)
     core.sync()
-    core.directory.create_queue("late", "t", MULTICAST)
+    core.administration.create_queue("late", "t", MULTICAST)
     late = core.queue("late").queue_id
     core.sync()
     for batches in range(len(core.store.batches) + 1):
@@ -97,13 +97,13 @@ def test_filters_types_and_order():
     core.directory.make_address("t", frozenset({ANYCAST, MULTICAST}))
     for n, priority in enumerate((4, 9, 1, 9)):
         core.send("t", b"%d" % n, priority=priority, routing=MULTICAST)
-    core.directory.create_queue("s", "t", MULTICAST, selector="JMSPriority = 9")
+    core.administration.create_queue("s", "t", MULTICAST, selector="JMSPriority = 9")
     assert core.waiting("s") == [b"1", b"3"]
-    core.directory.create_queue("q", "t", ANYCAST)
+    core.administration.create_queue("q", "t", ANYCAST)
     assert core.waiting("q") == []  # none of them was for a queue
     core.send("t", b"4")
-    core.directory.create_queue("q2", "t", ANYCAST)
-    core.directory.create_queue("s2", "t", MULTICAST)
+    core.administration.create_queue("q2", "t", ANYCAST)
+    core.administration.create_queue("s2", "t", MULTICAST)
     assert core.waiting("q2") == [b"4"]
     assert sorted(core.waiting("s2")) == numbers(0, 5)
 
@@ -117,7 +117,7 @@ def test_what_was_diverted_away_was_not_sent_here():
     core.send("t", b"1", routing=MULTICAST)
     core.gateway.branches.delete("d")
     core.send("t", b"2", routing=MULTICAST)
-    core.directory.create_queue("late", "t", MULTICAST)
+    core.administration.create_queue("late", "t", MULTICAST)
     assert core.waiting("late") == [b"2"]
 
 
@@ -137,19 +137,19 @@ def test_a_smaller_count_is_not_trimmed_and_none_forgets():
     core.sync()
     core.entries = (entry("t", retroactive_message_count=2),)
     core.restart()
-    core.directory.create_queue("late", "t", MULTICAST)
+    core.administration.create_queue("late", "t", MULTICAST)
     assert core.waiting("late") == []
     core.check()
 
 
 def test_expired_ones_go_nowhere_and_are_not_given():
     core = keeping(5, entry("#", expiry_address="late"))
-    core.directory.create_queue("late", "late", ANYCAST)
+    core.administration.create_queue("late", "late", ANYCAST)
     core.send("t", b"1", routing=MULTICAST, ttl=10)
     core.send("t", b"2", routing=MULTICAST)
     core.pass_time(20)
     core.gateway.expire()
-    core.directory.create_queue("s", "t", MULTICAST)
+    core.administration.create_queue("s", "t", MULTICAST)
     assert core.waiting("s") == [b"2"]
     assert core.waiting("late") == []
     assert core.gateway.figures.lost_dead_letters == 0
@@ -158,10 +158,10 @@ def test_expired_ones_go_nowhere_and_are_not_given():
 def test_scheduled_ones_are_given_when_they_were_due():
     core = keeping(5)
     core.send("t", b"later", routing=MULTICAST, delay=50)
-    core.directory.create_queue("s1", "t", MULTICAST)
+    core.administration.create_queue("s1", "t", MULTICAST)
     assert core.queue("s1").message_count == 0
     core.pass_time(50)
-    core.directory.create_queue("s2", "t", MULTICAST)
+    core.administration.create_queue("s2", "t", MULTICAST)
     assert core.waiting("s2") == [b"later"]
 
 
@@ -175,10 +175,10 @@ def test_limits_of_the_address_do_not_count_what_is_kept():
 def test_an_address_that_goes_takes_it_along():
     core = keeping(5)
     core.send("t", b"1", routing=MULTICAST)
-    core.directory.delete_address("t", force=True)
-    assert core.gateway.messages == 0
+    core.administration.delete_address("t", force=True)
+    assert core.gateway.load.messages == 0
     core.send("t", b"2", routing=MULTICAST)
-    core.directory.create_queue("s", "t", MULTICAST)
+    core.administration.create_queue("s", "t", MULTICAST)
     assert core.waiting("s") == [b"2"]
     core.sync()
     core.restart()
@@ -195,9 +195,9 @@ def test_clients_cannot_name_it():
 
 def test_a_wildcard_address_keeps_what_comes_by_it():
     core = Core(entry("t.#", retroactive_message_count=2))
-    core.directory.create_queue("s1", "t.#", MULTICAST)
+    core.administration.create_queue("s1", "t.#", MULTICAST)
     core.send("t.a", *numbers(0, 3), routing=MULTICAST)
-    core.directory.create_queue("s2", "t.#", MULTICAST)
+    core.administration.create_queue("s2", "t.#", MULTICAST)
     assert core.waiting("s2") == numbers(1, 3)
     core.check()
 
@@ -219,6 +219,6 @@ def test_a_tap_hears_of_nothing_twice():
     core.gateway.addresses["t"].taps = (Tap(),)
     core.gateway.addresses["t"].version += 1
     core.send("t", b"1", routing=MULTICAST)
-    core.directory.create_queue("s", "t", MULTICAST)
+    core.administration.create_queue("s", "t", MULTICAST)
     assert core.waiting("s") == [b"1"]
     assert len(heard) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.addresses.settings import FullPolicy
-from gateway.broker.moves import origin_of
+from gateway.broker.directory.origin import origin_of
 from gateway.model.message import DURABLE, EXPIRES
 from gateway.model.run import Run
 from gateway.model.sections import peek, with_annotations
@@ -22,7 +22,7 @@ def dying(**settings) -> Core:
         entry("dead", max_delivery_attempts=-1, **settings),
     )
     for name in ("q", "dead", "late"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     return core
 
 
@@ -95,7 +95,7 @@ def test_the_first_origin_stays_over_a_second_move(amqp):
 def test_of_a_topic_only_the_queue_where_it_died_gets_it_back():
     core = dying()
     for name in ("a", "b"):
-        core.directory.create_queue(name, "t", MULTICAST)
+        core.administration.create_queue(name, "t", MULTICAST)
     core.send("t", b"x")
     die(core, "t::a")
     assert retry(core) == 1
@@ -119,10 +119,10 @@ def test_what_has_no_way_back_stays():
         entry("q", auto_create_queues=False, auto_create_addresses=False),
     )
     for name in ("q", "dead"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     core.send("q", b"x")
     die(core)
-    core.directory.delete_queue("q")
+    core.administration.delete_queue("q")
     assert retry(core) == 0
     assert core.waiting("dead") == [b"x"]
 
@@ -133,7 +133,7 @@ def test_a_full_way_back_keeps_the_rest():
         entry("q", max_size_messages=2, address_full_policy=FullPolicy.FAIL),
     )
     for name in ("q", "dead"):
-        core.directory.create_queue(name, name, ANYCAST)
+        core.administration.create_queue(name, name, ANYCAST)
     core.send("q", b"1", b"2")
     die(core)
     core.send("q", b"new")
@@ -170,7 +170,7 @@ def test_a_retry_asks_the_filter_of_the_queue_it_goes_back_to():
     core.send("q", b"1")
     core.send("q", b"2", priority=9)
     die(core)
-    core.directory.update_queue("q", selector="JMSPriority = 9")
+    core.administration.update_queue("q", selector="JMSPriority = 9")
     assert retry(core) == 1
     assert core.waiting("q") == [b"2"]
     assert core.waiting("dead") == [b"1"]

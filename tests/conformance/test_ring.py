@@ -17,7 +17,7 @@ from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry
 def ring(size: int, *entries, queue: str = "q", **attributes) -> Core:
     """A core with a ring queue `queue` on an address of its name."""
     core = Core(*entries)
-    core.directory.create_queue(queue, queue, ANYCAST, ring_size=size, **attributes)
+    core.administration.create_queue(queue, queue, ANYCAST, ring_size=size, **attributes)
     return core
 
 
@@ -124,7 +124,7 @@ def consume_some(core: Core, amount: int) -> None:
 def test_r10_r11_r12_a_ring_that_is_changed_while_it_runs():
     core = ring(-1)
     core.send("q", *[b"%d" % i for i in range(100)])
-    core.directory.update_queue("q", ring_size=10)
+    core.administration.update_queue("q", ring_size=10)
     assert counts(core) == (100, 0, 0)
     consume_some(core, 95)
     assert counts(core) == (5, 0, 0)
@@ -135,13 +135,13 @@ def test_r10_r11_r12_a_ring_that_is_changed_while_it_runs():
         assert counts(core) == (10, 0, replaced)
     # R11
     consume_some(core, 1)
-    core.directory.update_queue("q", ring_size=5)
+    core.administration.update_queue("q", ring_size=5)
     consume_some(core, 4)
     assert counts(core) == (5, 0, 5)
     core.send("q", b"c")
     assert counts(core) == (5, 0, 6)
     # R12
-    core.directory.update_queue("q", ring_size=10)
+    core.administration.update_queue("q", ring_size=10)
     core.send("q", *[b"d"] * 5)
     assert counts(core) == (10, 0, 6)
     core.send("q", b"e")
@@ -152,7 +152,7 @@ def test_r10_r11_r12_a_ring_that_is_changed_while_it_runs():
 def test_r13_above_its_ring_a_send_evicts_one(together):
     core = ring(-1)
     core.send("q", *[b"%d" % i for i in range(9)])
-    core.directory.update_queue("q", ring_size=5)
+    core.administration.update_queue("q", ring_size=5)
     core.send("q", b"a", b"b", b"c", together=together)
     assert counts(core) == (9, 0, 3)
     assert core.waiting("q")[0] == b"3"
@@ -228,7 +228,7 @@ def test_r20_the_last_attempt_comes_before_the_ring(full):
 
 def test_r21_a_paused_ring_evicts():
     core = ring(3)
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     core.consume("q")
     core.send("q", *[b"%d" % i for i in range(5)])
     assert counts(core) == (3, 0, 2)
@@ -245,8 +245,8 @@ def test_r22_a_consumer_that_takes_nothing_does_not_count():
 def test_r23_a_ring_of_nothing_is_refused(size):
     core = ring(3)
     for ask in (
-        lambda: core.directory.create_queue("r", "r", ANYCAST, ring_size=size),
-        lambda: core.directory.update_queue("q", ring_size=size),
+        lambda: core.administration.create_queue("r", "r", ANYCAST, ring_size=size),
+        lambda: core.administration.update_queue("q", ring_size=size),
     ):
         with pytest.raises(RefusedError) as refused:
             ask()
@@ -258,10 +258,10 @@ def test_r23_a_ring_of_nothing_is_refused(size):
 
 def test_r24_a_declared_queue_without_a_ring_has_the_default():
     core = Core(entry("#", default_ring_size=3))
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     core.send("q", *[b"%d" % i for i in range(5)])
     assert counts(core) == (3, 0, 2)
-    core.directory.create_queue("r", "r", ANYCAST, ring_size=-1)
+    core.administration.create_queue("r", "r", ANYCAST, ring_size=-1)
     core.send("r", *[b"%d" % i for i in range(5)])
     assert core.figures("r") == (5, 0, 0)
 
@@ -306,7 +306,7 @@ def test_r26_a_rollback_over_two_consumers_keeps_the_newest():
 def test_r27_each_subscription_has_its_own_ring():
     core = Core()
     for name, size in (("two", 2), ("four", 4), ("all", None)):
-        core.directory.create_queue(name, "t", MULTICAST, ring_size=size)
+        core.administration.create_queue(name, "t", MULTICAST, ring_size=size)
     core.send("t", *[b"%d" % i for i in range(5)])
     core.check()
     assert [core.figures(n)[0] for n in ("two", "four", "all")] == [2, 4, 5]
@@ -334,7 +334,7 @@ def test_r29_r33_a_ring_below_the_limit_never_reaches_it(policy, together):
 def test_r30_a_lowered_ring_is_applied_at_start(clean):
     core = ring(-1)
     core.send("q", *[b"%d" % i for i in range(9)])
-    core.directory.update_queue("q", ring_size=4)
+    core.administration.update_queue("q", ring_size=4)
     core.sync()
     core.restart(clean=clean)
     assert core.waiting("q") == [b"5", b"6", b"7", b"8"]
@@ -350,7 +350,7 @@ def test_r30_with_priorities(victim):
     core = Core(entry("q", ring_victim=victim))
     for body, priority in ((b"1", 4), (b"2", 9), (b"3", 4), (b"4", 1)):
         core.send("q", body, priority=priority)
-    core.directory.update_queue("q", ring_size=2)
+    core.administration.update_queue("q", ring_size=2)
     core.sync()
     core.restart()
     assert core.waiting("q") == [b"3", b"4"]

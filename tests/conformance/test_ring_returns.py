@@ -26,7 +26,7 @@ NEITHER = Modified()
 
 def ring(size: int, victim: RingVictim = RingVictim.OLDEST, **more: object) -> Core:
     core = Core(entry("#", ring_victim=victim, **more))
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=size)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=size)
     return core
 
 
@@ -211,7 +211,7 @@ def test_r18_three_nacks_in_any_order_leave_the_newest(order, victim, version):
     in_delivery(core)
     came = client.more()
     assert bodies(came) == ["A", "B", "C"]
-    core.directory.update_queue("q", paused=True)  # else it has them again at once
+    core.administration.update_queue("q", paused=True)  # else it has them again at once
     for at in order:
         client.settle(came[at], "NACK")
     assert core.waiting("q") == [b"B", b"C"]
@@ -225,7 +225,7 @@ def test_r18_acks_that_are_aborted_leave_the_newest(order, version):
     client = subscribed(core, version)
     in_delivery(core)
     came = client.more()
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     for at in order:
         name = f"t{at}"
         client.do("BEGIN", transaction=name)
@@ -246,7 +246,7 @@ def test_r18_what_a_stomp_subscriber_leaves_behind(how, nacked, version):
     client = subscribed(core, version)
     in_delivery(core)
     came = client.more()
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     if nacked is not None:
         client.settle(came[nacked], "NACK")
     match how:
@@ -288,7 +288,7 @@ def test_r4_an_abort_beside_a_later_message_keeps_the_later_one(how, version):
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_r18_beside_pages_the_newest_stay(order, victim):
     core = paged(max_size_messages=4, ring_victim=victim)
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=3)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=3)
     one = reading(core).peer
     in_delivery(core)
     core.send("q", b"D", b"E", b"F", b"G", b"H")
@@ -328,7 +328,7 @@ def test_a_ring_that_was_lowered_is_not_trimmed_by_what_comes_back():
     core = ring(9)
     core.send("q", *[b"%d" % n for n in range(9)])
     one = reading(core, 2).peer
-    core.directory.update_queue("q", ring_size=4)
+    core.administration.update_queue("q", ring_size=4)
     one.settle(1, RELEASED, last=2)
     assert figures(core) == (7, 0, 2)
     assert core.waiting("q")[0] == b"2"

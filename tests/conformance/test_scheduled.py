@@ -128,7 +128,7 @@ def test_what_came_due_while_it_was_down_is_there_at_the_start():
 
 def test_what_expires_before_its_time_goes_with_the_scan():
     core = Core(entry("q", expiry_address="late"))
-    core.directory.create_queue("late", "late", ANYCAST)
+    core.administration.create_queue("late", "late", ANYCAST)
     core.send("q", b"x", delay=1000, ttl=400)
     core.send("q", b"y", delay=1000, ttl=4000)
     core.pass_time(400)
@@ -142,7 +142,7 @@ def test_what_expires_before_its_time_goes_with_the_scan():
 
 def test_what_is_due_too_late_never_reaches_a_consumer():
     core = Core(entry("q", expiry_address="late"))
-    core.directory.create_queue("late", "late", ANYCAST)
+    core.administration.create_queue("late", "late", ANYCAST)
     taker = core.consume("q")
     core.send("q", b"x", delay=1000, ttl=1000)
     core.pass_time(1000)
@@ -156,7 +156,7 @@ def test_what_is_due_too_late_never_reaches_a_consumer():
 def test_each_subscription_has_it_at_the_same_time():
     core = Core()
     for name, size in (("a", -1), ("b", 1)):
-        core.directory.create_queue(name, "t", MULTICAST, ring_size=size)
+        core.administration.create_queue(name, "t", MULTICAST, ring_size=size)
     core.send("t", b"1", b"2", delay=50, together=True)
     core.send("t", b"now")
     core.pass_time(50)

@@ -207,7 +207,7 @@ def test_on_a_topic_copy_is_a_subscription(core):
 
 
 def test_r22_a_selector_that_matches_nothing_holds_nothing_back(core):
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=2)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=2)
     taker = core.consume("q", selector="colour = 'none'")
     core.send("q", b"1", b"2", b"3", b"4")
     assert core.figures("q") == (2, 0, 2)

@@ -120,7 +120,7 @@ def test_k15_mixed_runs_and_schedules_wait_too():
 
 def test_k15_topics_have_a_switch_of_their_own():
     core = Core(**TOPICS_OFF)
-    core.directory.create_queue("s", "t", MULTICAST)
+    core.administration.create_queue("s", "t", MULTICAST)
     durable = core.consume("t::s")
     passing = core.consume("t", routing=MULTICAST)
     queue = core.consume("q")
@@ -146,7 +146,7 @@ def test_k15_a_purge_takes_what_waits_for_the_disk_too():
 
 def test_k15_a_ring_evicts_as_many_as_came_and_keeps_the_newest():
     core = serialized("switch")
-    core.directory.create_queue("ring", "q", ANYCAST, ring_size=2)
+    core.administration.create_queue("ring", "q", ANYCAST, ring_size=2)
     core.send("q::ring", b"1", b"2", b"3", b"4", b"5")
     core.sync()
     assert core.waiting("ring") == [b"4", b"5"]
@@ -159,7 +159,7 @@ def test_k15_a_ring_evicts_as_many_as_came_and_keeps_the_newest():
 
 def test_a_ring_whose_consumer_takes_what_was_stored_evicts_nothing():
     core = serialized("switch")
-    core.directory.create_queue("ring", "q", ANYCAST, ring_size=1)
+    core.administration.create_queue("ring", "q", ANYCAST, ring_size=1)
     taker = core.consume("q::ring", room=9)
     core.send("q::ring", b"1", b"2", b"3")
     core.sync()

@@ -220,7 +220,7 @@ def test_the_limits_of_the_gateway_hold_senders_back_and_let_them_go():
 def test_another_disk_full_policy_while_the_disk_is_full():
     core = Core(entry("#", disk_full_policy=DiskFullPolicy.BLOCK))
     _, owner = core.producer("q")
-    gate = core.gateway.disk
+    gate = core.gateway.pressure.disk
     gate.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
     assert owner.blocked
     change(core, entry("#", disk_full_policy=DiskFullPolicy.DROP))
@@ -375,18 +375,18 @@ def test_fewer_duplicate_ids_are_remembered_at_once():
     for number in range(50):
         send(number)
     change(core, entry("#", id_cache_size=10))
-    assert core.gateway.duplicates.count("q") == 10
+    assert core.gateway.routing.duplicates.count("q") == 10
     send(45)
     assert len(core.waiting("q")) == 50
     send(5)
     assert len(core.waiting("q")) == 51
     change(core, entry("#", id_cache_size=0))
-    assert core.gateway.duplicates.count("q") == 0
+    assert core.gateway.routing.duplicates.count("q") == 0
     send(5)
     assert len(core.waiting("q")) == 52
     core.sync()
     core.restart()
-    assert core.gateway.duplicates.count("q") == 0
+    assert core.gateway.routing.duplicates.count("q") == 0
 
 
 def test_a_retroactive_address_begins_and_ends_to_keep():
@@ -406,7 +406,7 @@ def test_a_retroactive_address_begins_and_ends_to_keep():
 def test_slow_consumers_are_looked_for_from_now_on_and_no_more():
     core = Core()
     found = []
-    core.gateway.slow.tell = found.append
+    core.gateway.pressure.slow.tell = found.append
     core.send("q", *MANY[:100])
     taker = core.consume("q", room=50)
 
@@ -414,7 +414,7 @@ def test_slow_consumers_are_looked_for_from_now_on_and_no_more():
         before = len(found)
         for _ in range(3):
             core.pass_time(1000)
-            core.gateway.slow.look()
+            core.gateway.pressure.slow.look()
             core.turn()
         return len(found) - before
 
@@ -485,7 +485,7 @@ def test_an_address_that_goes_meanwhile_is_left_alone():
     drained = f"a.{2 * STEP - 1}"
     steps = resettle(core.gateway, SettingsTable((entry("#", no_expiry=True),)), core.limits)
     next(steps)
-    core.gateway.directory.delete_address(drained, force=True)
+    core.gateway.administration.delete_address(drained, force=True)
     new = core.producer("later")[0]
     assert list(steps) is not None
     core.sync()

@@ -31,7 +31,7 @@ def core_with(policy: SlowPolicy) -> Core:
 def seconds(core: Core, count: int) -> None:
     for _ in range(count):
         core.pass_time(1000)
-        core.gateway.slow.look()
+        core.gateway.pressure.slow.look()
         core.sync()
 
 
@@ -99,7 +99,7 @@ def test_a29_notify_tells_whoever_listens_once_a_period(listener):
     assert (one["protocolName"], one["remoteAddress"]) == ("STOMP", client.session.remote)
     assert one["connectionName"] == client.session.name
     assert not client.session.closing
-    assert core.gateway.slow.found == 3
+    assert core.gateway.pressure.slow.found == 3
     core.check()
 
 
@@ -110,4 +110,4 @@ def test_a30_a_queue_with_little_to_do_has_no_slow_consumer(policy):
     taker = core.consume("q", room=25)
     seconds(core, 4)
     assert len(taker.got) == 5
-    assert (taker.refusals, core.gateway.slow.found) == ([], 0)
+    assert (taker.refusals, core.gateway.pressure.slow.found) == ([], 0)

@@ -14,7 +14,7 @@ from tests.broker.core import ANYCAST, MULTICAST, Core, entry
 
 def special(*entries, queue: str = "q", **attributes) -> Core:
     core = Core(*entries)
-    core.directory.create_queue(queue, "q", ANYCAST, attributes=attributes)
+    core.administration.create_queue(queue, "q", ANYCAST, attributes=attributes)
     return core
 
 
@@ -40,7 +40,7 @@ def test_a12_without_consumers_nothing_enters_and_nothing_stays():
 @pytest.mark.parametrize(("size", "killed", "replaced"), [(1, 1, 2), (2, 2, 1), (-1, 3, 0)])
 def test_r32_what_comes_back_meets_the_ring_and_then_goes(size, killed, replaced):
     core = Core()
-    core.directory.create_queue(
+    core.administration.create_queue(
         "q", "q", ANYCAST, ring_size=size, attributes={"purge_on_no_consumers": True}
     )
     taker = core.consume("q", room=3)
@@ -63,8 +63,10 @@ def test_of_two_consumers_the_last_one_counts():
 
 def test_a_subscription_that_purges_leaves_the_others_alone():
     core = Core()
-    core.directory.create_queue("a", "t", MULTICAST, attributes={"purge_on_no_consumers": True})
-    core.directory.create_queue("b", "t", MULTICAST)
+    core.administration.create_queue(
+        "a", "t", MULTICAST, attributes={"purge_on_no_consumers": True}
+    )
+    core.administration.create_queue("b", "t", MULTICAST)
     core.send("t", b"1")
     taker = core.consume("t::a", room=0)
     core.send("t", b"2")
@@ -86,11 +88,11 @@ def test_changed_while_it_runs_it_counts_from_the_next_send():
     core = special()
     route, _ = core.producer("q")
     route.send(Run([b"destination:q\n\n1"], 0x34))
-    core.directory.update_queue("q", attributes={"purge_on_no_consumers": True})
+    core.administration.update_queue("q", attributes={"purge_on_no_consumers": True})
     route.send(Run([b"destination:q\n\n2"], 0x34))
     core.turn()
     assert core.waiting("q") == [b"1"]
-    core.directory.update_queue("q", attributes={"purge_on_no_consumers": False})
+    core.administration.update_queue("q", attributes={"purge_on_no_consumers": False})
     route.send(Run([b"destination:q\n\n3"], 0x34))
     core.turn()
     assert core.waiting("q") == [b"1", b"3"]
@@ -223,7 +225,7 @@ def test_settings_give_them_to_new_queues():
 @pytest.mark.parametrize("clean", [False, True])
 def test_they_survive_a_restart(clean):
     core = special(exclusive=True, consumers_before_dispatch=2)
-    core.directory.update_queue("q", attributes={"purge_on_no_consumers": True})
+    core.administration.update_queue("q", attributes={"purge_on_no_consumers": True})
     core.sync()
     core.restart(clean=clean)
     queue = core.queue("q")
@@ -247,7 +249,7 @@ def test_they_survive_a_restart(clean):
 def test_impossible_values_are_named_and_change_nothing(name, value, key):
     core = special()
     with pytest.raises(RefusedError, match=key) as refused:
-        core.directory.update_queue("q", ring_size=5, attributes={name: value})
+        core.administration.update_queue("q", ring_size=5, attributes={name: value})
     assert refused.value.refusal.code is Code.BAD_VALUE
     assert core.queue("q").ring_size == -1
 

@@ -332,7 +332,7 @@ def test_s22_a_queue_and_a_topic_of_one_name(core, topic_first):
 def test_s23_a_topic_where_only_a_queue_may_be():
     core = Core(entry("#", auto_create_addresses=False, auto_create_queues=False))
     core.directory.make_address("a", frozenset({ANYCAST}))
-    core.directory.create_queue("a", "a", ANYCAST)
+    core.administration.create_queue("a", "a", ANYCAST)
     for command in ("SUBSCRIBE", "SEND"):
         client = Stomp(core, "1.1")
         kind = {"subscription_type": "MULTICAST"} if command == "SUBSCRIBE" else {}

@@ -79,12 +79,12 @@ def test_k18_an_amqp_reader_is_told_that_it_may_not_be_the_first():
 def test_m6_a_paused_queue_is_paused_after_a_restart():
     core = Core()
     core.send("q", b"m")
-    core.directory.update_queue("q", paused=True)
+    core.administration.update_queue("q", paused=True)
     core.sync()
     core.restart()
     assert core.queue("q").paused
     taker = core.consume("q")
     assert taker.got == []
-    core.directory.update_queue("q", paused=False)
+    core.administration.update_queue("q", paused=False)
     core.turn()
     assert taker.bodies() == [b"m"]

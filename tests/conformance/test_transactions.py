@@ -166,7 +166,7 @@ def test_q30_a_coordinator_does_not_run_out_of_credit(core):
 def ring_with_one_delivered():
     """Return a core whose ring of one message has delivered it, to whom, and a transaction."""
     core = Core()
-    core.directory.create_queue("q", "q", ANYCAST, ring_size=1)
+    core.administration.create_queue("q", "q", ANYCAST, ring_size=1)
     numbered(core, 1)
     one = Client.at(core)
     one.peer.sender()
@@ -262,7 +262,7 @@ def test_d15_what_was_sent_before_the_disk_was_full_is_committed(again):
 @pytest.mark.parametrize("settled", [True, False])
 def test_every_outcome_is_applied_by_the_commit(state, counts, left, settled):
     core = Core(entry("#", dead_letter_address="dead"))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     numbered(core, 1)
     one = Client.at(core)
     one.peer.receiver(1, credit=1)
@@ -317,7 +317,7 @@ def test_a_cut_connection_counts_one_attempt(core):
 
 def test_undone_often_enough_it_is_a_dead_letter():
     core = Core(entry("#", dead_letter_address="dead", max_delivery_attempts=3))
-    core.directory.create_queue("dead", "dead", ANYCAST)
+    core.administration.create_queue("dead", "dead", ANYCAST)
     numbered(core, 1)
     one = Client.at(core)
     came = one.peer.receiver(1, credit=10) + one.peer.more()
@@ -353,10 +353,10 @@ def test_a_queue_that_is_deleted_meanwhile(core):
     one.peer.more()
     name = one.declare()
     one.retire(name, 1)
-    core.directory.delete_queue("q", remove_consumers=True)
+    core.administration.delete_queue("q", remove_consumers=True)
     one.peer.more()
     assert outcome(one.end(name)) == "accepted"
-    assert core.gateway.messages == 0
+    assert core.gateway.load.messages == 0
 
 
 def test_a_temporary_queue_that_goes_before_its_transaction(core):
@@ -374,7 +374,7 @@ def test_a_temporary_queue_that_goes_before_its_transaction(core):
     one.post(name, b"kept")
     assert outcome(one.end(name)) == "accepted"
     assert mc(core) == 1
-    assert core.gateway.messages == 1
+    assert core.gateway.load.messages == 1
 
 
 @pytest.mark.parametrize("end", ["commit", "abort", "cut", "idle"])
@@ -414,10 +414,10 @@ def test_both_protocols_share_the_memory_of_open_transactions(core, end):
 
 def test_a_power_cut_leaves_all_of_a_commit_or_nothing():
     core = Core(entry("#", dead_letter_address="dead"))
-    core.directory.create_queue("dlq", "dead", ANYCAST)
+    core.administration.create_queue("dlq", "dead", ANYCAST)
     for name in ("s1", "s2"):
-        core.directory.create_queue(name, "t", MULTICAST)
-    core.directory.create_queue("ring", "ring", ANYCAST, ring_size=1)
+        core.administration.create_queue(name, "t", MULTICAST)
+    core.administration.create_queue("ring", "ring", ANYCAST, ring_size=1)
     core.send("ring", b"old")
     numbered(core, 4)
     one = Client.at(core)

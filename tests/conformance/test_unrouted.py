@@ -70,7 +70,7 @@ def test_only_where_it_is_set_and_not_of_the_gateways_own():
 
 def test_what_a_filter_keeps_out_and_what_would_go_to_pages():
     core = core_of(address_full_policy=FullPolicy.PAGE, max_size_messages=2)
-    core.directory.create_queue("red", "t", MULTICAST, selector="AMQPriority = 9")
+    core.administration.create_queue("red", "t", MULTICAST, selector="AMQPriority = 9")
     core.send("t", *[b"%d" % n for n in range(6)], priority=9)
     assert core.queue("red").paged_count == 4
     core.send("t", b"blue", priority=4)
@@ -110,6 +110,6 @@ def test_a_full_dead_letter_address_loses_and_counts():
     assert core.send("nobody", b"x", b"y") == [True, True]
     assert [body_of(m) for m in letters(core)] == [b"x"]
     assert core.gateway.figures.lost_dead_letters == 1
-    core.gateway.disk.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
+    core.gateway.pressure.disk.set(Refusal(code=Code.DISK_FULL, text="full", transient=True))
     assert core.send("nobody", b"z") == [False]
     core.check()

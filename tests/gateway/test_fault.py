@@ -13,7 +13,7 @@ from tests.gateway.test_service import FREE_PORTS, command
 #: Has the scan for unused queues fail, then runs the command line that follows.
 BROKEN = """
 import sys
-from gateway.broker.reaper import Reaper
+from gateway.broker.directory.reaper import Reaper
 
 def sweep(self):
     raise ZeroDivisionError("a fault for the test")

@@ -186,7 +186,7 @@ def test_the_probe_names_a_bounded_number_with_totals():
     for number in range(count):
         watched.fill(f"q{number:03}")
     watched.look()
-    told = _full(watched.core.gateway.fullness)
+    told = _full(watched.core.gateway.pressure.fullness)
     assert told["fullCount"] == count
     shown = told["full"]
     assert isinstance(shown, list)
@@ -196,7 +196,7 @@ def test_the_probe_names_a_bounded_number_with_totals():
         paged.fill(f"q{number:03}")
         paged.core.send(f"q{number:03}", b"x")
     paged.look()
-    told = _full(paged.core.gateway.fullness)
+    told = _full(paged.core.gateway.pressure.fullness)
     assert told == {
         "paging": [f"q{n:03}" for n in range(FULL_SHOWN_MAX)],
         "pagingCount": count,

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from gateway.broker.fullness import Full
+from gateway.broker.pressure.fullness import Full
 from gateway.trial.scratch import ScratchGateway, importing_environment
 from tests.broker.core import Core
 from tests.logs import wait_log
@@ -16,14 +16,14 @@ from tests.logs import wait_log
 def test_an_operator_block_is_one_edge_each_way():
     core = Core()
     core.gateway.directory.make_address("a")
-    assert core.gateway.fullness.look() == []
+    assert core.gateway.pressure.fullness.look() == []
     core.gateway.block_address("a", True)
-    ((full, began),) = core.gateway.fullness.look()
+    ((full, began),) = core.gateway.pressure.fullness.look()
     assert (full.address, full.kind, began) == ("a", "blocked", True)
     assert isinstance(full, Full)
-    assert core.gateway.fullness.look() == []
+    assert core.gateway.pressure.fullness.look() == []
     core.gateway.block_address("a", False)
-    ((full, began),) = core.gateway.fullness.look()
+    ((full, began),) = core.gateway.pressure.fullness.look()
     assert (full.address, full.kind, began) == ("a", "blocked", False)
 
 

@@ -143,10 +143,12 @@ class Owner:
 class Core:
     """A gateway with its API, driven turn by turn."""
 
-    def __init__(self, *entries: SettingsEntry, limits: Limits | None = None, **sources) -> None:
+    def __init__(
+        self, *entries: SettingsEntry, limits: Limits | None = None, store=None, **sources
+    ) -> None:
         self.later = []
         self.now = 1_000_000
-        self.store = ListStore()
+        self.store = ListStore() if store is None else store
         names = count()
         self.gateway = Gateway(
             turn=Turn(self.later.append),

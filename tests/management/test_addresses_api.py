@@ -227,7 +227,7 @@ def test_queues_hold_an_address_unless_it_is_forced():
     assert core.ask("DELETE", ADDRESSES + "/a?removeConsumers=true")[0] == 422
     assert state(core) == before
     assert core.ask("DELETE", ADDRESSES + "/a?force=true") == (204, None)
-    assert (core.gateway.queues, core.gateway.messages) == ({}, 0)
+    assert (core.gateway.queues, core.gateway.load.messages) == ({}, 0)
 
 
 def test_producers_hold_an_address_always():

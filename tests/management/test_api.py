@@ -182,7 +182,7 @@ def test_the_store_shows_files_counters_and_why_it_failed():
 def test_a_disk_that_lags_is_told_with_the_queues_that_wait():
     core = Core(journal=Journal())
     seconds = [0.0]
-    lag = core.gateway.lag
+    lag = core.gateway.pressure.lag
     calls = []
     lag.watch(2.0, now=lambda: seconds[0], later=lambda _, call: calls.append(call))
     assert core.ask("GET", "/api/v1/store")[1]["lag"] == {
@@ -232,10 +232,9 @@ def test_a_queue_made_over_http_is_in_the_journal_when_the_answer_comes(tmp_path
     """Through the real listener, broker, journal, writer thread and disk."""
     posted = queues.SimpleQueue()
     files, folder = RealFiles(), str(tmp_path)
-    core = Core()
     journal, _ = open_journal(files, folder, 1 << 20)
     store = JournalStore(journal)
-    core.gateway.store = core.gateway.directory._store = store
+    core = Core(store=store)
     store.snapshot = core.gateway.directory.snapshot
     journal.on_durable = core.gateway.durable_up_to
     segments = Segments(files, folder, lambda: bytes(16))

@@ -13,7 +13,7 @@ QUEUES = "/api/v1/queues"
 def test_what_waits_for_its_time_is_shown_and_counted():
     core = Core()
     core.send("q", b"now")
-    route = core.gateway.internal_route("q")
+    route = core.gateway.routing.internal("q")
     route.send(Run([pack("q", b"later")], STOMP | DURABLE | 4, 0, core.now + 60_000))
     core.turn()
     _, shown = core.ask("GET", QUEUES + "/q")

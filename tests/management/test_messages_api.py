@@ -9,7 +9,7 @@ from twisted.python.failure import Failure
 
 from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
-from gateway.broker import errand
+from gateway.broker.operations import errand
 from gateway.management.http import error_response
 from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, STOMP
@@ -53,10 +53,10 @@ def check(core: Core) -> None:
     gateway = core.gateway
     for queue in gateway.queues.values():
         queue.check_invariants()
-    assert gateway.messages == sum(q.message_count for q in gateway.queues.values())
-    assert gateway.memory == sum(a.size_bytes for a in gateway.addresses.values())
-    if not gateway.messages:
-        assert gateway.memory == 0
+    assert gateway.load.messages == sum(q.message_count for q in gateway.queues.values())
+    assert gateway.load.memory == sum(a.size_bytes for a in gateway.addresses.values())
+    if not gateway.load.messages:
+        assert gateway.load.memory == 0
 
 
 def long_ask(core: Core, path: str, body: object, method: str = "POST"):
@@ -349,7 +349,7 @@ def test_a_target_deleted_while_moving_stops_it(monkeypatch):
     send(core, *["red"] * 5)
     results = []
     core.start("POST", Q + "/moveMessages", {"target": "other"}).addBoth(results.append)
-    core.gateway.directory.delete_queue("other")
+    core.gateway.administration.delete_queue("other")
     while not results:
         core.sync()
     shown = json.loads(results[0].body)
@@ -458,4 +458,4 @@ def test_a_multicast_copy_is_moved_once(monkeypatch):
     assert [bodies(core, n) for n in ("s1", "s2", "other")] == [[], ["x"], ["x"]]
     for name in ("s2", "other"):
         assert core.ask("POST", f"/api/v1/queues/{name}/removeAllMessages")[1] == {"messages": 1}
-    assert (core.gateway.messages, core.gateway.memory) == (0, 0)
+    assert (core.gateway.load.messages, core.gateway.load.memory) == (0, 0)

@@ -110,9 +110,9 @@ def test_the_gateways_own_figures():
     assert value(found, "store_failed") == 0
     assert value(found, "addresses") == value(found, "queues") == 2
     assert value(found, "messages") == 4
-    assert value(found, "messages_in_total") == core.gateway.received
+    assert value(found, "messages_in_total") == core.gateway.load.received
     assert value(found, "messages_out_total") == 2
-    assert value(found, "memory_used_bytes") == core.gateway.memory > 0
+    assert value(found, "memory_used_bytes") == core.gateway.load.memory > 0
     assert value(found, "memory_limit_bytes") == 512 << 20
     assert value(found, "refusals_total", code="address-full") == 2
     assert value(found, "connections", acceptor="all", protocol="amqp") == 2
@@ -148,7 +148,9 @@ def test_a_disk_that_lags():
     core = Core()
     seconds = [0.0]
     calls = []
-    core.gateway.lag.watch(2.0, now=lambda: seconds[0], later=lambda _, call: calls.append(call))
+    core.gateway.pressure.lag.watch(
+        2.0, now=lambda: seconds[0], later=lambda _, call: calls.append(call)
+    )
     core.send("q", b"1")
     core.turn()
     seconds[0] = 2.5
@@ -263,7 +265,7 @@ def test_the_route_streams_text():
 def test_refusals_of_several_kinds():
     core = Core()
     for code, count in ((Code.DISK_FULL, 2), (Code.ADDRESS_FULL, 1)):
-        core.gateway.refused(Refusal(code=code, text="x"), count)
+        core.gateway.load.refuse(Refusal(code=code, text="x"), count)
     found = read(core)
     assert value(found, "refusals_total", code="disk-full") == 2
     assert value(found, "refusals_total", code="address-full") == 1

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from gateway.addresses.match import SettingsEntry
+from gateway.broker.directory.administration import Administration
 from gateway.management.messages_api import BROWSE_MAX, OFFSET_MAX
 from gateway.management.views import BODY_SHOWN_MAX
 from gateway.model.address import Destination, RoutingType
@@ -554,7 +555,7 @@ def test_a_queue_goes_with_what_it_holds():
     core.sync()
     assert [answer.status for answer in answers] == [204]
     assert core.ask("DELETE", QUEUES + "/q")[0] == 404
-    assert core.gateway.messages == core.gateway.memory == 0
+    assert core.gateway.load.messages == core.gateway.load.memory == 0
     assert core.store.told[-1][0] == "undefine"
 
 
@@ -572,7 +573,7 @@ def test_consumers_hold_a_queue_unless_they_are_to_go():
     assert state(core) == before
     assert core.ask("DELETE", QUEUES + "/q?removeConsumers=true")[0] == 204
     assert [refusal.code for refusal in taker.refusals] == [Code.QUEUE_DELETED]
-    assert core.gateway.messages == 0
+    assert core.gateway.load.messages == 0
 
 
 # ---- browsing
@@ -697,7 +698,7 @@ def test_a_core_that_refuses_is_told_with_its_code(monkeypatch):
     def refuse(*_, **__):
         raise RefusedError.of(Code.TOO_MANY, "no more queues")
 
-    monkeypatch.setattr(core.gateway.directory, "create_queue", refuse)
+    monkeypatch.setattr(Administration, "create_queue", refuse)
     status, error = core.ask("POST", QUEUES, {"name": "q"})
     assert (status, error) == (429, {"code": "too-many", "message": "no more queues"})
 

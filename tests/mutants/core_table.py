@@ -49,13 +49,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "pages of an ended stay deleted before that is durable",
-        "gateway.broker.pager:Pager._end",
+        "gateway.broker.operations.pager:Pager._end",
         "self._ending.append((ticket,",
         "self._ending.append((0,",
     ),
     _core(
         "what goes to pages is overtaken by what stays in memory",
-        "gateway.broker.pager:Pager.pages",
+        "gateway.broker.operations.pager:Pager.pages",
         "    if address.paging is not None:\n        return True\n",
         "    if address.paging is not None:\n        return address.paging.live > 3\n",
     ),
@@ -73,11 +73,11 @@ CORE_MUTANTS = (
     ),
     _core(
         "removed and moved in two batches",
-        "gateway.broker.gateway:Gateway.gone",
+        "gateway.broker.operations.effects:QueueEffects.gone",
         "    if why is Gone.EXPIRED or why is Gone.KILLED:\n",
         "    if why is Gone.EXPIRED:\n"
-        "        self._let_go(queue, messages, size)\n"
-        "        self.mover.move(queue, messages, why)\n"
+        "        ticket = self._let_go(queue, messages, size, why)\n"
+        "        self._mover.move(queue, messages, why)\n"
         "    elif why is Gone.KILLED:\n",
     ),
     _core(
@@ -131,8 +131,8 @@ CORE_MUTANTS = (
     ),
     _core(
         "page mode ends only where its own messages go",
-        "gateway.broker.gateway:Gateway.gone",
-        "    if self.pager.idle:\n",
+        "gateway.broker.operations.effects:QueueEffects.gone",
+        "    if self._pager.idle:\n",
         "    if False:\n",
     ),
     _core(
@@ -143,7 +143,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a paged message is in the account of memory",
-        "gateway.broker.pager:Pager.finish",
+        "gateway.broker.operations.pager:Pager.finish",
         "return [m for m in messages if not m.flags & PAGED]",
         "return messages",
     ),
@@ -194,25 +194,25 @@ CORE_MUTANTS = (
     ),
     _core(
         "queues that the disk made wait do so for ever",
-        "gateway.broker.holds:Holds.store_first",
+        "gateway.broker.pressure.holds:Holds.store_first",
         "            queue.line.store_first(False)\n",
         "            pass\n",
     ),
     _core(
         "a disk that lags never keeps up again",
-        "gateway.broker.lag:Lag._judge",
+        "gateway.broker.pressure.lag:Lag._judge",
         "    elif self.waits and now - self._bad >= self._calm:\n",
         "    elif False:\n",
     ),
     _core(
         "senders that were there are not told that the disk lags",
-        "gateway.broker.holds:Holds.store_first",
+        "gateway.broker.pressure.holds:Holds.store_first",
         "        address.version += 1\n",
         "        pass\n",
     ),
     _core(
         "what waits for a disk that lags never learns its ticket",
-        "gateway.broker.holds:Holds.store_for",
+        "gateway.broker.pressure.holds:Holds.store_for",
         "if any(q.stores_first for q in queues)",
         "if any(q.serialized for q in queues)",
     ),
@@ -230,7 +230,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a settlement does not make room for reading",
-        "gateway.broker.gateway:Gateway._let_go",
+        "gateway.broker.operations.effects:QueueEffects._let_go",
         "    if queue.paged_count and queue.consumer_count:\n",
         "    if False:\n",
     ),
@@ -274,7 +274,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "a copy is charged for each queue",
-        "gateway.broker.shares:without_copies",
+        "gateway.broker.operations.shares:without_copies",
         "                count -= 1\n",
         "                pass\n",
     ),
@@ -310,13 +310,13 @@ CORE_MUTANTS = (
     ),
     _core(
         "nobody tells a browser that the disk has more",
-        "gateway.broker.visible:Visible.durable_up_to",
-        "                self._core.touch(queue)\n",
+        "gateway.broker.pressure.visible:Visible.durable_up_to",
+        "                self._dispatch.touch(queue)\n",
         "                pass\n",
     ),
     _core(
         "a drain ends while a block is on its way",
-        "gateway.broker.pager:Pager._reads_on",
+        "gateway.broker.operations.pager:Pager._reads_on",
         "    if backlog.fetch(backlog.next):\n",
         "    if not backlog.fetch(backlog.next):\n        return False\n    else:\n",
     ),
@@ -328,7 +328,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "an errand goes on that was cancelled",
-        "gateway.broker.errand:Errand.cancel",
+        "gateway.broker.operations.errand:Errand.cancel",
         "    self._ended = True\n",
         "    pass\n",
         first=700,

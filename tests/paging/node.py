@@ -53,7 +53,7 @@ class Node:
         gateway = self.gateway
         self.store.snapshot = lambda: [
             *gateway.directory.snapshot(),
-            *gateway.pager.definitions(),
+            *gateway.operations.pager.definitions(),
         ]
         self.journal.on_durable = gateway.durable_up_to
         self.journal.on_failed = self._on_failed
@@ -74,7 +74,7 @@ class Node:
             self.gateway.restored(queue)
         self.gateway.recovered()
         directory.next_id = restored.next_id
-        self.gateway.pager.restore(restored.pages)
+        self.gateway.operations.pager.restore(restored.pages)
 
     def _on_failed(self, error: BaseException) -> None:
         self.failed = error
@@ -164,7 +164,9 @@ class Node:
         for address in self.gateway.addresses.values():
             if address.paging is not None:
                 address.paging.check_invariants()
-        assert self.gateway.memory == sum(a.size_bytes for a in self.gateway.addresses.values())
+        assert self.gateway.load.memory == sum(
+            a.size_bytes for a in self.gateway.addresses.values()
+        )
 
 
 def _uuids():

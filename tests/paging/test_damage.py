@@ -52,7 +52,7 @@ def test_a_bad_block_costs_its_messages_and_is_told_once(life):
     spoil(life, place, bad.offset + bad.length - 1)
     life.kill()
     life._start()
-    pager = life.gateway.pager
+    pager = life.gateway.operations.pager
     assert pager.lost == len(bad.sizes)
     assert life.gateway.queues["q"].message_count == 60 - len(bad.sizes)
     assert life.gateway.queues["other"].message_count == 60
@@ -60,7 +60,7 @@ def test_a_bad_block_costs_its_messages_and_is_told_once(life):
     life.check()
     life.sync()
     life.restart(clean=True)
-    assert life.gateway.pager.lost == 0, "it was recorded"
+    assert life.gateway.operations.pager.lost == 0, "it was recorded"
     kept = BODIES[:first] + BODIES[first + len(bad.sizes) :]
     assert life.drain("q") == kept
     assert life.drain("other") == BODIES
@@ -70,7 +70,7 @@ def test_a_bad_block_costs_its_messages_and_is_told_once(life):
 def test_a_bad_header_of_a_page_costs_nothing(life):
     spoil(life, page_of(life, "q"), 9)
     life.restart()
-    assert life.gateway.pager.lost == 0
+    assert life.gateway.operations.pager.lost == 0
     assert life.drain("q") == BODIES
 
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.broker.errand import Errand, removing
+from gateway.broker.operations.errand import Errand, removing
 from gateway.model.address import parse_destination
 from gateway.model.run import Run
 from gateway.model.stomp_form import pack
@@ -147,7 +147,7 @@ class PagedMachine(RuleBasedStateMachine):
     def change_limits(self, read: int) -> None:
         address = self.core.gateway.addresses["q"]
         address.apply_settings(replace(address.settings, max_read_page_messages=read))
-        self.core.gateway.pager.settings_changed(address)
+        self.core.gateway.operations.pager.settings_changed(address)
         self.core.sync()
 
     @rule(kind=st.sampled_from(["a", "b"]), limit=st.integers(1, 4))

@@ -93,9 +93,9 @@ def test_who_must_know_is_told_when_nothing_comes_any_more(life, how):
         taker.ack()
         life.gateway.queues["q"].purge()
     elif how == "pause":
-        life.gateway.directory.update_queue("q", paused=True)
+        life.gateway.administration.update_queue("q", paused=True)
     else:
-        life.gateway.directory.delete_queue("q", remove_consumers=True)
+        life.gateway.administration.delete_queue("q", remove_consumers=True)
     life.sync()
     fetches = life.store.fetches
     while fetches.step() or fetches.answer() or life.later:
@@ -109,7 +109,7 @@ def test_blocks_that_arrive_when_nobody_wants_them_change_nothing(life):
     fetches = life.store.fetches
     while fetches.step():
         pass
-    life.gateway.directory.delete_queue("q", remove_consumers=True)
+    life.gateway.administration.delete_queue("q", remove_consumers=True)
     life.sync()
     while fetches.answer():
         life.turn()
@@ -127,7 +127,7 @@ def test_a_block_that_cannot_be_read_is_given_up_and_the_next_one_comes(life):
     fetches = life.store.fetches
     while fetches.step() or fetches.answer() or life.later:
         life.turn()
-    assert life.gateway.pager.lost == third - second
+    assert life.gateway.operations.pager.lost == third - second
     assert taker.bodies() == BODIES[: second - 1] + BODIES[third - 1 :]
     assert first == 2
 

@@ -39,15 +39,14 @@ def test_a_number_of_a_page_is_never_used_again(tmp_path):
 
 def test_a_queue_never_gets_the_number_of_one_that_is_still_on_pages(tmp_path):
     life = node(tmp_path, SETTINGS)
-    directory = life.gateway.directory
-    directory.create_queue("first", "t", RoutingType.MULTICAST)
+    life.gateway.administration.create_queue("first", "t", RoutingType.MULTICAST)
     life.send("t", bodies(0, 4), routing=RoutingType.MULTICAST)
     taker = Taker(0)
     taker.hold = life.gateway.subscribe(parse_destination("t"), RoutingType.MULTICAST, taker)
     life.send("t", bodies(4, 4), routing=RoutingType.MULTICAST)
     life.sync()
     life.restart()
-    life.gateway.directory.create_queue("second", "t", RoutingType.MULTICAST)
+    life.gateway.administration.create_queue("second", "t", RoutingType.MULTICAST)
     life.sync()
     life.restart()
     assert life.gateway.queues["second"].message_count == 0
@@ -127,7 +126,7 @@ def test_a_kill_is_known_where_only_pages_hold_messages(tmp_path):
     life.sync()
     # A segment that begins with all definitions, and says nothing more of pages.
     life.restart(clean=True)
-    life.gateway.directory.create_queue("other", "other", RoutingType.ANYCAST)
+    life.gateway.administration.create_queue("other", "other", RoutingType.ANYCAST)
     life.restart(clean=True)
     taker = life.consume("q", 3)
     assert [m.flags & MAYBE_SEEN for m in taker.got] == [0, 0, 0]

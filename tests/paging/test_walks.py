@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from gateway.addresses.match import SettingsEntry
-from gateway.broker.errand import Errand, counting, removing
+from gateway.broker.operations.errand import Errand, counting, removing
 from gateway.management import browsing
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import EXPIRES
@@ -134,7 +134,7 @@ def test_an_errand_ends_when_there_is_nothing_any_more(life, how):
     if how == "purge":
         queue.purge()
     else:
-        life.gateway.directory.delete_queue("q", remove_consumers=True)
+        life.gateway.administration.delete_queue("q", remove_consumers=True)
     rest(life)
     assert told == [(1, None)]
 
@@ -151,9 +151,9 @@ def test_what_cannot_be_read_is_passed_over_and_waits_for_who_takes_all(life):
     assert viewer.bodies() == seen
     assert len(seen) == 1140
     assert told == [(1140, None)]
-    assert (queue.message_count, life.gateway.pager.lost) == (1200, 0)
+    assert (queue.message_count, life.gateway.operations.pager.lost) == (1200, 0)
     assert drain(life) == seen
-    assert (queue.message_count, life.gateway.pager.lost) == (0, 60)
+    assert (queue.message_count, life.gateway.operations.pager.lost) == (0, 60)
 
 
 def test_a_window_into_pages_reads_what_it_shows_and_no_more(life):
@@ -220,7 +220,7 @@ def test_a_scan_goes_on_through_what_has_expired_as_the_blocks_come(life):
 
 
 def test_those_who_take_nothing_see_all_of_late_pages_and_a_drain_ends_with_them(life):
-    life.gateway.directory.create_queue(
+    life.gateway.administration.create_queue(
         "kept", "kept", RoutingType.ANYCAST, attributes={"non_destructive": True}
     )
     for at in range(0, 600, 60):

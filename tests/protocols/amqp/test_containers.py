@@ -206,7 +206,7 @@ def test_on_one_connection_links_are_stolen_by_name_and_direction():
 def test_links_of_two_connections_that_do_not_exclude_one_another_both_live(source):
     """Proton's Container names the links of all its connections to one address alike."""
     core, containers = Core(), Containers()
-    core.directory.create_queue("q", "q", ANYCAST)
+    core.administration.create_queue("q", "q", ANYCAST)
     peers = [returning(core, containers) for _ in range(2)]
     for peer in peers:
         assert names(peer.receiver(0, name="n", credit=10, source=source))[0] == "attach"

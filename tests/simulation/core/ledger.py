@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
-from gateway.broker.moves import origin_of
+from gateway.broker.directory.origin import origin_of
 from gateway.model.message import COUNT_SHIFT, DURABLE, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.stomp_form import unpack
 from tests.simulation.model import ViolationError

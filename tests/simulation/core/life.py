@@ -14,6 +14,7 @@ from types import ModuleType
 
 from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
+from gateway.broker.operations.effects import QueueEffects
 from gateway.model.message import Message
 from gateway.model.turn import Turn
 from gateway.paging import paging as paging_module
@@ -46,6 +47,17 @@ _TIMER_SECONDS = 0.001
 
 class HeardGateway(Gateway):
     """It has a dictionary besides its slots: a world hears of what it does by replacing methods."""
+
+
+class HeardEffects:
+    """Stands for the effects of queues: a world hears of what leaves a queue before they do."""
+
+    def __init__(self, told: QueueEffects, gone: Callable[..., int]) -> None:
+        self._told = told
+        self.gone = gone
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._told, name)
 
 
 class Life:
@@ -162,8 +174,8 @@ class Life:
             make_name=self._make_name,
         )
         alarm = Alarm(self.clocks.reactor, self.clocks.broker.now_ms, gateway.on_time)
-        gateway.timetable.alarm = alarm.set
-        gateway.pager.on_mode = self._mode
+        gateway.dispatch.timetable.alarm = alarm.set
+        gateway.operations.pager.on_mode = self._mode
         gateway.directory.serialized = frozenset(self.plan.serialized)
         self.made(gateway)
         self.journal.cancels = self.plan.cancels
@@ -172,7 +184,7 @@ class Life:
         self.journal.on_failed = self._on_failed
         self.store.snapshot = lambda: [
             *gateway.directory.snapshot(),
-            *gateway.pager.definitions(),
+            *gateway.operations.pager.definitions(),
         ]
         self._bring_back(gateway, found)
         pages = PageWriter(self.disk, PAGING, lambda: self.chance.randbytes(16))
@@ -192,7 +204,7 @@ class Life:
             gateway.restored(queue)
         gateway.recovered()
         directory.next_id = max(found.next_id, FIRST_ID)
-        gateway.pager.restore(found.pages)
+        gateway.operations.pager.restore(found.pages)
 
     def _make_name(self) -> str:
         self.names += 1
@@ -210,9 +222,9 @@ class Life:
             raise ViolationError(f"ticket {ticket} reported after the store had failed")
         self.model.report(ticket)
         self.on_durable(ticket)
-        held = self.gateway.holds.held
+        held = self.gateway.pressure.holds.held
         self.gateway.durable_up_to(ticket)
-        self.figures["held"] += self.gateway.holds.held - held
+        self.figures["held"] += self.gateway.pressure.holds.held - held
 
     def _on_consumed(self, tickets: list[int]) -> None:
         self.log(f"      consumed {tickets}")
@@ -329,16 +341,18 @@ class Life:
         for address in accounts:
             if address.paging is not None:
                 address.paging.check_invariants()
-        if gateway.memory != sum(a.size_bytes for a in accounts):
-            raise ViolationError(f"{gateway.memory} bytes, and the accounts have others")
-        if gateway.messages != sum(a.messages for a in accounts):
-            raise ViolationError(f"{gateway.messages} messages, and the accounts have others")
+        if gateway.load.memory != sum(a.size_bytes for a in accounts):
+            raise ViolationError(f"{gateway.load.memory} bytes, and the accounts have others")
+        if gateway.load.messages != sum(a.messages for a in accounts):
+            raise ViolationError(f"{gateway.load.messages} messages, and the accounts have others")
 
     def check_empty(self) -> None:
         """Nothing is left of messages when all are gone."""
         gateway = self.gateway
-        if gateway.memory or gateway.messages:
-            raise ViolationError(f"{gateway.memory} bytes, {gateway.messages} messages of nothing")
+        if gateway.load.memory or gateway.load.messages:
+            raise ViolationError(
+                f"{gateway.load.memory} bytes, {gateway.load.messages} messages of nothing"
+            )
         zero = {"max_size_messages": 0, "max_size_bytes": 0}
         for address in gateway.addresses.values():
             values = {name: getattr(address.settings, name) for name in zero}

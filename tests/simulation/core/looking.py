@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.broker.errand import Errand, counting, removing
+from gateway.broker.operations.errand import Errand, counting, removing
 from gateway.management import browsing
 from gateway.model.address import parse_destination
 from gateway.model.errors import Refusal, RefusedError

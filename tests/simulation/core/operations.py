@@ -309,7 +309,7 @@ def delete_queue(world: CoreWorld) -> None:
     if queue is None:
         return
     _doom(world, queue)
-    world.gateway.directory.delete_queue(queue, remove_consumers=True)
+    world.gateway.administration.delete_queue(queue, remove_consumers=True)
     _doomed(world, queue, keep_held=False)
 
 
@@ -333,7 +333,7 @@ def subscribe(world: CoreWorld) -> None:
         return
     names = [n for n in ("s1", "s2", "s3") if n not in world.gateway.queues]
     if names and world.chance.random() < 0.7:
-        world.gateway.directory.create_queue(
+        world.gateway.administration.create_queue(
             world.chance.choice(names),
             "topic",
             RoutingType.MULTICAST,
@@ -355,7 +355,7 @@ def unsubscribe(world: CoreWorld) -> None:
     if names:
         queue = world.chance.choice(names)
         _doom(world, queue)
-        world.gateway.directory.delete_queue(queue, remove_consumers=True)
+        world.gateway.administration.delete_queue(queue, remove_consumers=True)
         _doomed(world, queue, keep_held=False)
 
 
@@ -364,7 +364,7 @@ def pause(world: CoreWorld) -> None:
     queue = _some_queue(world)
     if queue is not None and world.gateway.queues[queue].durable:
         paused = not world.gateway.queues[queue].paused
-        world.gateway.directory.update_queue(queue, paused=paused)
+        world.gateway.administration.update_queue(queue, paused=paused)
 
 
 def _some_queue(world: CoreWorld) -> str | None:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 
 from gateway.broker import Gateway
-from gateway.broker.lag import Lag
+from gateway.broker.pressure.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
@@ -21,7 +21,7 @@ from gateway.store.persistence import Restored
 from storage import pages as pages_module
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
-from tests.simulation.core.life import CALM_MAX, PAGING, Life, small
+from tests.simulation.core.life import CALM_MAX, PAGING, HeardEffects, Life, small
 from tests.simulation.core.looking import Job, Viewer
 from tests.simulation.core.operations import OPERATIONS
 from tests.simulation.core.plan import draw
@@ -106,7 +106,7 @@ class CoreWorld(Life):
     def made(self, gateway: Gateway) -> None:
         self.takers, self.works, self.producers = [], [], {}
         self.timers, self.viewers, self.jobs = [], [], []
-        gateway.pager.on_unreadable = self._unreadable
+        gateway.operations.pager.on_unreadable = self._unreadable
         self._watch_lag(gateway)
         self._spy(gateway)
         self.rotting.begin()
@@ -120,9 +120,11 @@ class CoreWorld(Life):
 
         if self.plan.lag is not None:
             limit, calm = self.plan.lag
-            gateway.lag.on_change = changed
-            gateway.lag.watch(limit, now=lambda: self.seconds, later=self._call_later, calm=calm)
-        self.ledger.lags = lambda: gateway.lag.waits
+            gateway.pressure.lag.on_change = changed
+            gateway.pressure.lag.watch(
+                limit, now=lambda: self.seconds, later=self._call_later, calm=calm
+            )
+        self.ledger.lags = lambda: gateway.pressure.lag.waits
 
     def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self.timers.append((self.seconds + seconds, call))
@@ -174,7 +176,7 @@ class CoreWorld(Life):
 
     def _spy(self, gateway: Gateway) -> None:
         """Hear of each message that leaves a queue for good, before the gateway does."""
-        told = gateway.gone
+        told = gateway.operations.effects.gone
 
         def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> int:
             if self.evicted is not None:
@@ -193,7 +195,8 @@ class CoreWorld(Life):
                 raise ViolationError(f"{lost} dead letters lost: {copies}")
             return ticket
 
-        gateway.gone = gone  # type: ignore[method-assign]
+        heard = HeardEffects(gateway.operations.effects, gone)
+        gateway.directory.effects = heard  # type: ignore[assignment]
 
     def _judge_gone(self, queue: Queue, message: Message, why: Gone) -> Copy:
         copy = self.ledger.find(queue.name, message)
@@ -243,7 +246,7 @@ class CoreWorld(Life):
                 taker.queue,
                 message,
                 taker,
-                now=self.gateway._now_ms,
+                now=self.gateway.clock.at_ms,
                 wants=taker.wants,
                 barred=taker.barred,
                 paged=queue.backlog is not None,
@@ -364,7 +367,7 @@ class CoreWorld(Life):
             if len(memory) + queue.paged_count != queue.message_count:
                 raise ViolationError(f"{queue.name}: {queue.message_count} is not the sum")
             self.ledger.check(queue.name, memory, queue.message_count)
-            if queue.stores_first and not (queue.serialized or gateway.lag.waits):
+            if queue.stores_first and not (queue.serialized or gateway.pressure.lag.waits):
                 raise ViolationError(f"{queue.name} waits for a disk that does not lag")
             if queue.durable:
                 self._check_recorded(queue)
@@ -405,7 +408,7 @@ class CoreWorld(Life):
         """At rest the disk does not lag for long."""
         for _ in range(3):
             self.go_on(0.1)
-        if self.gateway.lag.waits or self.timers:
+        if self.gateway.pressure.lag.waits or self.timers:
             raise ViolationError("dispatch waits for a disk that has nothing to do")
 
     def _check_recorded(self, queue: Queue) -> None:
@@ -427,7 +430,7 @@ class CoreWorld(Life):
         self.clocks.repair()
         for queue in list(self.gateway.queues.values()):
             if queue.paused:
-                self.gateway.directory.update_queue(queue.name, paused=False)
+                self.gateway.administration.update_queue(queue.name, paused=False)
         self.rotting.calm()
         for _ in range(CALM_MAX):
             self.settle()

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gateway.broker.moves import origin_of
+from gateway.broker.directory.origin import origin_of
 from gateway.model.message import Message
 from gateway.queues.queue import Gone
 from tests.simulation.core.ledger import payload_of

@@ -31,7 +31,7 @@ from protocols.transport import shell
 from protocols.transport.shell import PeerFacts, Speaker
 from protocols.transport.sniff import Guess
 from protocols.transport.timers import Timers
-from tests.simulation.core.life import CALM_MAX, Life, small
+from tests.simulation.core.life import CALM_MAX, HeardEffects, Life, small
 from tests.simulation.disk import Crash
 from tests.simulation.model import ViolationError
 from tests.simulation.wire.amqp_client import AmqpClient
@@ -100,7 +100,7 @@ class WireWorld(Life):
         if self.plan.lag is not None:
             limit, calm = self.plan.lag
             clock = self.clocks.reactor
-            gateway.lag.watch(limit, now=clock.seconds, later=clock.callLater, calm=calm)
+            gateway.pressure.lag.watch(limit, now=clock.seconds, later=clock.callLater, calm=calm)
         self._spy(gateway)
 
     def _speakers(self, gateway: Gateway) -> tuple[Speaker, ...]:
@@ -140,7 +140,7 @@ class WireWorld(Life):
         self.figures["clean"] += int(found.clean)
         for name in SUBSCRIPTIONS:
             if TOPIC in self.plan.addresses and name not in self.gateway.queues:
-                self.gateway.directory.create_queue(name, TOPIC, RoutingType.MULTICAST)
+                self.gateway.administration.create_queue(name, TOPIC, RoutingType.MULTICAST)
 
     @property
     def latest(self) -> int:
@@ -170,7 +170,7 @@ class WireWorld(Life):
     # ---- what the core says
 
     def _spy(self, gateway: Gateway) -> None:
-        told, subscribe = gateway.gone, gateway.subscribe
+        told, subscribe = gateway.operations.effects.gone, gateway.subscribe
 
         def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> int:
             target = {Gone.KILLED: DEAD, Gone.EXPIRED: EXPIRED}.get(why, "")
@@ -188,7 +188,8 @@ class WireWorld(Life):
         def watched(*args: object, **more: object) -> object:
             return Watched(subscribe(*args, **more), self)  # type: ignore[arg-type]
 
-        gateway.gone = gone  # type: ignore[method-assign]
+        heard = HeardEffects(gateway.operations.effects, gone)
+        gateway.directory.effects = heard  # type: ignore[assignment]
         gateway.subscribe = watched  # type: ignore[method-assign, assignment]
 
     def refused(self, client: Client, text: str) -> None:

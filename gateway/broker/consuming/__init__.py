@@ -1,0 +1,1 @@
+"""Consumers and browsers: their holds on queues, and what their settlements do."""

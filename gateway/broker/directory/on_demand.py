@@ -1,0 +1,272 @@
+"""What is made on demand, for whom, and where a destination leads.
+
+A sender may add the routing type it asks for to an address; a consumer may where its protocol
+allows it. Whatever is durable is defined in the store before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.broker.directory.address import Address
+from gateway.broker.directory.conduct import check_subscription
+from gateway.broker.directory.directory import Directory
+from gateway.broker.directory.remembered import queue_definition
+from gateway.model.address import Destination, RoutingType
+from gateway.model.errors import Code, RefusedError
+from gateway.model.objects import Kind
+from gateway.queues.indexed import Condition
+from gateway.queues.queue import Queue
+
+
+class OnDemand:
+    """Finds what clients name, and makes it where settings allow it.
+
+    `user` is for whom something is to be made, as far as the directory's `objects` have room for
+    it; None is the gateway itself, which is never refused.
+    """
+
+    __slots__ = ("_directory", "_refilter")
+
+    def __init__(self, directory: Directory, refilter: Callable[[Queue, Condition], None]) -> None:
+        """`refilter` has a queue keep nothing but what meets a condition."""
+        self._directory = directory
+        self._refilter = refilter
+
+    # ---- sending
+
+    def for_sending(
+        self, destination: Destination, routing: RoutingType | None, user: str | None = None
+    ) -> tuple[Address, Queue | None]:
+        """Return where a sender's messages go, making it where allowed. Raises RefusedError."""
+        settings = self._directory.settings.for_address(destination.address)
+        address = self._directory.addresses.get(destination.address)
+        if address is None and not settings.auto_create_addresses:
+            raise _not_found(destination.address)
+        if destination.queue is not None:
+            return self._fqqn_address(destination, user), self._fqqn(destination, routing, user)
+        known = frozenset() if address is None else address.routing_types
+        wanted = routing or (None if known else settings.default_address_routing_type)
+        has_queue = False
+        if address is not None:
+            has_queue = bool(address.anycast)
+            adds = bool(known) and wanted is not None and wanted not in known
+            if wanted is not None and adds and not settings.auto_create_addresses:
+                raise _mismatch(address, wanted)
+        kinds = known if wanted is None else {wanted}
+        makes = RoutingType.ANYCAST in kinds and not has_queue and settings.auto_create_queues
+        self._directory.check_room(destination.address, user, queue=makes)
+        if address is None:
+            address = self._directory.make_address(
+                destination.address, auto_created=True, user=user
+            )
+        if wanted is not None:
+            self._directory.add_type(address, wanted)
+        if makes:
+            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST, user)
+        return address, None
+
+    def _fqqn_address(self, destination: Destination, user: str | None) -> Address:
+        """Return the address of a named queue, made if it is not there."""
+        address = self._directory.addresses.get(destination.address)
+        if address is None:
+            settings = self._directory.settings.for_address(destination.address)
+            makes = destination.queue not in self._directory.queues and settings.auto_create_queues
+            self._directory.check_room(destination.address, user, queue=makes)
+            address = self._directory.make_address(
+                destination.address, auto_created=True, user=user
+            )
+        return address
+
+    def _fqqn(
+        self, destination: Destination, routing: RoutingType | None, user: str | None
+    ) -> Queue:
+        assert destination.queue is not None
+        queue = self._directory.queues.get(destination.queue)
+        if queue is None:
+            settings = self._directory.settings.for_address(destination.address)
+            if not settings.auto_create_queues:
+                raise RefusedError.of(
+                    Code.NOT_FOUND,
+                    f"Queue: {destination.queue!r} does not exist, and auto-create-queues "
+                    "is false for its address.",
+                )
+            kind = routing or settings.default_queue_routing_type
+            return self._make_on_demand(destination.queue, destination.address, kind, user)
+        if queue.address != destination.address:
+            raise RefusedError.of(
+                Code.NOT_FOUND,
+                f"Queue {destination.queue!r} belongs to address {queue.address!r}, not "
+                f"to {destination.address!r}.",
+            )
+        return queue
+
+    # ---- consuming
+
+    def consuming_type(
+        self, destination: Destination, routing: RoutingType | None, *, may_add: bool
+    ) -> RoutingType:
+        """Return how a consumer of this destination is served. Raises RefusedError."""
+        address = self._directory.addresses.get(destination.address)
+        settings = self._directory.settings.for_address(destination.address)
+        if destination.queue is not None and destination.queue in self._directory.queues:
+            return self._directory.queues[destination.queue].routing
+        if address is None or not address.routing_types:
+            return routing or settings.default_queue_routing_type
+        if routing is None:
+            return (
+                RoutingType.ANYCAST
+                if RoutingType.ANYCAST in address.routing_types
+                else RoutingType.MULTICAST
+            )
+        if routing not in address.routing_types and not (
+            may_add and settings.auto_create_addresses
+        ):
+            raise _mismatch(address, routing)
+        return routing
+
+    def for_consuming(
+        self, destination: Destination, routing: RoutingType | None, user: str | None = None
+    ) -> Queue:
+        """Return the queue that a consumer reads, making it where allowed. Raises RefusedError."""
+        settings = self._directory.settings.for_address(destination.address)
+        address = self._directory.addresses.get(destination.address)
+        if address is None and not settings.auto_create_addresses:
+            raise _not_found(destination.address)
+        if destination.queue is not None:
+            self._fqqn_address(destination, user)
+            return self._fqqn(destination, routing, user)
+        if address is not None and address.anycast:
+            namesake = [queue for queue in address.anycast if queue.name == address.name]
+            return (namesake or address.anycast)[0]
+        if not settings.auto_create_queues:
+            raise RefusedError.of(
+                Code.NOT_FOUND,
+                f"Address {destination.address!r} has no queue, and auto-create-queues is "
+                "false for it.",
+            )
+        name = destination.address
+        self._directory.check_room(name, user, queue=True)
+        if address is None:
+            self._directory.make_address(name, auto_created=True, user=user)
+        return self._make_on_demand(name, name, RoutingType.ANYCAST, user)
+
+    def _make_on_demand(
+        self, name: str, address: str, kind: RoutingType, user: str | None
+    ) -> Queue:
+        self._directory.objects.check(Kind.QUEUES, user)
+        queue = self._directory.make_queue(name, address, kind, auto_created=True, user=user)
+        self._directory.watcher.queue_made(queue)
+        return queue
+
+    def subscription_queue(
+        self,
+        name: str,
+        durable_name: str | None,
+        *,
+        shared: bool,
+        make_name: Callable[[], str],
+        temporary: bool = False,
+        condition: Condition | None = None,
+        no_local: str = "",
+        owner: object | None = None,
+        user: str | None = None,
+    ) -> Queue:
+        """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
+
+        `temporary` with a name: shared by that name, and gone with its last consumer; without one
+        the queue is `owner`'s alone. `condition`
+        and `no_local` decide what the queue takes, and with others than before what it keeps.
+        """
+        queue = self._subscription_there(durable_name, name)
+        self._make_topic(name, user, queue)
+        if durable_name is None:
+            kind = RoutingType.MULTICAST
+            made = self._directory.make_queue(make_name(), name, kind, temporary=True, user=user)
+            made.owner = owner
+            self._begin(made, condition, no_local)
+            return made
+        if queue is not None and queue.address != name:
+            self._directory.drop_queue(queue)
+            queue = None
+        if queue is None:
+            queue = self._directory.make_queue(
+                durable_name,
+                name,
+                RoutingType.MULTICAST,
+                auto_created=True,
+                temporary=temporary,
+                user=user,
+            )
+            if not shared:
+                queue.max_consumers = 1
+            self._begin(queue, condition, no_local)
+        elif queue.filter_text != _text(condition) or queue.no_local != no_local:
+            if queue.consumer_count:
+                raise RefusedError.of(
+                    Code.IN_USE,
+                    f"Subscription {durable_name!r} has consumers with the selector "
+                    f"{queue.filter_text!r}{' and no-local' if queue.no_local else ''}; close "
+                    "them first, or subscribe as they did.",
+                )
+            self._directory.set_filter(queue, condition, no_local)
+            if condition is not None:
+                self._refilter(queue, condition)
+            if queue.durable:
+                self._directory.store.define(queue_definition(queue))
+        return queue
+
+    def _subscription_there(self, durable_name: str | None, address: str) -> Queue | None:
+        """Return the subscription of a name, which may move to an address. Raises RefusedError."""
+        if durable_name is None:
+            return None
+        queue = self._directory.queues.get(durable_name)
+        check_subscription(durable_name, queue, address)
+        if queue is not None and queue.address != address and queue.consumer_count:
+            raise RefusedError.of(
+                Code.IN_USE,
+                f"Subscription {durable_name!r} is on address {queue.address!r} and "
+                f"has consumers; it cannot move to {address!r}.",
+            )
+        return queue
+
+    def _make_topic(self, name: str, user: str | None, queue: Queue | None) -> None:
+        """See to it that there is a multicast address, and room for a queue if there is none yet.
+
+        Raises RefusedError, and has made nothing then.
+        """
+        known = name in self._directory.addresses
+        if not known and not self._directory.settings.for_address(name).auto_create_addresses:
+            raise _not_found(name)
+        # One that moves takes the place that it had, unless another user had that.
+        stays = queue is not None and (queue.address == name or queue.made_by == user)
+        self._directory.check_room(name, user, queue=not stays)
+        if not known:
+            self._directory.make_address(name, auto_created=True, user=user)
+        self._directory.add_type(self._directory.addresses[name], RoutingType.MULTICAST)
+
+    def _begin(self, queue: Queue, condition: Condition | None, no_local: str) -> None:
+        """Have a new subscription take what it asks for."""
+        self._directory.set_filter(queue, condition, no_local)
+        if queue.durable:
+            self._directory.store.define(queue_definition(queue))
+        self._directory.watcher.queue_made(queue)
+
+
+def _text(condition: Condition | None) -> str:
+    """Return the text of a selector; "" for none."""
+    return "" if condition is None else condition.text
+
+
+def _not_found(name: str) -> RefusedError:
+    return RefusedError.of(
+        Code.NOT_FOUND,
+        f"Address {name!r} does not exist, and auto-create-addresses is false for it.",
+    )
+
+
+def _mismatch(address: Address, wanted: RoutingType) -> RefusedError:
+    kind = "topic (MULTICAST)" if wanted is RoutingType.MULTICAST else "queue (ANYCAST)"
+    return RefusedError.of(
+        Code.ROUTING_MISMATCH, f"Address {address.name} is not configured for {kind} support."
+    )

@@ -1,0 +1,1 @@
+"""What happens to messages that wait: paging, moving, expiry, dead letters, errands."""
