@@ -324,7 +324,7 @@ class Backlog:
             size = sum([len(m.body) for m in messages])
             self.size = max(0, self.size - size) if self.count else 0
             self.queue.restore(messages)
-            self.queue.took_back(len(messages))
+            self.queue.counts.took_back(len(messages))
             self.queue.drop_superseded()
         return before - self.count
 
@@ -341,7 +341,7 @@ class Backlog:
         size = sum([len(m.body) for m in messages])
         self.size = max(0, self.size - size) if self.count else 0
         self.queue.restore(messages)
-        self.queue.took_back(len(messages))
+        self.queue.counts.took_back(len(messages))
 
     def give_back(self, messages: list[Message]) -> None:
         """Forget that these were read ahead: they wait on their pages again, behind older ones."""
@@ -411,7 +411,7 @@ class Backlog:
                     last += 1
                 self._pass(last + 1)
                 self.count -= last + 1 - low
-                self.queue.took_back(0, last + 1 - low)
+                self.queue.counts.took_back(0, last + 1 - low)
                 self._source.lost(self.queue, last + 1 - low, error)
                 self._finish_part(page, part, low, last)
                 return

@@ -42,6 +42,11 @@ class Counters:
             case Gone.KILLED | Gone.REMOVED:
                 self.killed += count
 
+    def took_back(self, count: int, lost: int = 0) -> None:
+        """So many were restored from pages, so many cannot be: they count as killed."""
+        self.added -= count
+        self.killed += lost
+
     @property
     def gone_count(self) -> int:
         """Messages that have left, for whatever reason."""

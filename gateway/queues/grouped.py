@@ -86,7 +86,8 @@ class Grouping:
         self.mark_first: Callable[[bytes, int, str], bytes] = _unmarked
         self.groups: Groups | None = None
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """How many groups are pinned to a consumer."""
         return 0 if self.groups is None else len(self.groups.pinned)
 

@@ -233,7 +233,7 @@ class LastValueQueue(Queue):
         return Line(wake, durable=durable, index=self._index)
 
     def _make_ring(self, leave: Leave) -> Ring:
-        self._values = ValueRing(self.line, self._out, leave, self._index)
+        self._values = ValueRing(self.line, self.out, leave, self._index)
         return self._values
 
     def be_keyed(self, key_of: KeyOf) -> None:

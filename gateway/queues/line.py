@@ -85,6 +85,16 @@ class Line:
     def __len__(self) -> int:
         return self.waiting_count + len(self.scheduled)
 
+    @property
+    def ready_count(self) -> int:
+        """Messages that wait for a consumer."""
+        return len(self.ready)
+
+    @property
+    def scheduled_count(self) -> int:
+        """Messages that wait for their time."""
+        return len(self.scheduled)
+
     def holdings(self) -> Iterator[Message]:
         """Go through what is ready, in delivery order, then through what is scheduled."""
         return chain(self.ready, self.scheduled)

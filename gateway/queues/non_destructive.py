@@ -87,10 +87,7 @@ class NonDestructiveQueue(LastValueQueue):
         self._turn = 0  # the place of the one that is served first
         return super()._make_line(wake, durable=durable)
 
-    @property
-    def keeps(self) -> bool:
-        """See Queue."""
-        return True
+    keeps = True
 
     @property
     def message_count(self) -> int:
@@ -156,7 +153,7 @@ class NonDestructiveQueue(LastValueQueue):
         share = max(SHOWN_MIN, limit // len(readers))
         start = self._turn % len(readers)
         total = 0
-        until = self._synced_below()
+        until = self._effects.synced_below(self)
         for at, reader in enumerate(readers[start:] + readers[:start], start):
             assert isinstance(reader, Reader), "a consumer of another queue"
             if not reader.attached or (reader.seen == self._news and not reader.again):
@@ -197,7 +194,7 @@ class NonDestructiveQueue(LastValueQueue):
                 any_flags |= message.flags
                 self._held_by[message.seq] = self._held_by.get(message.seq, 0) + 1
             reader.count += len(found)
-            self._out.count = len(self._held_by)
+            self.out.count = len(self._held_by)
             reader.consumer.deliver(found, any_flags)
         return shown
 
@@ -344,12 +341,12 @@ class NonDestructiveQueue(LastValueQueue):
                 held_by[message.seq] = left
             else:
                 held_by.pop(message.seq, None)  # or it is gone, and was not counted any more
-        self._out.count = len(held_by)
+        self.out.count = len(held_by)
 
     def _leave(self, messages: list[Message], why: Gone) -> int:
         for message in messages:
             self._held_by.pop(message.seq, None)
-        self._out.count = len(self._held_by)
+        self.out.count = len(self._held_by)
         return super()._leave(messages, why)
 
     def check_invariants(self) -> None:

@@ -27,21 +27,13 @@ it tells its `Effects`, in runs. It knows no clock, store, protocol or logger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, QueueAttributes
-from gateway.model.message import (
-    EXPIRES,
-    GROUPED,
-    SCHEDULED,
-    SHARED,
-    Message,
-    Share,
-    SharedMessage,
-)
+from gateway.model.message import EXPIRES, GROUPED, Message, Share
 from gateway.model.ports import Consumer
 from gateway.model.run import MixedRun, Run
 from gateway.queues.counted import Counters
@@ -49,13 +41,14 @@ from gateway.queues.grouped import Grouping
 from gateway.queues.in_delivery import InDelivery
 from gateway.queues.indexed import Condition, IndexedReady
 from gateway.queues.line import Line
+from gateway.queues.making import made, made_mixed
 from gateway.queues.ports import Account, Backlog, Effects, Gone
 from gateway.queues.returns import DueOf, Returns
 from gateway.queues.ring import Leave, Ring
 from gateway.queues.scheduled import NEVER
 from gateway.queues.searching import Ahead, Searching
 from gateway.queues.seats import Consumers
-from gateway.queues.selecting import Browser, Group, Held
+from gateway.queues.selecting import Browser, Held
 from gateway.queues.sharing import Shares
 from gateway.queues.start import Start
 
@@ -75,6 +68,8 @@ class Queue:
         ring: what bounds it.
         line: what waits.
         seats: its consumers.
+        out: what consumers hold.
+        ahead: what was read from pages before its elders.
         searches: selectors and browsers.
         groups: message groups.
         returns: what comes back.
@@ -90,9 +85,9 @@ class Queue:
     """
 
     __slots__ = (
-        "_ahead", "_effects", "_out", "_shares", "account", "address", "attributes",
+        "_effects", "_shares", "account", "address", "ahead", "attributes",
         "auto_created", "backlog", "counts", "deleted", "dispatching", "durable", "filter",
-        "groups", "line", "made_by", "max_consumers", "name", "no_local", "owner", "paused",
+        "groups", "line", "made_by", "max_consumers", "name", "no_local", "out", "owner", "paused",
         "queue_id", "returns", "ring", "routing", "searches", "seats", "start", "temporary",
         "told_apart", "touched",
     )  # fmt: skip
@@ -119,8 +114,7 @@ class Queue:
         self.owner: object | None = None
         self.made_by: str | None = None
         self.account: Account | None = None
-        self.deleted = self.paused = False
-        self.touched = self.dispatching = False
+        self.deleted = self.paused = self.touched = self.dispatching = False
         self.max_consumers = -1
         self.filter: Condition | None = None
         self.no_local = ""
@@ -132,15 +126,15 @@ class Queue:
         self._make_parts(durable=durable)
 
     def _make_parts(self, *, durable: bool) -> None:
-        leave, wake = self._leave, self._wake
+        leave, wake = self._leave, partial(self._effects.wake, self)
         self.counts = Counters()
         self.seats = seats = Consumers()
         self.line = line = self._make_line(wake, durable=durable)
-        self._out = out = InDelivery()
+        self.out = out = InDelivery()
         self.ring = self._make_ring(leave)
         self._shares = shares = Shares(line, seats, out, leave)
         self.searches = searching = Searching(line, seats, self._forget_index)
-        self._ahead = ahead = Ahead(line, seats, searching, shares, self.counts)
+        self.ahead = ahead = Ahead(line, seats, searching, shares, self.counts)
         self.returns = Returns(
             line, out, self.ring, ahead, leave=leave, effects=self._effects, queue=self
         )
@@ -158,6 +152,8 @@ class Queue:
 
     any_flags: int = _of("line.any_flags")
     all_flags: int = _of("line.all_flags")
+    ready_count: int = _of("line.ready_count")
+    scheduled_count: int = _of("line.scheduled_count")
     waiting_count: int = _of("line.waiting_count")
     storing_count: int = _of("line.storing_count")
     serialized: bool = _of("line.serialized")
@@ -165,7 +161,10 @@ class Queue:
     storing: Callable[[], Iterator[Message]] = _of("line.storing")
     holdings: Callable[[], Iterator[Message]] = _of("line.holdings")
 
+    delivering: int = _of("out.count")
+    group_count: int = _of("groups.count")
     consumers: Sequence[Held] = _of("seats.all")
+    consumer_count: int = _of("seats.count")
     exclusive: bool = _of("seats.exclusive")
 
     searching: bool = _of("searches.more")
@@ -183,17 +182,15 @@ class Queue:
         return Line(wake, durable=durable)
 
     def _make_ring(self, leave: Leave) -> Ring:
-        return Ring(self.line, self._out, leave)
+        return Ring(self.line, self.out, leave)
 
     @property
     def replaces(self) -> bool:
         """Whether later values replace earlier ones: `drop_superseded` follows each add."""
         return False
 
-    @property
-    def keeps(self) -> bool:
-        """Whether consumers take nothing away."""
-        return False
+    #: Whether consumers take nothing away.
+    keeps = False
 
     def drop_superseded(self) -> None:
         """Let go of what later values have replaced, now that those are recorded."""
@@ -212,27 +209,7 @@ class Queue:
     @property
     def message_count(self) -> int:
         """All that the queue holds: storing, ready, scheduled, delivering and paged."""
-        return len(self.line) + self._out.count + self.paged_count
-
-    @property
-    def delivering(self) -> int:
-        """Messages that consumers hold."""
-        return self._out.count
-
-    @property
-    def ready_count(self) -> int:
-        """Messages that wait for a consumer."""
-        return len(self.line.ready)
-
-    @property
-    def consumer_count(self) -> int:
-        """How many consumers it has."""
-        return len(self.seats.all)
-
-    @property
-    def group_count(self) -> int:
-        """Groups that are pinned to a consumer."""
-        return len(self.groups)
+        return len(self.line) + self.out.count + self.paged_count
 
     @property
     def filter_text(self) -> str:
@@ -247,12 +224,7 @@ class Queue:
     @ring_size.setter
     def ring_size(self, size: int) -> None:
         self.ring.size = size
-        self._out.is_listed = size >= 0
-
-    @property
-    def scheduled_count(self) -> int:
-        """Messages that wait for their time."""
-        return len(self.line.scheduled)
+        self.out.is_listed = size >= 0
 
     @property
     def paged_count(self) -> int:
@@ -285,26 +257,9 @@ class Queue:
         for each body, belong to what other queues get as well.
         """
         counts = self.counts
-        flags, expires = run.flags, run.expires
         first = counts.next_seq
-        counts.next_seq = last = first + run.count
-        if shares:
-            assert len(shares) == run.count, "a share for each"
-            flags |= SHARED
-            messages: list[Message] = list(
-                map(SharedMessage, run.bodies, range(first, last), repeat(flags), shares)
-            )
-        else:
-            messages = list(map(Message, run.bodies, range(first, last), repeat(flags)))
-        if expires:
-            for message in messages:
-                message.expires = expires
-        if origin:
-            for message in messages:
-                message.origin = origin
-        if flags & SCHEDULED:
-            for message in messages:
-                message.due = run.due
+        counts.next_seq = first + run.count
+        messages, flags = made(run, first, shares, origin)
         counts.added += run.count
         counts.size_bytes += run.size
         self.line.add_run(messages, flags)
@@ -314,11 +269,8 @@ class Queue:
         """As `add_run` for messages that differ in flags or expiry, and are for now."""
         first = self.counts.take(run.count)
         self.counts.size_bytes += run.size
-        add = self.line.add
-        for message in map(Message, run.bodies, range(first, first + run.count), run.flags):
-            add(message)
-            if message.flags & EXPIRES:
-                message.expires = run.expires[message.seq - first]
+        for message in made_mixed(run, first):
+            self.line.add(message)
         return first
 
     def restore(self, messages: list[Message]) -> None:
@@ -335,9 +287,6 @@ class Queue:
         counts.added += len(messages)
         counts.next_seq = max(counts.next_seq, messages[-1].seq + 1)
 
-    def _wake(self, at_ms: int) -> None:
-        self._effects.wake(self, at_ms)
-
     def _leave(self, messages: list[Message], why: Gone) -> int:
         """Account for messages that left and tell the broker; returns the ticket."""
         counts = self.counts
@@ -348,7 +297,7 @@ class Queue:
         size = sum([len(m.body) for m in messages])
         counts.size_bytes -= size
         ticket = self._effects.gone(self, messages, why, size)
-        if not self._out.count and self.line.forget_flags():
+        if not self.out.count and self.line.forget_flags():
             self._forget_index()
         return ticket
 
@@ -398,23 +347,11 @@ class Queue:
         if self.start is not None and not len(self.seats):
             self.start.left()
 
-    def attach_browser(self, consumer: Consumer, condition: Condition | None = None) -> Browser:
-        """Show a consumer what waits, and what comes later; dispatching shows it."""
-        return self.searches.join_browser(consumer, condition)
-
-    def detach_browser(self, browser: Browser) -> None:
-        """Show it nothing more."""
-        self.searches.leave_browser(browser)
-
     def wait_for_search(self, member: Held) -> bool:
         """Whether its search has not seen all yet; then `Consumer.exhausted` tells its end."""
         return self.groups.wait(member) or self.searches.wait(member, self.backlog)
 
     # ---- out
-
-    def _synced_below(self) -> int:
-        """Return the seq below which all that is to be on disk is there."""
-        return self._effects.synced_below(self)
 
     def dispatch(self, now_ms: int, limit: int) -> int:
         """Hand out about `limit` messages to consumers with room; returns how many went out."""
@@ -430,7 +367,9 @@ class Queue:
             self._come_due(now_ms)
         searches = None
         if searching.open is not None:
-            searches = searching.begin(now_ms, self._synced_below, self.backlog)
+            searches = searching.begin(
+                now_ms, partial(self._effects.synced_below, self), self.backlog
+            )
         if self.start is not None:
             opened = self.start.is_open(len(self.seats), now_ms)
             if self.next_time < NEVER:
@@ -469,22 +408,21 @@ class Queue:
 
     def acknowledge(self, held: Held, messages: list[Message]) -> int:
         """Remove messages in delivery for good; returns the ticket."""
-        out = self._out
-        if out.marked:
-            messages = out.as_held(messages)
-        out.take_back(held, messages)
-        return self._leave(messages, Gone.ACKNOWLEDGED)
+        return self._settle(held, messages, Gone.ACKNOWLEDGED)
 
     def kill(self, held: Held, messages: list[Message]) -> int:
         """Remove messages in delivery as undeliverable: they go to the dead-letter address.
 
         Returns the ticket.
         """
-        out = self._out
+        return self._settle(held, messages, Gone.KILLED)
+
+    def _settle(self, held: Held, messages: list[Message], why: Gone) -> int:
+        out = self.out
         if out.marked:
             messages = out.as_held(messages)
         out.take_back(held, messages)
-        return self._leave(messages, Gone.KILLED)
+        return self._leave(messages, why)
 
     def release(
         self,
@@ -503,25 +441,6 @@ class Queue:
         return self.returns.take_back(
             held, messages, self.backlog, failed=failed, due=due, deleted=self.deleted
         )
-
-    def note_acquired(self, messages: list[Message]) -> None:
-        """See Returns."""
-        self.returns.note_acquired(messages)
-
-    def unmarked(self, messages: list[Message]) -> list[Message]:
-        """Return messages in delivery as the queue holds them, without marks; they stay there."""
-        return self._out.unmarked(messages)
-
-    def rewrite(self, message: Message, body: bytes, growth: int) -> None:
-        """Give a message in delivery another body, by `growth` bytes longer."""
-        message.body = body
-        self.counts.size_bytes += growth
-
-    def bar(self, held: Held, messages: list[Message]) -> None:
-        """Never offer these to that consumer again (`undeliverable-here`) [AMQP 3.4.5]."""
-        if held.barred is None:
-            held.barred = set()
-        held.barred.update(m.seq for m in messages)
 
     # ---- operator
 
@@ -573,23 +492,8 @@ class Queue:
         """Count messages that go to pages; returns the seq of the first."""
         return self.counts.take(count)
 
-    def took_back(self, count: int, lost: int = 0) -> None:
-        """So many were restored from pages, so many cannot be: they count as killed."""
-        self.counts.added -= count
-        self.counts.killed += lost
-
     def purge_pages(self) -> int:
         """Let go of what was not read back; returns how many that were."""
         count = self.backlog.purge() if self.backlog is not None else 0
         self.counts.killed += count
         return count
-
-    def take_ahead(self, group: Group, messages: list[Message], now_ms: int) -> int:
-        """See Ahead."""
-        assert self.backlog is not None, "nothing is on pages"
-        return self._ahead.take(self.backlog, group, messages, now_ms)
-
-    def give_back_ahead(self) -> None:
-        """See Ahead."""
-        if self.backlog is not None:
-            self._ahead.give_back(self.backlog)

@@ -174,8 +174,10 @@ class Ahead:
             self.put_back(backlog, self._line.ready.remove_if(left))
         return went
 
-    def give_back(self, backlog: Backlog) -> None:
+    def give_back(self, backlog: Backlog | None) -> None:
         """Have what was read ahead, and waits, wait on its pages: it must not overtake others."""
+        if backlog is None:
+            return
         ahead = backlog.ahead
         left = {m.seq for m in self._line.ready if m.seq in ahead} if ahead else set()
         if left:

@@ -33,6 +33,10 @@ class Consumers:
     def __len__(self) -> int:
         return len(self.all)
 
+    @property
+    def count(self) -> int:
+        return len(self.all)
+
     def be_exclusive(self, exclusive: bool) -> None:  # noqa: FBT001 - says it by name
         """Serve the first alone from now on, or all; it then goes to its place."""
         was, self.exclusive = self.exclusive, exclusive

@@ -173,6 +173,12 @@ class Held:
         self.count = 0  # messages in delivery to it
         self.barred: set[int] | None = None  # seqs it must not be offered again [AMQP 3.4.5]
 
+    def bar(self, messages: list[Message]) -> None:
+        """Never have these offered to it again (`undeliverable-here`) [AMQP 3.4.5]."""
+        if self.barred is None:
+            self.barred = set()
+        self.barred.update(m.seq for m in messages)
+
 
 class Searches:
     """All searches of one queue; there is none of these while there is no search.

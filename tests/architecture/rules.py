@@ -403,7 +403,6 @@ LONG_FILES: Final = (
     "gateway.listening.listeners",
     "gateway.model.section_scan",
     "gateway.paging.backlog",
-    "gateway.queues.queue",
     "gateway.streams.registry",
     "protocols.stomp.parser",
     "protocols.stomp.session",

@@ -197,7 +197,7 @@ class GroupedMachine(RuleBasedStateMachine):
     def release(self, which, subset, failed, bar) -> None:
         member, chosen = self.pick(which, subset)
         if bar:
-            self.queue.bar(member.held, chosen)
+            member.held.bar(chosen)
             member.barred.update(m.seq for m in chosen)
         self.queue.release(member.held, chosen, failed=failed)
 

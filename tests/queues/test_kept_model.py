@@ -246,7 +246,7 @@ class KeptMachine(RuleBasedStateMachine):
     def release(self, which, subset, failed, bar, delayed) -> None:
         spectator, chosen = self.pick(which, subset)
         if bar:
-            self.queue.bar(spectator.held, chosen)
+            spectator.held.bar(chosen)
             spectator.barred.update(m.seq for m in chosen)
         before = len(self.dead)
         due = (lambda m: self.now + 50) if delayed else None

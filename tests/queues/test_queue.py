@@ -74,7 +74,7 @@ def test_what_is_barred_from_the_first_goes_to_a_consumer_of_lower_priority():
     queue = queue_with((4, 0), (4, 0))
     high = Taker(queue, 1, priority=5)
     queue.dispatch(0, 100)
-    queue.bar(high.held, high.got)
+    high.held.bar(high.got)
     queue.release(high.held, high.got)
     high.left = 5
     low = Taker(queue, 5)
@@ -87,7 +87,7 @@ def test_a_barred_message_keeps_its_place_for_others():
     queue = queue_with((4, 0), (4, 0), (4, 0))
     first = Taker(queue, 2)
     queue.dispatch(0, 100)
-    queue.bar(first.held, first.got)
+    first.held.bar(first.got)
     queue.release(first.held, first.got)
     first.left = 9
     queue.dispatch(0, 100)

@@ -92,7 +92,7 @@ class Viewer:
         self.left = room
         self.shown = []
         self.ended = False
-        self.browser = machine.queue.attach_browser(self, selector)
+        self.browser = machine.queue.searches.join_browser(self, selector)
 
     def room(self) -> int:
         return self.left
@@ -293,7 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.viewers[0].left = room
             self.dispatch(1000)
         else:
-            self.queue.detach_browser(self.viewers.pop(0).browser)
+            self.queue.searches.leave_browser(self.viewers.pop(0).browser)
 
     def take_expiries(self) -> None:
         """What is behind the last delivery may have been found expired as well."""
@@ -337,7 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not items:
             return
         if bar:
-            self.queue.bar(taker.held, messages)
+            taker.held.bar(messages)
             taker.seat.barred.update(item.seq for item in items)
         if delay is None:
             self.queue.release(taker.held, messages, failed=failed)

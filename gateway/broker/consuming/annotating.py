@@ -27,7 +27,7 @@ def annotate(
     """Merge annotations into messages in delivery; `size_max`: bytes of one, no more."""
     if queue.keeps:
         return
-    for message in queue.unmarked(messages):
+    for message in queue.out.unmarked(messages):
         if message.flags & STOMP:
             continue
         try:
@@ -48,7 +48,8 @@ def _replace(load: Load, queue: Queue, message: Message, body: bytes) -> None:
         charge = len(body)  # the others go on paying for what they had in common
     if charge > 0 and load.memory + charge > load.memory_max:
         return
-    queue.rewrite(message, body, growth)
+    message.body = body
+    queue.counts.size_bytes += growth
     if message.flags & PAGED:
         return  # it counts on its page, until it is gone
     account = queue.account

@@ -117,10 +117,10 @@ class Hold:
         queue = self.queue
         around = self._around
         if undeliverable_here:
-            queue.bar(self._held, messages)
+            self._held.bar(messages)
         due = around.effects.redelivery(queue) if delayed else None
         if not (failed or unseen):
-            queue.note_acquired(messages)
+            queue.returns.note_acquired(messages)
         ticket = queue.release(self._held, messages, failed=failed, due=due)
         around.dispatch.touch(queue)
         return ticket if failed or due else 0
@@ -159,7 +159,7 @@ class Look:
         self._around = around
         self.queue = queue
         self.consumer = consumer
-        self._browser = queue.attach_browser(consumer, condition)
+        self._browser = queue.searches.join_browser(consumer, condition)
         self._closed = False
 
     @property
@@ -225,7 +225,7 @@ class Look:
         if self._closed:
             return
         self._closed = True
-        self.queue.detach_browser(self._browser)
+        self.queue.searches.leave_browser(self._browser)
 
 
 class NotFrom:

@@ -250,7 +250,7 @@ def passing(queue: Queue, do: Callable[[list[Message]], int]) -> Act:
 
     def act(messages: list[Message]) -> tuple[int, Refusal | None]:
         count = do(that_wait(queue, messages))
-        queue.give_back_ahead()
+        queue.ahead.give_back(queue.backlog)
         return count, None
 
     return act

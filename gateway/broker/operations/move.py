@@ -60,7 +60,7 @@ class Move:
             return 0, refusal
         fitting, full = self._room_for(that_wait(self._queue, messages))
         moved = self._move(fitting) if fitting else 0
-        self._queue.give_back_ahead()
+        self._queue.ahead.give_back(self._queue.backlog)
         return moved, full
 
     def _move(self, messages: list[Message]) -> int:

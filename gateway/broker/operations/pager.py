@@ -335,7 +335,7 @@ class Pager:
                 group.page_next, group.wanted(members), room, share
             )
             if found:
-                went += queue.take_ahead(group, found, now_ms)
+                went += queue.ahead.take(backlog, group, found, now_ms)
             hungry = any(h.consumer.room() > 0 for h in members)
             more = more or (hungry and backlog.has(group.page_next))
         queue.searches.end_pages(backlog, more=more)
