@@ -126,7 +126,7 @@ class Queue:
         self._make_parts(durable=durable)
 
     def _make_parts(self, *, durable: bool) -> None:
-        leave, wake = self._leave, partial(self._effects.wake, self)
+        leave, wake = self._leave, lambda at_ms: self._effects.wake(self, at_ms)
         self.counts = Counters()
         self.seats = seats = Consumers()
         self.line = line = self._make_line(wake, durable=durable)
