@@ -92,18 +92,9 @@ class Subscriptions:
         name = self._free_id(headers, version)
         destination, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
         durable = _durable_name(headers, client_id, "SUBSCRIBE")
-        if durable is not None and routing is RoutingType.ANYCAST:
-            raise RefusedError.of(
-                Code.ROUTING_MISMATCH,
-                "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
-            )
+        _check_durable(durable, routing)
         self._host.limits.objects.check(Kind.CONSUMERS, self._host.account, weight_of(name))
-        browser = _is_set(headers, _BROWSER_HEADER)
-        if browser and (durable is not None or routing is RoutingType.MULTICAST):
-            raise RefusedError.of(
-                Code.ROUTING_MISMATCH,
-                "browser:true looks into a queue; name it, as address::queue for a subscription's.",
-            )
+        browser = _browses(headers, durable, routing)
         mode = AckMode.of(headers.get("ack", "auto"))
         window, prefetch = _windows(headers, self._host.limits.window_bytes)
         self._count += 1
@@ -121,6 +112,7 @@ class Subscriptions:
             (name, key),
             mode,
             frames,
+            forget=self.drop,
             window=window,
             prefetch=prefetch,
             durable_name=durable,
@@ -187,7 +179,9 @@ class Subscriptions:
 
     def drop(self, consumer: StompConsumer) -> None:
         """Forget a subscription that has ended or is about to."""
-        if self.by_id.pop(consumer.id, None) is not None:
+        # Its id may be another one's by now, where a transaction has kept it.
+        if self.by_id.get(consumer.id) is consumer:
+            del self.by_id[consumer.id]
             self._before += consumer.delivered
             self._discount(consumer)
         self._by_key.pop(consumer.key, None)
@@ -292,6 +286,26 @@ def _is_set(headers: Mapping[str, str], name: str) -> bool:
             Code.BAD_VALUE, f"{name} '{shown(headers[name])}' is neither true nor false."
         )
     return text == "true"
+
+
+def _browses(headers: Mapping[str, str], durable: str | None, routing: RoutingType | None) -> bool:
+    """Return whether it is a browser; raises RefusedError where there is no queue to look into."""
+    browser = _is_set(headers, _BROWSER_HEADER)
+    if browser and (durable is not None or routing is RoutingType.MULTICAST):
+        raise RefusedError.of(
+            Code.ROUTING_MISMATCH,
+            "browser:true looks into a queue; name it, as address::queue for a subscription's.",
+        )
+    return browser
+
+
+def _check_durable(durable: str | None, routing: RoutingType | None) -> None:
+    """Raise RefusedError when a durable subscription is asked for, and a queue."""
+    if durable is not None and routing is RoutingType.ANYCAST:
+        raise RefusedError.of(
+            Code.ROUTING_MISMATCH,
+            "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
+        )
 
 
 def _durable_name(headers: Mapping[str, str], client_id: str | None, command: str) -> str | None:

@@ -343,7 +343,6 @@ HOT_LOOPS: Mapping[str, str] = {
 RINGS: Final[Mapping[str, int]] = {
     "gateway.broker": 26,
     "gateway.management": 2,
-    "protocols.stomp": 2,
 }
 #: The aim for the length of a file, in lines; the modules above it.
 FILE_LINES_AIM: Final = 500
@@ -356,8 +355,6 @@ LONG_FILES: Final = (
     "gateway.paging.backlog",
     "gateway.queues.queue",
     "gateway.streams.registry",
-    "protocols.stomp.parser",
-    "protocols.stomp.session",
     "protocols.transport.shell",
     "storage.arrow_log",
 )

@@ -182,9 +182,9 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "STOMP: ABORT forgets what was acknowledged",
-        "protocols.stomp.transactions:_Open.rollback",
-        "        self.work.rollback()\n",
-        "        pass\n",
+        "protocols.stomp.transactions:Named._undo",
+        "    self.work.rollback()\n",
+        "    pass\n",
     ),
     _wire(
         "shell: what the socket did not take is sent again",
