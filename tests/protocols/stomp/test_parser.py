@@ -11,7 +11,7 @@ from gateway.model.errors import Code
 from protocols.stomp.frame import Head
 from protocols.stomp.heads import FrameError
 from protocols.stomp.limits import StompLimits
-from protocols.stomp.parser import ACKS, Parser
+from protocols.stomp.parser import ACKS, Mode, Parser
 from protocols.stomp.versions import Version
 from tests.lanes import examples
 
@@ -443,3 +443,28 @@ def test_the_cache_is_bounded() -> None:
     assert len(parser._known.by_key) <= 512
     assert len(parser._known._bases) <= 512
     assert max(map(len, parser._known.by_key)) <= 1024
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_each_mode_does_with_what_comes(mode: Mode) -> None:
+    collecting = Collecting()
+    parser = collecting.parser
+    if mode is Mode.HALTED:
+        parser.halt()
+        parser.halt()
+    elif mode is Mode.DROPPED:
+        parser.drop()
+        parser.drop()
+    assert parser.mode is mode
+    collecting.feed(send(b"x"))
+    assert len(collecting.got) == (1 if mode is Mode.PARSING else 0)
+    assert parser.partial == (len(send(b"x")) if mode is Mode.HALTED else 0)
+    if mode is not Mode.DROPPED:
+        parser.resume()
+        assert (parser.mode, len(collecting.got)) == (Mode.PARSING, 1)
+
+
+def test_a_version_is_agreed_on_once() -> None:
+    collecting = Collecting()
+    with pytest.raises(AssertionError, match="twice"):
+        collecting.parser.opened(Version.V1_2, collecting)
