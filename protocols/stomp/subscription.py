@@ -11,9 +11,8 @@
     client               output, window, prefetch-count        by ACK, with all earlier ones
     client-individual    output, window, prefetch-count        by ACK, each on its own
 
-The window counts bytes: messages go out while the unacknowledged ones are below it, so that a
-single frame above the window still goes, alone. The queue is told a number of messages, guessed
-from the last sizes; what turns out not to fit waits in `_later` and goes with the next ACK.
+The queue is told a number of messages, which is a guess where the room is counted in bytes; what
+turns out not to fit waits in `_later` and goes with the next ACK.
 """
 
 from __future__ import annotations
@@ -29,14 +28,10 @@ from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames
 from protocols.stomp.outbox import Outbox
+from protocols.stomp.window import ROOM_MAX, Window
 
-#: Messages asked for at once: enough to hide the cost of a call, few enough to share a turn.
-_ROOM_MAX: Final = 1000
-#: Size of a frame that is assumed before any was seen.
-_FIRST_GUESS: Final = 1024
 #: Bytes of messages that are written at once, should they be larger than was guessed.
 _BURST_BYTES_MAX: Final = 4 << 20
-NO_WINDOW: Final = -1
 
 
 class AckMode(Enum):
@@ -127,11 +122,8 @@ class StompConsumer:
         "_hold",
         "_host",
         "_later",
-        "_prefetch",
-        "_size",
         "_starved",
         "_transactions",
-        "_unacked_bytes",
         "_window",
         "durable_name",
         "id",
@@ -151,14 +143,12 @@ class StompConsumer:
         frames: MessageFrames,
         *,
         forget: Callable[[StompConsumer], None],
-        window: int = NO_WINDOW,
-        prefetch: int = 0,
+        window: Window,
         durable_name: str | None = None,
         browser: bool = False,
     ) -> None:
-        """Prepare; `window` is in bytes (-1 none), `prefetch` in messages (0 no limit).
+        """Prepare; `forget` is called when the queue side has ended it.
 
-        `forget` is called when the queue side has ended it.
         A `browser` is shown what waits, then a MESSAGE with the header `browser:end`, and nothing
         more.
         """
@@ -172,9 +162,6 @@ class StompConsumer:
         elif mode is AckMode.INDIVIDUAL:
             self._hold = IndividualHold()
         self._window = window
-        self._prefetch = prefetch
-        self._size = _FIRST_GUESS
-        self._unacked_bytes = 0
         self._later: list[Message] = []
         self._starved = False
         self._transactions = 0
@@ -191,14 +178,7 @@ class StompConsumer:
     @property
     def credit(self) -> int | None:
         """How many messages it takes beyond what it holds; None: as many as the output takes."""
-        held = 0 if self._hold is None else self._hold.count
-        if self._hold is None or (self._window < 0 and not self._prefetch):
-            return None
-        most = self._prefetch - held if self._prefetch else _ROOM_MAX
-        if self._window >= 0:
-            left = -((self._unacked_bytes - self._window) // self._size)
-            most = min(most, left if held else max(1, left))
-        return max(0, most)
+        return None if self._hold is None else self._window.credit(self._hold.count)
 
     @property
     def unacked(self) -> int:
@@ -217,19 +197,12 @@ class StompConsumer:
             return 0
         if self.stage is not _OPEN:
             return 0
-        room = min(_ROOM_MAX, left // self._size + 1)
+        window = self._window
+        room = min(ROOM_MAX, left // window.size + 1)
         hold = self._hold
         if hold is None:
             return room
-        if self._later:
-            return 0
-        if self._window >= 0 and hold.count:
-            room = min(room, -((self._unacked_bytes - self._window) // self._size))
-        elif self._window >= 0:
-            room = min(room, max(1, -(-self._window // self._size)))
-        if self._prefetch:
-            room = min(room, self._prefetch - hold.count)
-        return room
+        return 0 if self._later else window.room(room, hold.count)
 
     def deliver(self, messages: list[Message], any_flags: int) -> None:
         """Send these [gateway.model.ports.Consumer]; in auto mode they are acknowledged at once.
@@ -245,12 +218,12 @@ class StompConsumer:
         if hold is None:
             data = self._frames.render(messages, any_flags)
             host.outbox.write(data)
-            self._size = len(data) // len(messages) + 1
+            self._window.size = len(data) // len(messages) + 1
             self.subscription.acknowledge(messages)
             host.flush_soon()
             return
-        if self._window >= 0:
-            fitting = self._fitting(messages)
+        if self._window.counts_bytes:
+            fitting = self._window.fitting(messages, hold.count, self._frames.overhead)
             if fitting < len(messages):
                 self._later = messages[fitting:]
                 messages = messages[:fitting]
@@ -267,25 +240,12 @@ class StompConsumer:
                 return messages[:index]
         return messages
 
-    def _fitting(self, messages: list[Message]) -> int:
-        """Return how many may go; they are counted as unacknowledged from here on."""
-        overhead = self._frames.overhead
-        taken = self._unacked_bytes
-        started = bool(self.unacked)
-        for index, message in enumerate(messages):
-            if taken >= self._window and (started or index):
-                self._unacked_bytes = taken
-                return index
-            taken += overhead + len(message.body)
-        self._unacked_bytes = taken
-        return len(messages)
-
     def _send(self, hold: Hold, messages: list[Message], any_flags: int) -> None:
         host = self._host
         first = self._frames.next_number
         data = self._frames.render(messages, any_flags)
         host.outbox.write(data)
-        self._size = len(data) // len(messages) + 1
+        self._window.size = len(data) // len(messages) + 1
         hold.add(first, messages)
         host.must_hear_acks()
         host.flush_soon()
@@ -319,9 +279,8 @@ class StompConsumer:
         if self._hold is None:
             return None
         settled = self._hold.take(number)
-        if settled is not None and self._window >= 0:
-            size = sum([len(m.body) for m in settled])
-            self._unacked_bytes -= size + self._frames.overhead * len(settled)
+        if settled is not None and self._window.counts_bytes:
+            self._window.settled(settled, self._frames.overhead)
         return settled
 
     def again(self) -> None:
@@ -331,7 +290,7 @@ class StompConsumer:
             return
         hold = self._hold
         if self._later and hold is not None:
-            fitting = self._fitting(self._later)
+            fitting = self._window.fitting(self._later, hold.count, self._frames.overhead)
             messages, self._later = self._later[:fitting], self._later[fitting:]
             if messages:
                 self._send(hold, messages, -1)

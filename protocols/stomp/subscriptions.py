@@ -24,8 +24,9 @@ from gateway.model.ports import Broker
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.heads import shown
 from protocols.stomp.message_frames import Convert, MessageFrames
-from protocols.stomp.subscription import NO_WINDOW, AckMode, Host, StompConsumer
+from protocols.stomp.subscription import AckMode, Host, StompConsumer
 from protocols.stomp.versions import Version
+from protocols.stomp.window import NO_WINDOW, Window
 
 _TYPE_HEADERS: Final = ("subscription-type", "destination-type")
 _DURABLE_HEADERS: Final = (
@@ -96,7 +97,7 @@ class Subscriptions:
         self._host.limits.objects.check(Kind.CONSUMERS, self._host.account, weight_of(name))
         browser = _browses(headers, durable, routing)
         mode = AckMode.of(headers.get("ack", "auto"))
-        window, prefetch = _windows(headers, self._host.limits.window_bytes)
+        window = _window(headers, self._host.limits.window_bytes)
         self._count += 1
         key = f"{self._prefix}-{self._count}".encode()
         frames = MessageFrames(
@@ -114,7 +115,6 @@ class Subscriptions:
             frames,
             forget=self.drop,
             window=window,
-            prefetch=prefetch,
             durable_name=durable,
             browser=browser,
         )
@@ -326,8 +326,8 @@ def _durable_name(headers: Mapping[str, str], client_id: str | None, command: st
     return None
 
 
-def _windows(headers: Mapping[str, str], default: int) -> tuple[int, int]:
-    """Return the window in bytes (-1 none) and the prefetch in messages (0 no limit)."""
+def _window(headers: Mapping[str, str], default: int) -> Window:
+    """Return how much may be unacknowledged; `default` is in bytes. Raises RefusedError."""
     prefetch = _whole(headers, "prefetch-count")
     if prefetch is not None and prefetch < 1:
         raise RefusedError.of(
@@ -336,9 +336,9 @@ def _windows(headers: Mapping[str, str], default: int) -> tuple[int, int]:
     for name in _WINDOW_HEADERS:
         window = _whole(headers, name)
         if window is not None:
-            return max(window, NO_WINDOW), prefetch or 0
+            return Window(max(window, NO_WINDOW), prefetch or 0)
     # Who counts in messages does not expect a limit in bytes beside it.
-    return (NO_WINDOW if prefetch else default), prefetch or 0
+    return Window(NO_WINDOW if prefetch else default, prefetch or 0)
 
 
 def _whole(headers: Mapping[str, str], name: str) -> int | None:

@@ -158,8 +158,8 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "STOMP: prefetch-count is not kept",
-        "protocols.stomp.subscription:StompConsumer.room",
-        "self._prefetch - hold.count",
+        "protocols.stomp.window:Window.room",
+        "self._prefetch - held",
         "self._prefetch",
     ),
     _wire(
