@@ -7,8 +7,8 @@
     ENDED     LAST_WORD    CLOSED    all that is to be confirmed has gone, and the ERROR behind it
 
 In ENDED no input counts; confirmations that wait for the disk still go out, in order. A connection
-that is lost says no last word: it stays ENDED. The connection ends once: what would end it again
-changes nothing. A refusal is an ERROR, behind which 1.0 and 1.1 go on and 1.2 ends.
+that is lost says no last word: it stays ENDED. The connection ends once; a second end changes
+nothing. A refusal is an ERROR, behind which 1.0 and 1.1 go on and 1.2 ends.
 
 It knows no bytes and no clock, and of its session only the port below.
 """

@@ -4,9 +4,9 @@
     ROOM     an address or the disk is full, and no ACK of the peer's could make room
     TURN     the others have their turn first; the socket may be read meanwhile
 
-Reasons come and go each on its own, so that every set of ROOM and TURN happens. The parser is
-halted while there is one. It knows no session: the session asks for both sums of them, and what
-finds a reason brings it.
+Reasons come and go each on its own, so that every set of ROOM and TURN happens: they are no states
+of one machine. The parser is halted while there is one. The intake knows no session: the part that
+finds a reason brings it, and the session asks what the reasons come to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What comes before a STOMP connection is open [STOMP 1.2 Connecting], as a machine, sans-IO.
+"""The login of a STOMP connection [STOMP 1.2 Connecting]: a machine ahead of the open one, sans-IO.
 
     stage       input                                 next
     CONNECT     CONNECT, nobody has to log in         LET_IN

@@ -10,7 +10,7 @@ r"""Bytes to frames, whole reads at a time; SENDs that repeat their header block
 
 Producers repeat their header block, so that its raw bytes are looked up in a small cache
 (`known_heads`) before anything is decoded; a `receipt:` line, which differs from frame to frame, is
-cut out first, and on a second try `content-length:` as well. What misses goes to `head_finder`.
+cut out first, and on a second try `content-length:` as well. Any other head goes to `head_finder`.
 
 A frame that is not complete waits (`unfinished`), and what comes is scanned only once: for a line
 end while the head is open, for a NUL or a number of bytes while the body is. It knows no session:

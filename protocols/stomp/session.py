@@ -1,10 +1,9 @@
 """A STOMP connection as the shell drives it, sans-IO: bytes in, calls on a port, bytes out.
 
-Bytes go to the parser. Its frames go to the login, and from CONNECTED on to the traffic. What a
-connection is and how it ends stands in `connection`; what comes before it is open, in `login`; what
-it is held to in time, in `watch`. The session builds these parts, has each look at its time and at
-its memory, and passes on what the journal says. It knows no socket, clock or thread: `now` is
-seconds of the caller's clock.
+Bytes go to the parser. Its frames go to the login, and from CONNECTED on to the traffic. The
+connection has the state, the answers and the end; the watch has the times that a peer must keep.
+The session builds these parts, asks them in time, counts the memory that they keep, and passes on
+the journal's word. It knows no socket, clock or thread: `now` is seconds of the caller's clock.
 
 A full address (BLOCK) stops reading. A peer that holds unacknowledged deliveries is still read, so
 that its ACKs can make room: what else it sends waits in memory, in order, up to `spool_bytes_max`.

@@ -1,4 +1,4 @@
-"""What the peer of an open connection is held to in time: to be heard, to end a frame, to settle.
+"""The times that the peer of an open connection must keep: to be heard, to end a frame, to settle.
 
     silent for longer than its time to live             ERROR
     a frame under way for longer than its bytes allow   ERROR [T16]
