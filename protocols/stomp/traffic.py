@@ -209,7 +209,7 @@ class Traffic:
             and not self._commands.transactions.settles(transaction)
         ):
             head.route = None
-            self._keep(route.sender, head, body)
+            self._stall(route.sender, WaitingFrame(head, body))
             return
         head.restamp(self._parser.stamp)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
@@ -228,16 +228,12 @@ class Traffic:
         Returns False when there is room after all.
         """
         if self._limits.disk_full_pause:
-            self._keep(disk, head, body)
+            self._stall(disk, WaitingFrame(head, body))
             return True
         refusal = disk.producer.refuse(1)
         if refusal is not None:
             raise RefusedError(refusal)
         return False
-
-    def _keep(self, wait: Sender | DiskWait, head: Head, body: bytes) -> None:
-        """Wait for room; this frame is what comes first then."""
-        self._stall(wait, WaitingFrame(head, body))
 
     def _confirm(self, run: WaitingSends, ticket: int) -> None:
         outbox = self._connection.outbox
@@ -257,10 +253,10 @@ class Traffic:
                 self._confirm(taken, outcome.ticket)
             if refusal.code is Code.DISK_FULL and self._limits.disk_full_pause:
                 # Not the sender: an address that drops is not told of a full disk.
-                self._stall(self._wait_for_disk(), run if run.bodies else None)
+                self._stall(self._wait_for_disk(), run)
                 return
             if _is_held(sender):
-                self._stall(sender, run if run.bodies else None)
+                self._stall(sender, run)
                 return
             refused = run.cut(1)
             self._connection.refuse(refusal, refused.receipts[0] if refused.receipts else None)
@@ -291,12 +287,12 @@ class Traffic:
             return
         self._confirm(offered, outcome.ticket)
         if waits:
-            self._stall(sender, run if run.bodies else None)
+            self._stall(sender, run)
 
-    def _stall(self, wait: Sender | DiskWait, first: Waiting | None) -> None:
+    def _stall(self, wait: Sender | DiskWait, first: Waiting) -> None:
         """Wait for room; `first` is what comes first then, before all that waits already."""
         self._stalled = wait
-        if first is not None:
+        if isinstance(first, WaitingFrame) or first.bodies:
             self.spool.add_first(first)
         self.pause_if_idle()
 
