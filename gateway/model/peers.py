@@ -118,11 +118,13 @@ class Peer(Protocol):
 
     Attributes:
         on_login: called once, when the peer is let in and has said who it is.
-        ending: why it ended; None while it has not.
     """
 
     on_login: Callable[[], None]
-    ending: Ending | None
+
+    @property
+    def ending(self) -> Ending | None:
+        """Why it ended; None while it has not."""
 
     def state(self) -> PeerState: ...
 

@@ -31,13 +31,12 @@ class Commands:
     Attributes:
         version: as agreed.
         client_id: of CONNECT, None when it gave none.
-        now: seconds of the session's clock.
     """
 
     __slots__ = (
+        "_host",
         "_outbox",
         "client_id",
-        "now",
         "subscriptions",
         "transactions",
         "version",
@@ -46,7 +45,7 @@ class Commands:
     def __init__(self, broker: Broker, host: Host, convert: Convert, name: str) -> None:
         self.version = Version.V1_0
         self.client_id: str | None = None
-        self.now = 0.0
+        self._host = host  # for its time
         self.subscriptions = Subscriptions(broker, host, convert, name)
         self.transactions = Transactions(broker, host.limits)
         self._outbox = host.outbox
@@ -65,7 +64,8 @@ class Commands:
                 self.subscriptions.unsubscribe(head.headers, self.version, self.client_id)
                 ticket = 0
             case "BEGIN":
-                self.transactions.begin(required(head.headers, "transaction", "BEGIN"), self.now)
+                name = required(head.headers, "transaction", "BEGIN")
+                self.transactions.begin(name, self._host.now)
                 ticket = 0
             case "COMMIT":
                 ticket = self.transactions.commit(required(head.headers, "transaction", "COMMIT"))
@@ -83,7 +83,7 @@ class Commands:
 
     def send_in(self, transaction: str, route: Route, stored: bytes) -> None:
         """Add a SEND to a transaction; raises RefusedError."""
-        self.transactions.send(transaction, route, stored, self.now)
+        self.transactions.send(transaction, route, stored, self._host.now)
 
     def leave(self) -> None:
         """The connection ends: nothing in transactions happens, deliveries go back."""
@@ -106,7 +106,7 @@ class Commands:
         if transaction is None:
             ticket = consumer.subscription.acknowledge(messages)
         else:
-            self.transactions.acknowledge(transaction, consumer, messages, self.now)
+            self.transactions.acknowledge(transaction, consumer, messages, self._host.now)
         consumer.again()
         return ticket
 
@@ -116,7 +116,7 @@ class Commands:
         consumer, messages = self.subscriptions.named(head.headers, "NACK", self.version)
         ticket = 0
         if transaction is not None:
-            self.transactions.reject(transaction, consumer, messages, now=self.now, dead=dead)
+            self.transactions.reject(transaction, consumer, messages, now=self._host.now, dead=dead)
         elif dead:
             ticket = consumer.subscription.reject(messages)
         else:
@@ -128,7 +128,7 @@ class Commands:
         """Return the transaction of an ACK or NACK, which takes it; raises RefusedError."""
         transaction = head.headers.get("transaction")
         if transaction is not None:
-            self.transactions.check(transaction, self.now)
+            self.transactions.check(transaction, self._host.now)
         return transaction
 
 

@@ -1,5 +1,8 @@
 """What waits to be written: frames that may go now, and confirmations that wait for the journal.
 
+Beside them the subscriptions that found no room for their messages: they are asked again when there
+is room.
+
 Confirmations leave in the order of the frames that asked for them, and none before its ticket is on
 disk: one that needs no disk still stands behind an earlier one that does. This is the only place
 that a RECEIPT passes.
@@ -9,36 +12,67 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 #: What a confirmation that waits costs beside its bytes.
 _WAITING_BYTES: Final = 128
+
+
+class Starved(Protocol):
+    """What waits for room in the output."""
+
+    def again(self) -> None:
+        """There may be room again."""
 
 
 class Outbox:
     """The sending half of a connection.
 
     Attributes:
+        write_room: set by the shell; False while much output waits.
+        starved: those who found the output full, until they are fed.
         size: bytes that `take` would return.
         waiting_bytes: what is held back for the journal, and what keeping it costs.
         needed: highest ticket of anything done here; what DISCONNECT's RECEIPT waits for.
     """
 
-    __slots__ = ("_consumed", "_durable", "_frames", "_waiting", "needed", "size", "waiting_bytes")
+    __slots__ = (
+        "_asked",
+        "_consumed",
+        "_durable",
+        "_frames",
+        "_waiting",
+        "needed",
+        "size",
+        "starved",
+        "waiting_bytes",
+        "write_room",
+    )
 
     def __init__(self) -> None:
         self._frames: list[bytes] = []
         self._waiting: deque[tuple[int, bytes, Callable[[], None] | None, bool]] = deque()
         self._consumed: set[int] = set()  # tickets that are not on disk, and need not be
         self._durable = 0
+        self._asked = False  # the journal will say how far it is
+        self.write_room = True
+        self.starved: list[Starved] = []
         self.needed = 0
         self.size = 0
         self.waiting_bytes = 0
 
-    @property
-    def waiting(self) -> bool:
-        """Whether something is held back for the journal."""
-        return bool(self._waiting)
+    def asks(self) -> bool:
+        """Whether the journal is to be asked now, for what is held back; it is asked only once."""
+        if self._asked or not self._waiting:
+            return False
+        self._asked = True
+        return True
+
+    def feed(self) -> None:
+        """Have those who found the output full ask their queues again."""
+        starved, self.starved = self.starved, []
+        for one in starved:
+            one.again()
 
     def write(self, frame: bytes) -> None:
         """Send `frame` with the next `take`."""
@@ -72,7 +106,8 @@ class Outbox:
             then()
 
     def durable_up_to(self, ticket: int) -> None:
-        """Let go what waited for tickets up to this one."""
+        """Let go what waited for tickets up to this one: the journal's answer."""
+        self._asked = False
         self._durable = max(self._durable, ticket)
         self._let_go()
         if self._consumed:
@@ -98,6 +133,11 @@ class Outbox:
             self.write(frames)
             if then is not None:
                 then()
+
+    def failed(self) -> None:
+        """Confirm nothing more: the journal's other answer."""
+        self._asked = False
+        self.forget_waiting()
 
     def forget_waiting(self) -> None:
         """Confirm nothing more: the journal has failed or the peer is gone."""

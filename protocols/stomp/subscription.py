@@ -1,17 +1,23 @@
 """One SUBSCRIBE: how many messages it takes, what it has sent, and what waits for an ACK.
 
+    stage         input         next
+    SUBSCRIBED    START         OPEN      the RECEIPT of SUBSCRIBE has gone: it comes first
+    OPEN          ALL_SHOWN     SHOWN     a browser has seen what was there, and gets nothing more
+    the three     END           ENDED     what was not settled goes back
+    ENDED         FREE          GONE      no transaction holds deliveries of it any more
+
     ack header           room                                  settled
     auto                 what the output takes                 when written
     client               output, window, prefetch-count        by ACK, with all earlier ones
     client-individual    output, window, prefetch-count        by ACK, each on its own
 
-The window counts bytes: messages go out while the unacknowledged ones are below it, so that a
-single frame above the window still goes, alone. The queue is told a number of messages, guessed
-from the last sizes; what turns out not to fit waits in `_later` and goes with the next ACK.
+The queue is told a number of messages, which is a guess where the room is counted in bytes; what
+turns out not to fit waits in `_later` and goes with the next ACK.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
@@ -22,14 +28,10 @@ from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames
 from protocols.stomp.outbox import Outbox
+from protocols.stomp.window import ROOM_MAX, Window
 
-#: Messages asked for at once: enough to hide the cost of a call, few enough to share a turn.
-_ROOM_MAX: Final = 1000
-#: Size of a frame that is assumed before any was seen.
-_FIRST_GUESS: Final = 1024
 #: Bytes of messages that are written at once, should they be larger than was guessed.
 _BURST_BYTES_MAX: Final = 4 << 20
-NO_WINDOW: Final = -1
 
 
 class AckMode(Enum):
@@ -45,19 +47,48 @@ class AckMode(Enum):
         return next((mode for mode in cls if mode.value == text), cls.CLIENT)
 
 
+class Stage(Enum):
+    """How far a subscription is; see the module text."""
+
+    SUBSCRIBED = "subscribed"
+    OPEN = "open"
+    SHOWN = "shown"
+    ENDED = "ended"
+    GONE = "gone"
+
+
+class Input(Enum):
+    """What can happen to it."""
+
+    START = "start"
+    ALL_SHOWN = "all-shown"
+    END = "end"
+    FREE = "free"
+
+
+_NEXT: Final[Mapping[tuple[Stage, Input], Stage]] = {
+    (Stage.SUBSCRIBED, Input.START): Stage.OPEN,
+    (Stage.OPEN, Input.ALL_SHOWN): Stage.SHOWN,
+    (Stage.SUBSCRIBED, Input.END): Stage.ENDED,
+    (Stage.OPEN, Input.END): Stage.ENDED,
+    (Stage.SHOWN, Input.END): Stage.ENDED,
+    (Stage.ENDED, Input.FREE): Stage.GONE,
+}
+#: Compared with once a run: names of the module cost less than those of the class.
+_OPEN: Final = Stage.OPEN
+_SHOWN: Final = Stage.SHOWN
+
+
 class Host(Protocol):
     """What a subscription needs of its connection."""
 
     outbox: Outbox
     limits: StompLimits
-    write_room: bool
     account: str
+    now: float
 
     def must_hear_acks(self) -> None:
         """A delivery that waits for an ACK went out: do not stop reading now."""
-
-    def starved(self, consumer: StompConsumer) -> None:
-        """The output was full: call `consumer.again()` when it is not."""
 
     def flush_soon(self) -> None:
         """There is something to send."""
@@ -68,8 +99,8 @@ class Host(Protocol):
     def expel(self, refusal: Refusal) -> None:
         """Answer with ERROR and end."""
 
-    def subscription_removed(self, consumer: StompConsumer, refusal: Refusal) -> None:
-        """The queue side has ended the subscription."""
+    def subscription_removed(self, refusal: Refusal) -> None:
+        """The queue side has ended a subscription: tell the peer, on a later turn."""
 
 
 class StompConsumer:
@@ -80,30 +111,25 @@ class StompConsumer:
         key: what its message ids start with.
         number: of this connection's subscriptions, by age.
         durable_name: of a durable subscription, else None.
+        stage: see the module text.
         subscription: the hold on the queue; set right after subscribing.
-        open: False until the RECEIPT of SUBSCRIBE has gone: it comes before the first MESSAGE.
     """
 
     __slots__ = (
-        "_all_shown",
         "_browser",
-        "_ended",
+        "_forget",
         "_frames",
-        "_gone",
         "_hold",
         "_host",
         "_later",
-        "_prefetch",
-        "_size",
         "_starved",
         "_transactions",
-        "_unacked_bytes",
         "_window",
         "durable_name",
         "id",
         "key",
         "number",
-        "open",
+        "stage",
         "subscription",
     )
 
@@ -116,12 +142,12 @@ class StompConsumer:
         mode: AckMode,
         frames: MessageFrames,
         *,
-        window: int = NO_WINDOW,
-        prefetch: int = 0,
+        forget: Callable[[StompConsumer], None],
+        window: Window,
         durable_name: str | None = None,
         browser: bool = False,
     ) -> None:
-        """Prepare; `window` is in bytes (-1 none), `prefetch` in messages (0 no limit).
+        """Prepare; `forget` is called when the queue side has ended it.
 
         A `browser` is shown what waits, then a MESSAGE with the header `browser:end`, and nothing
         more.
@@ -136,18 +162,13 @@ class StompConsumer:
         elif mode is AckMode.INDIVIDUAL:
             self._hold = IndividualHold()
         self._window = window
-        self._prefetch = prefetch
-        self._size = _FIRST_GUESS
-        self._unacked_bytes = 0
         self._later: list[Message] = []
         self._starved = False
         self._transactions = 0
         self._browser = browser
-        self._all_shown = False
-        self._ended = False
-        self._gone = False
+        self._forget = forget
         self.durable_name = durable_name
-        self.open = False
+        self.stage = Stage.SUBSCRIBED
 
     @property
     def delivered(self) -> int:
@@ -157,14 +178,7 @@ class StompConsumer:
     @property
     def credit(self) -> int | None:
         """How many messages it takes beyond what it holds; None: as many as the output takes."""
-        held = 0 if self._hold is None else self._hold.count
-        if self._hold is None or (self._window < 0 and not self._prefetch):
-            return None
-        most = self._prefetch - held if self._prefetch else _ROOM_MAX
-        if self._window >= 0:
-            left = -((self._unacked_bytes - self._window) // self._size)
-            most = min(most, left if held else max(1, left))
-        return max(0, most)
+        return None if self._hold is None else self._window.credit(self._hold.count)
 
     @property
     def unacked(self) -> int:
@@ -174,27 +188,21 @@ class StompConsumer:
     def room(self) -> int:
         """Return how many messages are taken now [gateway.model.ports.Consumer]."""
         host = self._host
-        left = host.limits.output_bytes_max - host.outbox.size
-        if left <= 0 or not host.write_room:
+        outbox = host.outbox
+        left = host.limits.output_bytes_max - outbox.size
+        if left <= 0 or not outbox.write_room:
             if not self._starved:
                 self._starved = True
-                host.starved(self)
+                outbox.starved.append(self)
             return 0
-        if not self.open or self._all_shown:
+        if self.stage is not _OPEN:
             return 0
-        room = min(_ROOM_MAX, left // self._size + 1)
+        window = self._window
+        room = min(ROOM_MAX, left // window.size + 1)
         hold = self._hold
         if hold is None:
             return room
-        if self._later:
-            return 0
-        if self._window >= 0 and hold.count:
-            room = min(room, -((self._unacked_bytes - self._window) // self._size))
-        elif self._window >= 0:
-            room = min(room, max(1, -(-self._window // self._size)))
-        if self._prefetch:
-            room = min(room, self._prefetch - hold.count)
-        return room
+        return 0 if self._later else window.room(room, hold.count)
 
     def deliver(self, messages: list[Message], any_flags: int) -> None:
         """Send these [gateway.model.ports.Consumer]; in auto mode they are acknowledged at once.
@@ -210,12 +218,12 @@ class StompConsumer:
         if hold is None:
             data = self._frames.render(messages, any_flags)
             host.outbox.write(data)
-            self._size = len(data) // len(messages) + 1
+            self._window.size = len(data) // len(messages) + 1
             self.subscription.acknowledge(messages)
             host.flush_soon()
             return
-        if self._window >= 0:
-            fitting = self._fitting(messages)
+        if self._window.counts_bytes:
+            fitting = self._window.fitting(messages, hold.count, self._frames.overhead)
             if fitting < len(messages):
                 self._later = messages[fitting:]
                 messages = messages[:fitting]
@@ -232,25 +240,12 @@ class StompConsumer:
                 return messages[:index]
         return messages
 
-    def _fitting(self, messages: list[Message]) -> int:
-        """Return how many may go; they are counted as unacknowledged from here on."""
-        overhead = self._frames.overhead
-        taken = self._unacked_bytes
-        started = bool(self.unacked)
-        for index, message in enumerate(messages):
-            if taken >= self._window and (started or index):
-                self._unacked_bytes = taken
-                return index
-            taken += overhead + len(message.body)
-        self._unacked_bytes = taken
-        return len(messages)
-
     def _send(self, hold: Hold, messages: list[Message], any_flags: int) -> None:
         host = self._host
         first = self._frames.next_number
         data = self._frames.render(messages, any_flags)
         host.outbox.write(data)
-        self._size = len(data) // len(messages) + 1
+        self._window.size = len(data) // len(messages) + 1
         hold.add(first, messages)
         host.must_hear_acks()
         host.flush_soon()
@@ -261,7 +256,8 @@ class StompConsumer:
         What it holds is given back, as the broker's figures count it until then.
         """
         self._end(failed=False)
-        self._host.subscription_removed(self, refusal)
+        self._forget(self)
+        self._host.subscription_removed(refusal)
 
     def facts(self) -> ConsumerFacts:
         """Say who it is [gateway.model.ports.Consumer]."""
@@ -273,8 +269,8 @@ class StompConsumer:
 
     def exhausted(self) -> None:
         """Tell a browser that it has seen all [gateway.model.ports.Consumer]."""
-        if self._browser and not self._all_shown:
-            self._all_shown = True
+        if self._browser and self.stage is _OPEN:
+            self._step(Input.ALL_SHOWN)
             self._host.outbox.write(self._frames.end_of_browse())
             self._host.flush_soon()
 
@@ -283,19 +279,18 @@ class StompConsumer:
         if self._hold is None:
             return None
         settled = self._hold.take(number)
-        if settled is not None and self._window >= 0:
-            size = sum([len(m.body) for m in settled])
-            self._unacked_bytes -= size + self._frames.overhead * len(settled)
+        if settled is not None and self._window.counts_bytes:
+            self._window.settled(settled, self._frames.overhead)
         return settled
 
     def again(self) -> None:
         """There may be room again: send what waited, then ask the queue for more."""
         self._starved = False
-        if not self.open:
+        if self.stage is not _OPEN and self.stage is not _SHOWN:
             return
         hold = self._hold
         if self._later and hold is not None:
-            fitting = self._fitting(self._later)
+            fitting = self._window.fitting(self._later, hold.count, self._frames.overhead)
             messages, self._later = self._later[:fitting], self._later[fitting:]
             if messages:
                 self._send(hold, messages, -1)
@@ -303,9 +298,10 @@ class StompConsumer:
             self.subscription.ready()
 
     def start(self) -> None:
-        """SUBSCRIBE is confirmed: messages may follow."""
-        self.open = True
-        self.subscription.ready()
+        """SUBSCRIBE is confirmed: messages may follow, if it was not ended before."""
+        if self.stage is Stage.SUBSCRIBED:
+            self._step(Input.START)
+            self.subscription.ready()
 
     def unsubscribe(self) -> None:
         """End it; what waits for an ACK goes back without a mark [STOMP 1.2 UNSUBSCRIBE]."""
@@ -316,16 +312,15 @@ class StompConsumer:
         self._end(failed=True)
 
     def _end(self, *, failed: bool) -> None:
-        self.open = False
-        if self._gone:
-            return
+        if self.stage is Stage.ENDED or self.stage is Stage.GONE:
+            return  # the queue goes, or the connection, while a transaction still holds deliveries
+        self._step(Input.END)
         if self._later:
             self.subscription.release(self._later, unseen=True)
             self._later = []
         held = [] if self._hold is None else self._hold.take_all()
         if held:
             self.subscription.release(held, failed=failed)
-        self._ended = True
         self._close_when_free()
 
     def enter_transaction(self) -> None:
@@ -335,10 +330,15 @@ class StompConsumer:
     def leave_transaction(self) -> None:
         """The transaction has settled them."""
         self._transactions -= 1
-        if self._ended:
-            self._close_when_free()
+        assert self._transactions >= 0, "each one leaves as often as it has entered"
+        self._close_when_free()
 
     def _close_when_free(self) -> None:
-        if not self._transactions and not self._gone:
-            self._gone = True
+        if self.stage is Stage.ENDED and not self._transactions:
+            self._step(Input.FREE)
             self.subscription.close()
+
+    def _step(self, what: Input) -> None:
+        following = _NEXT.get((self.stage, what))
+        assert following is not None, f"{what.value} in stage {self.stage.value}"
+        self.stage = following

@@ -6,8 +6,8 @@
     1.2        required                         id, the ack header of MESSAGE
 
 A message id is `<connection>-<n>-<number>`: <n> names the subscription in this connection. The id
-of another connection is therefore never taken for one of ours. It knows the rules of the headers,
-not how frames come or what is answered.
+of another connection is therefore never taken for one of ours. It knows what the headers mean
+(`subscribe_headers`), not how frames come or what is answered.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from gateway.model.ports import Broker
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.heads import shown
 from protocols.stomp.message_frames import Convert, MessageFrames
-from protocols.stomp.subscription import NO_WINDOW, AckMode, Host, StompConsumer
+from protocols.stomp.subscribe_headers import (
+    browses,
+    check_durable,
+    durable_name,
+    selector_of,
+    wants_no_local,
+    window_of,
+)
+from protocols.stomp.subscription import AckMode, Host, StompConsumer
 from protocols.stomp.versions import Version
 
 _TYPE_HEADERS: Final = ("subscription-type", "destination-type")
-_DURABLE_HEADERS: Final = (
-    "durable-subscription-name",
-    "durable-subscriber-name",
-    "activemq.subscriptionName",
-)
-_WINDOW_HEADERS: Final = ("consumer-window-size", "activemq.prefetchSize")
-_NO_LOCAL_HEADERS: Final = ("no-local", "activemq.noLocal")
-_BROWSER_HEADER: Final = "browser"
-_NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.]")
 #: Digits of a delivery's number: more than a connection can count to.
 _NUMBER_DIGITS: Final = 18
@@ -88,24 +87,15 @@ class Subscriptions:
         self, headers: Mapping[str, str], version: Version, client_id: str | None
     ) -> StompConsumer:
         """Open a subscription; it sends nothing until `start()`. Raises RefusedError."""
-        selector = _selector(headers)
+        selector = selector_of(headers)
         name = self._free_id(headers, version)
         destination, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
-        durable = _durable_name(headers, client_id, "SUBSCRIBE")
-        if durable is not None and routing is RoutingType.ANYCAST:
-            raise RefusedError.of(
-                Code.ROUTING_MISMATCH,
-                "A durable subscription is MULTICAST; the destination or its type says ANYCAST.",
-            )
+        durable = durable_name(headers, client_id, "SUBSCRIBE")
+        check_durable(durable, routing)
         self._host.limits.objects.check(Kind.CONSUMERS, self._host.account, weight_of(name))
-        browser = _is_set(headers, _BROWSER_HEADER)
-        if browser and (durable is not None or routing is RoutingType.MULTICAST):
-            raise RefusedError.of(
-                Code.ROUTING_MISMATCH,
-                "browser:true looks into a queue; name it, as address::queue for a subscription's.",
-            )
+        browser = browses(headers, durable, routing)
         mode = AckMode.of(headers.get("ack", "auto"))
-        window, prefetch = _windows(headers, self._host.limits.window_bytes)
+        window = window_of(headers, self._host.limits.window_bytes)
         self._count += 1
         key = f"{self._prefix}-{self._count}".encode()
         frames = MessageFrames(
@@ -121,8 +111,8 @@ class Subscriptions:
             (name, key),
             mode,
             frames,
+            forget=self.drop,
             window=window,
-            prefetch=prefetch,
             durable_name=durable,
             browser=browser,
         )
@@ -135,7 +125,7 @@ class Subscriptions:
             shared=durable is not None,
             browse=browser,
             selector=selector,
-            no_local=self.origin if any(_is_set(headers, n) for n in _NO_LOCAL_HEADERS) else "",
+            no_local=self.origin if wants_no_local(headers) else "",
             owner=self,
             user=self._host.account,
         )
@@ -168,7 +158,7 @@ class Subscriptions:
         self, headers: Mapping[str, str], version: Version, client_id: str | None
     ) -> None:
         """Close a subscription; delete a durable one whose name is given. Raises RefusedError."""
-        durable = _durable_name(headers, client_id, "UNSUBSCRIBE")
+        durable = durable_name(headers, client_id, "UNSUBSCRIBE")
         name = headers.get("id")
         if name is None and version is Version.V1_0 and "destination" in headers:
             name = f"subscription/{headers['destination']}"
@@ -187,7 +177,9 @@ class Subscriptions:
 
     def drop(self, consumer: StompConsumer) -> None:
         """Forget a subscription that has ended or is about to."""
-        if self.by_id.pop(consumer.id, None) is not None:
+        # Its id may be another one's by now, where a transaction has kept it.
+        if self.by_id.get(consumer.id) is consumer:
+            del self.by_id[consumer.id]
             self._before += consumer.delivered
             self._discount(consumer)
         self._by_key.pop(consumer.key, None)
@@ -272,65 +264,3 @@ def _unknown_delivery(text: str, command: str) -> RefusedError:
         f"{command} names '{shown(text)}', which waits for no ACK here: it is unknown, settled "
         "already, or its subscription is in auto mode.",
     )
-
-
-def _selector(headers: Mapping[str, str]) -> str:
-    """Return the selector, "" without one; raises RefusedError when it is empty."""
-    selector = headers.get("selector")
-    if selector is not None and not selector.strip():
-        raise RefusedError.of(
-            Code.BAD_VALUE, "The selector is empty; leave the header out to get every message."
-        )
-    return selector or ""
-
-
-def _is_set(headers: Mapping[str, str], name: str) -> bool:
-    """Return whether a header says true; raises RefusedError when it says neither."""
-    text = headers.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise RefusedError.of(
-            Code.BAD_VALUE, f"{name} '{shown(headers[name])}' is neither true nor false."
-        )
-    return text == "true"
-
-
-def _durable_name(headers: Mapping[str, str], client_id: str | None, command: str) -> str | None:
-    """Return the queue of the durable subscription that is named; raises RefusedError."""
-    for header in _DURABLE_HEADERS:
-        name = headers.get(header)
-        if name is None:
-            continue
-        if not name:
-            raise RefusedError.of(Code.BAD_VALUE, f"{header} is empty; give it a name.")
-        if not client_id:
-            raise RefusedError.of(
-                Code.BAD_HEADER,
-                f"{command} with {header} needs a client-id header on CONNECT: both together name "
-                "the subscription.",
-            )
-        return f"{client_id}.{name}"
-    return None
-
-
-def _windows(headers: Mapping[str, str], default: int) -> tuple[int, int]:
-    """Return the window in bytes (-1 none) and the prefetch in messages (0 no limit)."""
-    prefetch = _whole(headers, "prefetch-count")
-    if prefetch is not None and prefetch < 1:
-        raise RefusedError.of(
-            Code.BAD_VALUE, f"prefetch-count {prefetch} is below 1; nothing would ever be sent."
-        )
-    for name in _WINDOW_HEADERS:
-        window = _whole(headers, name)
-        if window is not None:
-            return max(window, NO_WINDOW), prefetch or 0
-    # Who counts in messages does not expect a limit in bytes beside it.
-    return (NO_WINDOW if prefetch else default), prefetch or 0
-
-
-def _whole(headers: Mapping[str, str], name: str) -> int | None:
-    text = headers.get(name)
-    if text is None:
-        return None
-    if _NUMBER.fullmatch(text) is None:
-        raise RefusedError.of(Code.BAD_VALUE, f"{name} '{shown(text)}' is not a whole number.")
-    return int(text)

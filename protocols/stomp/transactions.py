@@ -1,16 +1,22 @@
 """Open transactions of a connection by their names, with limits and a time-out.
 
-    BEGIN    -> open
-    open     -- SEND, ACK, NACK -->  open, or failed when one was refused
-    open     -- COMMIT          -->  ended (all of it happens, with one ticket)
-    open     -- idle too long   -->  expired: rolled back, the name stays so that COMMIT is told why
-    failed   -- idle too long   -->  failed, rolled back: it holds nothing that others could have
-    any      -- ABORT, loss     -->  ended (nothing happens)
+    state     input            next
+    OPEN      SEND, ACK, NACK  OPEN
+    OPEN      FAIL             FAILED     one of these was refused
+    OPEN      COMMIT           OVER       all of it happens, with one ticket
+    OPEN      EXPIRE           EXPIRED    idle too long: rolled back, COMMIT will be told why
+    FAILED    EXPIRE           EXPIRED    it holds nothing that others could have
+    the three ROLLBACK         OVER       nothing happens: ABORT, loss, or a COMMIT that is refused
 
-COMMIT of a failed or expired transaction is refused and rolls back: all or nothing.
+COMMIT of a failed or expired transaction is refused and rolls back: all or nothing. The name of one
+stays until COMMIT or ABORT.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
 
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal, RefusedError
@@ -22,20 +28,67 @@ from protocols.stomp.sending import Route
 from protocols.stomp.subscription import StompConsumer
 
 
-class _Open:
-    """One transaction."""
+class State(Enum):
+    """Where a transaction stands; see the module text."""
 
-    __slots__ = ("_budget", "_over", "consumers", "failed", "frames", "size", "touched", "work")
+    OPEN = "open"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    OVER = "over"
+
+
+class Input(Enum):
+    """What ends it, or spoils it."""
+
+    FAIL = "fail"
+    EXPIRE = "expire"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+_NEXT: Final[Mapping[tuple[State, Input], State]] = {
+    (State.OPEN, Input.FAIL): State.FAILED,
+    (State.OPEN, Input.EXPIRE): State.EXPIRED,
+    (State.OPEN, Input.COMMIT): State.OVER,
+    (State.OPEN, Input.ROLLBACK): State.OVER,
+    (State.FAILED, Input.EXPIRE): State.EXPIRED,
+    (State.FAILED, Input.ROLLBACK): State.OVER,
+    (State.EXPIRED, Input.ROLLBACK): State.OVER,
+}
+
+
+class Named:
+    """One transaction.
+
+    Attributes:
+        state: see the module text.
+        work: the broker's side.
+        frames, size: what is in it, and the bytes of its SENDs.
+        touched: when a frame came for it last.
+        refusal: why its COMMIT will be refused; None while it is OPEN.
+        consumers: the subscriptions whose deliveries it settles.
+    """
+
+    __slots__ = (
+        "_budget",
+        "consumers",
+        "frames",
+        "refusal",
+        "size",
+        "state",
+        "touched",
+        "work",
+    )
 
     def __init__(self, work: Transaction, now: float, budget: Budget) -> None:
         self._budget = budget
+        self.state = State.OPEN
         self.work = work
         self.frames = 0
         self.size = 0
         self.touched = now
-        self.failed: Refusal | None = None
+        self.refusal: Refusal | None = None
         self.consumers: set[StompConsumer] = set()
-        self._over = False
 
     def grow(self, size: int) -> None:
         """Count a SEND of so many bytes, here and among all connections."""
@@ -43,14 +96,50 @@ class _Open:
         self.size += size
         self._budget.held += size
 
-    def rollback(self) -> None:
-        """Undo it; once is enough."""
-        if not self._over:
-            self._over = True
-            self.work.rollback()
-            self.free()
+    def fail(self, refusal: Refusal) -> None:
+        """A part was refused, so that the whole can only be rolled back."""
+        self._step(Input.FAIL)
+        self.refusal = refusal
 
-    def free(self) -> None:
+    def expire(self, limit: float) -> None:
+        """It was idle for too long: undo it; what failed before keeps its reason."""
+        self._step(Input.EXPIRE)
+        self._undo()
+        if self.refusal is None:
+            text = f"The transaction was idle for {limit:g} s and was rolled back."
+            self.refusal = Refusal(code=Code.NOT_FOUND, text=text)
+
+    def commit(self) -> int:
+        """Do all of it; returns the ticket. Raises RefusedError, then none of it has happened."""
+        if self.refusal is not None:
+            self.rollback()
+            raise RefusedError(self.refusal)
+        try:
+            ticket = self.work.commit()
+        except RefusedError:
+            self.rollback()
+            raise
+        self._step(Input.COMMIT)
+        self._free()
+        return ticket
+
+    def rollback(self) -> None:
+        """End it; none of it has happened."""
+        undone = self.state is State.EXPIRED
+        self._step(Input.ROLLBACK)
+        if not undone:
+            self._undo()
+
+    def _step(self, what: Input) -> None:
+        following = _NEXT.get((self.state, what))
+        assert following is not None, f"{what.value} in state {self.state.value}"
+        self.state = following
+
+    def _undo(self) -> None:
+        self.work.rollback()
+        self._free()
+
+    def _free(self) -> None:
         """Give its bytes back, and let subscriptions end that were kept for it."""
         self._budget.held -= self.size
         self.size = 0
@@ -67,7 +156,7 @@ class Transactions:
     def __init__(self, broker: Broker, limits: StompLimits) -> None:
         self._broker = broker
         self._limits = limits
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, Named] = {}
 
     def begin(self, name: str, now: float) -> None:
         """Start one; raises RefusedError (already-exists, too-many)."""
@@ -82,7 +171,7 @@ class Transactions:
                 f"This connection has {len(self._open)} open transactions, which is the limit; "
                 "COMMIT or ABORT one first.",
             )
-        self._open[name] = _Open(self._broker.begin(), now, self._limits.unfinished)
+        self._open[name] = Named(self._broker.begin(), now, self._limits.unfinished)
 
     def send(self, name: str, route: Route, stored: bytes, now: float) -> None:
         """Add a SEND; raises RefusedError, after which the transaction can only be rolled back."""
@@ -118,17 +207,7 @@ class Transactions:
 
     def commit(self, name: str) -> int:
         """Do all of it; returns the ticket. Raises RefusedError, then none of it has happened."""
-        one = self._pop(name)
-        if one.failed is not None:
-            one.rollback()
-            raise RefusedError(one.failed)
-        try:
-            ticket = one.work.commit()
-        except RefusedError:
-            one.rollback()
-            raise
-        one.free()
-        return ticket
+        return self._pop(name).commit()
 
     def abort(self, name: str) -> None:
         """Forget all of it; raises RefusedError (not-found)."""
@@ -143,16 +222,10 @@ class Transactions:
         """Roll back what has been idle for too long; what failed before keeps its reason."""
         limit = self._limits.transaction_seconds
         for one in self._open.values():
-            if now - one.touched < limit:
-                continue
-            one.rollback()
-            if one.failed is None:
-                one.failed = Refusal(
-                    code=Code.NOT_FOUND,
-                    text=f"The transaction was idle for {limit:g} s and was rolled back.",
-                )
+            if one.state is not State.EXPIRED and now - one.touched >= limit:
+                one.expire(limit)
 
-    def _get(self, name: str) -> _Open:
+    def _get(self, name: str) -> Named:
         one = self._open.get(name)
         if one is None:
             raise RefusedError.of(
@@ -160,13 +233,14 @@ class Transactions:
             )
         return one
 
-    def _pop(self, name: str) -> _Open:
+    def _pop(self, name: str) -> Named:
         one = self._get(name)
         del self._open[name]
         return one
 
-    def _enter(self, name: str, consumer: StompConsumer, now: float) -> _Open:
+    def _enter(self, name: str, consumer: StompConsumer, now: float) -> Named:
         one = self._get(name)
+        assert one.state is State.OPEN, "`check` has said so before anything was taken"
         if consumer not in one.consumers:
             one.consumers.add(consumer)
             consumer.enter_transaction()
@@ -174,10 +248,10 @@ class Transactions:
         one.touched = now
         return one
 
-    def _count(self, one: _Open, size: int, now: float) -> None:
+    def _count(self, one: Named, size: int, now: float) -> None:
         """Raise RefusedError when it has failed or would pass a limit with `size` more."""
-        if one.failed is not None:
-            raise RefusedError(one.failed)
+        if one.refusal is not None:
+            raise RefusedError(one.refusal)
         limits = self._limits
         one.touched = now
         if one.frames >= limits.transaction_frames_max:
@@ -203,7 +277,6 @@ class Transactions:
             one.grow(size)
 
     @staticmethod
-    def _fail(one: _Open, refusal: Refusal) -> None:
-        """A part was refused, so that the whole can only be rolled back."""
-        one.failed = refusal
+    def _fail(one: Named, refusal: Refusal) -> None:
+        one.fail(refusal)
         raise RefusedError(refusal)

@@ -17,11 +17,17 @@ class Session(Protocol):
 
     wake: Callable[[], None]
     spent: Callable[[], bool]
-    closing: bool
-    behind: bool
     write_room: bool
     choked: bool
     retick: bool
+
+    @property
+    def closing(self) -> bool:
+        """Whether the transport is to be closed once `data_to_send()` is written."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether what has come waits for another turn."""
 
     @property
     def paused_reading(self) -> bool:
@@ -32,7 +38,7 @@ class Session(Protocol):
         """The connection as an operator sees it."""
 
     def receive_data(self, data: bytes, now: float) -> None:
-        """Act on what came; `behind` is set when `spent()` says that the rest has to wait."""
+        """Act on what came; it is `behind` when `spent()` says that the rest has to wait."""
 
     def go_on(self, now: float) -> None:
         """Act on what waits, as far as `spent()` allows."""

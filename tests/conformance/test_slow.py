@@ -96,8 +96,9 @@ def test_a29_notify_tells_whoever_listens_once_a_period(listener):
     assert len(told) == 3
     one = told[0]
     assert (one["notifType"], one["address"], one["consumerCount"]) == ("CONSUMER_SLOW", "q", 1)
-    assert (one["protocolName"], one["remoteAddress"]) == ("STOMP", client.session.remote)
-    assert one["connectionName"] == client.session.name
+    connection = client.session.connection
+    assert (one["protocolName"], one["remoteAddress"]) == ("STOMP", connection.remote)
+    assert one["connectionName"] == connection.name
     assert not client.session.closing
     assert core.gateway.pressure.slow.found == 3
     core.check()

@@ -158,8 +158,8 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "STOMP: prefetch-count is not kept",
-        "protocols.stomp.subscription:StompConsumer.room",
-        "self._prefetch - hold.count",
+        "protocols.stomp.window:Window.room",
+        "self._prefetch - held",
         "self._prefetch",
     ),
     _wire(
@@ -182,9 +182,9 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "STOMP: ABORT forgets what was acknowledged",
-        "protocols.stomp.transactions:_Open.rollback",
-        "        self.work.rollback()\n",
-        "        pass\n",
+        "protocols.stomp.transactions:Named._undo",
+        "    self.work.rollback()\n",
+        "    pass\n",
     ),
     _wire(
         "shell: what the socket did not take is sent again",

@@ -495,3 +495,32 @@ def test_receipts_that_wait_for_the_disk_are_counted_and_stop_reading() -> None:
     assert limits.unfinished.held == 0
     peer.session.tick(peer.now)
     assert not peer.session.closing
+
+
+def test_acks_in_one_read_end_the_connection_once_when_there_is_no_room_for_them() -> None:
+    limits = StompLimits(spool_bytes_max=4000, unfinished_free_bytes=0)
+    peer = Peer("1.2", limits=limits)
+    peer.say(b"SUBSCRIBE\nid:0\ndestination:d\nack:client-individual\n\n\0")
+    peer.offer("d", *(message(b"x", n) for n in range(1, 30)))
+    full(peer)
+    peer.say(send("1"))
+    # An ACK that waits for its transaction's COMMIT keeps all later ones waiting.
+    name = "transaction:t\n"
+    peer.say(f"BEGIN\n{name}\n\0COMMIT\n{name}\n\0ACK\n{name}id:c1-1-0001\n\n\0".encode())
+    acks = b"".join(b"ACK\nid:c1-1-%04d\n\n\0" % number for number in range(2, 25))
+    ((command, headers, _),) = frames(peer.say(acks))
+    assert (command, headers["error-code"]) == ("ERROR", "address-full")
+    assert peer.session.closing
+    assert limits.unfinished.held == 0
+
+
+def test_receipts_that_wait_behind_the_end_are_counted_until_the_peer_is_gone() -> None:
+    limits = StompLimits(unfinished_free_bytes=10)
+    peer = Peer("1.2", limits=limits)
+    peer.say(send("1", "a") + b"DISCONNECT\nreceipt:b\n\n\0")
+    assert not peer.session.closing
+    assert limits.unfinished.held > 0
+    peer.session.connection_lost(peer.now)
+    assert limits.unfinished.held == 0
+    assert peer.sync() == b""
+    assert not peer.session.closing

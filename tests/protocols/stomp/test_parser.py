@@ -11,7 +11,7 @@ from gateway.model.errors import Code
 from protocols.stomp.frame import Head
 from protocols.stomp.heads import FrameError
 from protocols.stomp.limits import StompLimits
-from protocols.stomp.parser import ACKS, Parser
+from protocols.stomp.parser import ACKS, Mode, Parser
 from protocols.stomp.versions import Version
 from tests.lanes import examples
 
@@ -27,7 +27,7 @@ class Collecting:
         self.halt_after: int | None = None
         self.parser = Parser(self, limits or StompLimits())
         if version is not None:
-            self.parser.version = version
+            self.parser.opened(version, self)
 
     def run(self, route: object, bodies: list[bytes], receipts: list[bytes]) -> None:
         assert not receipts or len(receipts) == len(bodies)
@@ -54,7 +54,7 @@ class Collecting:
 
     def _maybe_halt(self) -> None:
         if self.halt_after is not None and len(self.got) >= self.halt_after:
-            self.parser.halted = True
+            self.parser.halt()
 
     def feed(self, *chunks: bytes) -> list[tuple[object, ...]]:
         for chunk in chunks:
@@ -291,7 +291,9 @@ def test_nothing_is_taken_after_an_error_or_a_drop() -> None:
     dropped = Collecting()
     dropped.parser.drop()
     dropped.feed(send(b"x"))
-    dropped.parser.resume()
+    for call in (dropped.parser.resume, dropped.parser.halt):
+        with pytest.raises(AssertionError, match="nothing is read any more"):
+            call()
     assert dropped.got == []
     assert dropped.parser.partial == 0
 
@@ -438,6 +440,31 @@ def test_the_cache_is_bounded() -> None:
         collecting.feed(send(b"x", f"unique:{n}"))
     collecting.feed(send(b"x", "long:" + "v" * 2000) * 2)
     parser = collecting.parser
-    assert len(parser._known) <= 512
-    assert len(parser._bases) <= 512
-    assert max(map(len, parser._known)) <= 1024
+    assert len(parser._known.by_key) <= 512
+    assert len(parser._known._bases) <= 512
+    assert max(map(len, parser._known.by_key)) <= 1024
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_each_mode_does_with_what_comes(mode: Mode) -> None:
+    collecting = Collecting()
+    parser = collecting.parser
+    if mode is Mode.HALTED:
+        parser.halt()
+        parser.halt()
+    elif mode is Mode.DROPPED:
+        parser.drop()
+        parser.drop()
+    assert parser.mode is mode
+    collecting.feed(send(b"x"))
+    assert len(collecting.got) == (1 if mode is Mode.PARSING else 0)
+    assert parser.partial == (len(send(b"x")) if mode is Mode.HALTED else 0)
+    if mode is not Mode.DROPPED:
+        parser.resume()
+        assert (parser.mode, len(collecting.got)) == (Mode.PARSING, 1)
+
+
+def test_a_version_is_agreed_on_once() -> None:
+    collecting = Collecting()
+    with pytest.raises(AssertionError, match="twice"):
+        collecting.parser.opened(Version.V1_2, collecting)

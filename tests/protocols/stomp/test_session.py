@@ -8,8 +8,8 @@ from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, STOMP, TEXT
+from protocols.stomp.connection import State
 from protocols.stomp.limits import StompLimits
-from protocols.stomp.session import State
 from tests.protocols.stomp.scripted import Peer, ScriptedAuthenticator, frames, message
 
 VERSIONS = ["1.0", "1.1", "1.2"]
@@ -70,8 +70,8 @@ def test_s1_no_common_version(accepted: str) -> None:
 def test_connect_again_is_answered_with_what_was_agreed() -> None:
     peer = Peer("1.1")
     assert peer.say(b"CONNECT\naccept-version:1.2\n\n\0") == peer.greeting
-    assert peer.session.version is not None
-    assert peer.session.version.text == "1.1"
+    assert peer.session.connection.version is not None
+    assert peer.session.connection.version.text == "1.1"
 
 
 @pytest.mark.parametrize("first", ["SEND", "SUBSCRIBE", "ACK", "DISCONNECT"])
@@ -118,7 +118,7 @@ def test_a_right_login_lets_frames_through_that_came_meanwhile() -> None:
     assert frames(peer.hear())[0][0] == "CONNECTED"
     assert peer.broker.bodies() == [b"x", b"y"]
     assert not peer.session.paused_reading
-    assert peer.session.user == "u"
+    assert peer.session.connection.user == "u"
 
 
 @pytest.mark.parametrize("connect", ["login:u\npasscode:wrong\n", "login:u\n"])
@@ -158,7 +158,7 @@ def test_where_anybody_may_come_a_login_is_checked_all_the_same(good: bool) -> N
     authenticator.answer(good)
     ((command, _, _),) = frames(peer.hear())
     assert command == ("CONNECTED" if good else "ERROR")
-    assert peer.session.account == ("ann" if good else "")
+    assert peer.session.connection.account == ("ann" if good else "")
 
 
 @pytest.mark.parametrize("login", ["", "login:\n", "login:\npasscode:p\n"])
@@ -167,7 +167,7 @@ def test_where_anybody_may_come_no_login_is_needed(login: str) -> None:
     peer = Peer(None, authenticator=authenticator)
     ((command, _, _),) = frames(peer.say(f"CONNECT\naccept-version:1.2\n{login}\n\0".encode()))
     assert command == "CONNECTED"
-    assert (authenticator.asked, peer.session.account) == ([], "")
+    assert (authenticator.asked, peer.session.connection.account) == ([], "")
 
 
 def test_an_answer_that_comes_too_late_changes_nothing() -> None:
@@ -738,10 +738,10 @@ def test_what_is_acted_on_whole_waits_for_no_turn() -> None:
 def test_a_login_that_is_being_checked_is_waited_for_however_long_that_takes() -> None:
     peer = Peer(None, authenticator=ScriptedAuthenticator(is_open=False))
     peer.say(b"CONNECT\nlogin:a\npasscode:b\nhost:h\n\n\0")
-    assert peer.session.state is State.CHECKING
+    assert peer.session.state is State.LOGIN
     late = peer.now + 10 * peer.limits.login_seconds
     assert peer.session.tick(late) == late + 1
-    assert peer.session.state is State.CHECKING
+    assert peer.session.state is State.LOGIN
     answer = peer.authenticator.answer
     assert answer is not None
     answer(True)

@@ -1,4 +1,4 @@
-"""Outbox, holds, heart-beats, MESSAGE frames and destinations, each on its own."""
+"""Outbox, kept bytes, holds, heart-beats, MESSAGE frames and destinations, each on its own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import pytest
 
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
+from gateway.model.budget import Budget
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import EXPIRES, MAYBE_SEEN, ONE_DELIVERY, STOMP, Message
 from protocols.stomp.destinations import resolve
 from protocols.stomp.heartbeat import Pulse, agree
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
+from protocols.stomp.kept import Kept
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames, rewritten
 from protocols.stomp.outbox import Outbox
@@ -31,12 +33,13 @@ def test_confirmations_leave_in_order_and_never_before_their_ticket() -> None:
     assert outbox.take() == b"!"
     outbox.durable_up_to(1)
     assert outbox.take() == b""
-    assert outbox.waiting
+    assert outbox.asks()
+    assert not outbox.asks(), "once is enough until the journal answers"
     outbox.durable_up_to(2)
     assert outbox.take() == b"ab"
     outbox.durable_up_to(5)
     assert outbox.take() == b"c"
-    assert not outbox.waiting
+    assert not outbox.asks()
     outbox.confirm(4, b"d")
     assert outbox.take() == b"d", "5 is on disk, so 4 is"
     outbox.confirm(0, b"e")
@@ -67,6 +70,62 @@ def test_outbox_size_and_needed_ticket() -> None:
     outbox.forget_waiting()
     outbox.durable_up_to(9)
     assert outbox.take() == b""
+
+
+def test_the_journal_is_asked_once_for_what_waits_until_it_has_answered() -> None:
+    outbox = Outbox()
+    assert not outbox.asks(), "nothing waits"
+    outbox.confirm(3, b"a")
+    assert [outbox.asks(), outbox.asks()] == [True, False]
+    outbox.durable_up_to(1)
+    assert [outbox.asks(), outbox.asks()] == [True, False]
+    outbox.failed()
+    assert not outbox.asks()
+    assert outbox.waiting_bytes == 0
+    outbox.confirm(4, b"b")
+    assert outbox.asks()
+
+
+def test_who_found_no_room_is_asked_again_once() -> None:
+    class Hungry:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def again(self) -> None:
+            self.asked += 1
+            if self.asked == 1:
+                outbox.starved.append(self)  # there was still no room
+
+    outbox = Outbox()
+    one = Hungry()
+    outbox.starved.append(one)
+    outbox.feed()
+    assert (one.asked, outbox.starved) == (1, [one])
+    outbox.feed()
+    outbox.feed()
+    assert (one.asked, outbox.starved) == (2, [])
+
+
+# ---- what is kept
+
+
+def test_what_a_connection_keeps_is_counted_among_all() -> None:
+    limits = StompLimits(unfinished=Budget(100), unfinished_free_bytes=10)
+    one, other = Kept(limits), Kept(limits)
+    assert one.count(90) is None
+    assert other.count(10) is None
+    assert limits.unfinished.held == 100
+    assert other.count(9) is None
+    assert one.count(80) is None
+    assert other.count(10) is None, "so little is free"
+    refusal = one.count(120)
+    assert refusal is not None
+    assert refusal.code is Code.MEMORY_FULL
+    assert "120 of them this one's" in refusal.text
+    assert one.count(119) is None, "less is no reason to end"
+    assert other.count(10) is None
+    one.count(0)
+    assert (one.size, limits.unfinished.held) == (0, 10)
 
 
 # ---- holds

@@ -35,7 +35,7 @@ def delivered(data: bytes) -> list[str]:
 
 def ack(peer: Peer, number: int, *lines: str, command: str = "ACK") -> bytes:
     name = f"c1-1-{number:04d}"
-    version = peer.session.version
+    version = peer.session.connection.version
     assert version is not None
     named = {
         "1.0": f"message-id:{name}",
