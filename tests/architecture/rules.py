@@ -358,7 +358,6 @@ LONG_FILES: Final = (
     "protocols.stomp.parser",
     "protocols.stomp.session",
     "protocols.transport.shell",
-    "storage.arrow_log",
 )
 #: Classes that exist for one heir: an object cut into storeys.
 LONE_BASES: Final = (

@@ -26,8 +26,8 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
 from gateway.streams.registry import StreamRegistry, StreamSettings
-from storage.arrow_log import StreamFiles
 from storage.files import RealFiles
+from storage.stream_files import StreamFiles
 from tests.streams.harness import Owner, amqp_message, fill, stomp_message
 
 

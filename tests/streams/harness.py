@@ -12,8 +12,9 @@ from gateway.model.amqp_types import Described, Symbol, ULong, encode
 from gateway.model.message import STOMP
 from gateway.model.run import Run
 from gateway.streams.registry import StreamRegistry, StreamSettings
-from storage.arrow_log import SEGMENT_BYTES, StreamFiles
+from storage.arrow_log import SEGMENT_BYTES
 from storage.files import FileSystem, RealFiles
+from storage.stream_files import StreamFiles
 
 
 class Inline:
