@@ -36,17 +36,10 @@ from gateway.core.core import EX_IOERR, Chance, Core, Failing, Fatal, Reactor, m
 from gateway.core.declared import declare
 from gateway.core.upkeep import chores, periods, tidy
 from gateway.listening.certificates import CertificateError, Certificates
-from gateway.listening.listeners import (
-    Connections,
-    Contexts,
-    Listener,
-    ListenError,
-    budget_of,
-    connection_limits,
-    drain,
-    make_speakers,
-    secured,
-)
+from gateway.listening.connections import Connections, connection_limits, drain
+from gateway.listening.listeners import Listener, ListenError
+from gateway.listening.speakers import budget_of, make_speakers
+from gateway.listening.tls import Contexts, secured
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 from gateway.broker import Gateway
-from gateway.listening.listeners import Connections
+from gateway.listening.connections import Connections
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import RefusedError
