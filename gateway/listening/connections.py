@@ -29,8 +29,9 @@ from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from protocols.stomp.session import StompSession
 from protocols.transport.reads import Reads
-from protocols.transport.shell import Speaker, Wire
+from protocols.transport.shell import Wire
 from protocols.transport.sniff import sniff
+from protocols.transport.speaking import Speaker
 from protocols.transport.strangers import decline
 from protocols.transport.timers import Timers
 from protocols.transport.tls import Tls

@@ -33,8 +33,8 @@ from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
-from protocols.transport.shell import PeerFacts, Speaker
 from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
 
 #: How long a STOMP consumer may hold deliveries and acknowledge none, where nothing is written.
 STOMP_STUCK_MS: Final = 1_800_000

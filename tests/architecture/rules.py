@@ -258,9 +258,10 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.spark.source": "logging os pyspark time",
     # The one transport shell under both protocols. Patience reads a clock that tests replace.
     "protocols.transport.departures": "select twisted",
+    "protocols.transport.outgoing": "twisted zope",
     "protocols.transport.patience": "time",
     "protocols.transport.secure": "ssl twisted zope",
-    "protocols.transport.shell": "twisted zope",
+    "protocols.transport.shell": "twisted",
     "protocols.transport.timers": "twisted",
     "protocols.transport.tls": "ssl",
     "protocols.transport.unread": "twisted",
@@ -358,7 +359,6 @@ LONG_FILES: Final = (
     "gateway.streams.registry",
     "protocols.stomp.parser",
     "protocols.stomp.session",
-    "protocols.transport.shell",
 )
 #: Classes that exist for one heir: an object cut into storeys.
 LONE_BASES: Final = (

@@ -16,8 +16,8 @@ from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors, Share
 from protocols.transport.reads import Reads
-from protocols.transport.shell import PeerFacts, Speaker
 from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")

@@ -22,8 +22,8 @@ from gateway.security.gate import PasswordGate
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
 from protocols.stomp.session import StompSession
-from protocols.transport.shell import PeerFacts, Speaker
 from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
 from tests.protocols.amqp.fake_broker import FakeBroker
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")

@@ -27,9 +27,9 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
-from protocols.transport import shell
-from protocols.transport.shell import PeerFacts, Speaker
+from protocols.transport import outgoing, shell
 from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
 from tests.simulation.core.life import CALM_MAX, Life, small
 from tests.simulation.disk import Crash
@@ -467,7 +467,7 @@ class Watched:
 def tight(pressure: int) -> Iterator[None]:
     """Let a connection count as one that does not read as early as the plan says."""
     wanted: list[tuple[ModuleType, str]] = [
-        (shell, "PRESSURE_BYTES"),
+        (outgoing, "PRESSURE_BYTES"),
         (connection_module, "OUT_BYTES_MAX"),
     ]
     with ExitStack() as stack:
