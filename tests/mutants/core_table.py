@@ -83,8 +83,8 @@ CORE_MUTANTS = (
     _core(
         "removals of paged messages not recorded",
         "gateway.paging.backlog:Backlog._finish_part",
-        "        self._source.remove(self.queue, first, last)\n",
-        "        pass\n",
+        "ticket = self._source.remove(self.queue, first, last)\n",
+        "ticket = 0\n",
     ),
     _core(
         "an acknowledgement out of order ends all before it",
