@@ -354,7 +354,6 @@ LONG_FILES: Final = (
     "gateway.broker.gateway",
     "gateway.broker.producer",
     "gateway.model.section_scan",
-    "gateway.paging.backlog",
     "gateway.queues.queue",
     "gateway.streams.registry",
     "protocols.stomp.parser",
