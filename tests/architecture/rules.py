@@ -354,7 +354,6 @@ FILE_LINES_AIM: Final = 500
 LONG_FILES: Final = (
     "gateway.broker.gateway",
     "gateway.broker.producer",
-    "gateway.model.section_scan",
     "gateway.queues.queue",
     "gateway.streams.registry",
     "protocols.stomp.parser",
