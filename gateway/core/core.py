@@ -40,7 +40,8 @@ from gateway.store.restart import restore_pages, restore_routing, stream_runs
 from gateway.store.scrub_plan import Stored, make_scrubber
 from gateway.store.scrubber import Scrubber
 from gateway.store.timed_files import TimedFiles
-from gateway.streams.registry import StreamRegistry, StreamSettings
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.settings import StreamSettings
 from gateway.time.alarm import Alarm
 from storage.ballast import Ballast
 from storage.files import RealFiles

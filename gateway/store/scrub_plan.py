@@ -20,7 +20,8 @@ from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue
 from gateway.store.paged_recovery import QUARANTINE
 from gateway.store.scrubber import Item, RunBlocking, Scrubber
-from gateway.streams.registry import StreamRegistry, Tap
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.tap import Tap
 from storage.arrow_log import ArrowLog
 from storage.arrow_segment import LogFile
 from storage.compaction import Ranges

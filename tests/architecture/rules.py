@@ -228,6 +228,10 @@ SHELLS: Final[Mapping[str, str]] = {
     # Streams wait for rows (Deferreds).
     "gateway.streams.ports": "twisted",
     "gateway.streams.registry": "twisted",
+    "gateway.streams.saver": "twisted",
+    "gateway.streams.sealing": "twisted",
+    "gateway.streams.subscribers": "twisted",
+    "gateway.streams.tap": "twisted",
     # HTTP.
     "gateway.management.addresses_api": "twisted",
     "gateway.management.answers": "twisted",
@@ -355,7 +359,6 @@ LONG_FILES: Final = (
     "gateway.broker.gateway",
     "gateway.broker.producer",
     "gateway.queues.queue",
-    "gateway.streams.registry",
     "protocols.stomp.parser",
     "protocols.stomp.session",
 )
