@@ -1,4 +1,4 @@
-"""Who is let in, and with which certificates: read from files before any listener opens.
+"""The gate and the certificates of the listeners, read from files before any of them opens.
 
 All faults of a kind are told together, with the key of the configuration that they are about.
 """

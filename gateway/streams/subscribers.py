@@ -1,7 +1,7 @@
-"""Who reads which stream: subscriptions by name, over all streams.
+"""The subscriptions of all streams, by name: made, committed to, deleted.
 
-A name reads one stream. A subscription is on the device before its reader is answered; what a
-commit lifts is its floor, below which retention may take what it wants.
+A name reads one stream. A subscription is on the device before its reader is answered. A commit
+lifts its floor, and retention may take all that lies below the floors of a stream.
 """
 
 from __future__ import annotations

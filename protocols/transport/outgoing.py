@@ -1,4 +1,4 @@
-"""What one connection sends: straight to its socket, or by way of its transport.
+"""The output of one connection: straight to its socket, or by way of its transport.
 
     direct ──the socket takes less than all──> pulling ──all is written──> direct
 
@@ -52,7 +52,7 @@ class Outgoing:
         bytes_out: bytes that were sent or wait to be sent, as they are on the wire.
         choked: whether the peer has so much to read that it is not read from.
         pulling: whether something waits for the transport.
-        session: who is told of pressure, once there is a session.
+        session: the session that is told of pressure, once there is one.
     """
 
     __slots__ = (
