@@ -1,4 +1,4 @@
-"""The index of one segment of an Arrow log: its bytes, and what they say.
+"""The index of one segment of an Arrow log, as bytes and as values.
 
 It says which blocks the Arrow file beside it holds. Numbers are little-endian:
 

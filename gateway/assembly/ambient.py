@@ -1,7 +1,7 @@
-"""What is not determined by inputs, made the one time: the clock, chance, and how a process waits.
+"""The clock, the chance and the waiting of the process, made the one time.
 
-Everything below has these handed down; nothing else of the running gateway asks the system for the
-time or for chance.
+Everything below has these handed down. No other module of the running gateway asks the system for
+the time or for chance.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an acceptor speaks: from its settings to the sessions of its connections.
+"""The protocols of an acceptor: from its settings to the sessions of its connections.
 
 One `Speaker` for each protocol of an acceptor builds the sessions of those connections whose first
 bytes are that protocol's. Settings of the configuration become the limits of the protocols here,
-and nowhere else: times in ms become seconds, and what was not written gets its default.
+and nowhere else: times in ms become seconds, and keys that are not written get defaults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TLS at a listener: what the next connection is spoken to with, and what failures mean.
+"""TLS at a listener: the contexts of its connections, and the meaning of failures.
 
 A failure of TLS is told in the words of OpenSSL and, where an operator can do something about it,
 in ours.

@@ -1,4 +1,4 @@
-"""What the broker asks of an AMQP message that comes in: front, expiry, group, delivery time.
+"""The questions to each AMQP message that comes in: front, expiry, group, delivery time.
 
 Each question reads as few sections as answer it, and decodes only the value that it is about. Hot:
 most messages have neither annotations nor properties that matter here, which their first bytes

@@ -1,8 +1,8 @@
-"""The header section of an AMQP message: what it says, and the defaults of what it does not.
+"""The header section of an AMQP message: its fields, and the defaults of those that are missing.
 
 [AMQP 3.2.1]: durable, priority, ttl, first-acquirer, delivery-count. Hot: it is asked of each
-message that comes in. Producers repeat their headers, so what a short one says is remembered by its
-bytes.
+message that comes in. Producers repeat their headers, so the fields of a short one are remembered
+by its bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All sections of one AMQP message [AMQP 3.2]: where they lie, and what they hold once it is asked.
+"""All sections of one AMQP message [AMQP 3.2]: their places, and their contents on demand.
 
 Sections stand in the order of their codes, the three kinds of body exclude one another, and any
 section may be missing (a missing body breaks the standard, but clients do it). `scan` finds all of

@@ -1,4 +1,4 @@
-"""Where a queue has come to on its pages: what of them it has not read yet. Pure.
+"""The place of a queue on its pages: which of their messages it has not read yet. Pure.
 
     |-- read or done --|next|-- not read, but for what was read ahead --|readable|-- not on disk --|
 

@@ -1,8 +1,8 @@
 """Looking at the messages on a queue's pages: made from blocks, and left where they are.
 
-A message is what its page says, changed by what happened since: its delivery was counted, it was
-given back with a time at which it is due, or it came over a connection whose consumers do not get
-it. Only what is durable is looked at.
+A message is as its page says, but for events since then: its delivery was counted, it was given
+back with a time at which it is due, or it came over a connection whose consumers do not get it.
+Only durable messages are looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A page file as its address knows it, and what the queues on it ask of the address.
+"""A page file as its address knows it, and the port through which backlogs read it.
 
-What is on a page is known by block (arrays) and, for each queue that has something there, by range
-(`Part`), never by message.
+The messages on a page are known by block (arrays) and, for each queue that has some there, by range
+(`Part`), never one by one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Work that is done again and again, each at a distance of its own.
 
 start ──> due ──> done ──the same seconds later──> due ...
-                    └──it failed──> told, and never done again: whoever is told ends the process
+                    └──it failed──> told, and never done again
 """
 
 from __future__ import annotations

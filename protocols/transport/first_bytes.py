@@ -1,7 +1,7 @@
 """The first bytes of a connection: which of an acceptor's protocols they are. Pure.
 
 more bytes are needed ──> a speaker takes them
-                     └──> nobody does: the peer is a stranger, with an answer or without
+                     └──> no speaker does: the peer is a stranger, with an answer or without
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class FirstBytes:
 
     @property
     def only(self) -> Speaker | None:
-        """The speaker that needs no first bytes: there is no other one."""
+        """The one speaker of an acceptor that has no other: it needs no first bytes."""
         return self._speakers[0] if len(self._speakers) == 1 else None
 
     def take(self, data: bytes) -> Speaker | Stranger | None:
-        """Return who takes what has come by now, or what the peer is told; None: more must come."""
+        """Return the speaker that takes all that came, or a stranger; None: more must come."""
         self.data += data
         guess = self._tell(self.data)
         if guess == _MORE:

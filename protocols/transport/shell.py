@@ -237,7 +237,7 @@ class Wire(TwistedProtocol):
 
     @property
     def _only(self) -> Speaker | None:
-        """Who speaks here whatever the first bytes are; None when that depends on them."""
+        """The speaker whatever the first bytes are; None when they choose it."""
         return None if self._first is None else self._first.only
 
     def _start(self, speaker: Speaker) -> None:
