@@ -21,7 +21,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.arrow_log import END_MARK, SCHEMA_MESSAGE, LogFile
+from storage.arrow_index import END_MARK
+from storage.arrow_segment import SCHEMA_MESSAGE, LogFile
 from storage.errors import PageDamageError
 from storage.files import FileSystem
 from storage.journal import Journal

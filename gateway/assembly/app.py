@@ -8,16 +8,12 @@
 
 Starting goes down this list and is complete when every listener is open (`ready`). Stopping goes
 the other way: no new connections, good-byes, HTTP last, then the journal is synced and closed.
-Whatever is not determined by its inputs (clock, chance, threads) is made here and handed down.
+Whatever is not determined by its inputs is made here and in `ambient`, and handed down.
 """
 
 from __future__ import annotations
 
-import os
 import platform
-import random
-import time
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
@@ -29,24 +25,16 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.config.errors import ConfigError, Problem
-from gateway.config.exposure import exposure_problems
-from gateway.config.tree import Config, LoggingConfig, tls_listeners
-from gateway.core.core import EX_IOERR, Chance, Core, Failing, Fatal, Reactor, make_core
+from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
+from gateway.config.tree import Config, LoggingConfig
+from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
 from gateway.core.upkeep import chores, periods, tidy
-from gateway.listening.certificates import CertificateError, Certificates
-from gateway.listening.listeners import (
-    Connections,
-    Contexts,
-    Listener,
-    ListenError,
-    budget_of,
-    connection_limits,
-    drain,
-    make_speakers,
-    secured,
-)
+from gateway.listening.connections import Connections, connection_limits, drain
+from gateway.listening.listeners import Listener, ListenError
+from gateway.listening.speakers import budget_of, make_speakers
+from gateway.listening.tls import Contexts, secured
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -61,13 +49,10 @@ from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
 from gateway.reload.reloads import Again, Reloads
-from gateway.security.around import ReactorSurroundings, load_users
-from gateway.security.gate import PasswordGate
-from gateway.security.users import UsersError
+from gateway.security.around import ReactorSurroundings
 from gateway.store.hanging import StoreWatch
-from gateway.time.clock import TRUST_SECONDS, BrokerClock, ClockChange
 from gateway.time.lag import ReactorLag
-from gateway.time.waits import shorten_waits
+from gateway.time.recurring import Recurring
 from protocols.amqp.containers import Containers
 from protocols.transport.departures import Departures
 from protocols.transport.patience import Patience
@@ -130,9 +115,8 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.gate = _make_gate(config, self._around)
-        self.clock = BrokerClock(wall=time.time_ns, monotonic=_passed_ns)
-        self.clock.on_change = _tell_clock
+        self.gate = make_gate(config, self._around, make_key())
+        self.clock = make_clock()
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -150,13 +134,12 @@ class GatewayService(MultiService):
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
-        self._loops: list[LoopingCall] = []
-        self._paced: dict[str, LoopingCall] = {}
+        self._recurring = Recurring(reactor, self._work_failed)
         self._watching: LoopingCall | None = None
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
-        secrets = _certificates(config, reactor, self.clock)
+        secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
         self.groups = self._make_groups(secrets)
         self._descriptors.crowds = self.groups
         self.acceptors = [
@@ -196,18 +179,12 @@ class GatewayService(MultiService):
             config,
             self._turn,
             self._fatal,
-            _chance(self.clock),
+            make_chance(self.clock),
             alarm=self._alarm,
             guard=self._guarded,
         )
         journal = core.store.journal
-        shorten_waits(
-            self._reactor,
-            may_spin=lambda: not journal.writing,
-            clock=time.perf_counter,
-            direct=self._reads.direct,
-            sleep=time.sleep,
-        )
+        wait_little(self._reactor, lambda: not journal.writing, self._reads)
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
@@ -242,19 +219,7 @@ class GatewayService(MultiService):
         self._share_descriptors()
         for listener in self._listeners():
             await listener.open()
-        self._loop(core.registry.tick, STREAM_TICK_SECONDS)
-        self._loop(core.store.journal.cover, COVER_SECONDS)
-        watch = StoreWatch(
-            core.store.journal,
-            self._reactor.seconds,
-            lambda text: core.store.journal.failed(OSError(text)),
-        )
-        self._watching = self._loop(watch.look, WATCH_SECONDS)
-        self._loop(core.scrubber.look, SCRUB_LOOK_SECONDS)
-        sync = (core.store.journal.sync, "sync-interval", periods(self.config)["sync-interval"])
-        regular = chores(core.broker, core.disk, lambda: self.config, self._later)
-        for work, key, seconds in [sync, *regular]:
-            self._paced[key] = self._loop(work, seconds)
+        self._start_recurring(core)
         self._lag.start()
         self.ready = True
         self.reloads.ready()
@@ -265,6 +230,19 @@ class GatewayService(MultiService):
             **({"tls": " ".join(secure)} if secure else {}),
         )
         self.on_ready()
+
+    def _start_recurring(self, core: Core) -> None:
+        recurring, journal = self._recurring, core.store.journal
+        recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
+        recurring.start(journal.cover, COVER_SECONDS)
+        watch = StoreWatch(
+            journal, self._reactor.seconds, lambda text: journal.failed(OSError(text))
+        )
+        self._watching = recurring.start(watch.look, WATCH_SECONDS)
+        recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
+        for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
+            recurring.start(work, seconds, key)
 
     def _share_descriptors(self) -> None:
         """Say how many connections there is room for; raises ListenError when for none."""
@@ -291,27 +269,15 @@ class GatewayService(MultiService):
         # Management comes last: whoever sees it ready may use all others.
         return [*self.acceptors, *([self.management] if self.management else [])]
 
-    def _loop(self, function: Callable[[], object], seconds: float) -> LoopingCall:
-        loop = LoopingCall(function)
-        loop.clock = self._reactor
-        self._loops.append(loop)
-        if seconds > 0:
-            loop.start(seconds, now=False).addErrback(self._loop_failed)
-        return loop
-
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
 
     def pace(self, key: str, seconds: float) -> None:
         """Do what a key of the configuration says how often at another distance; 0: no more."""
-        loop = self._paced[key]
-        if loop.running:
-            loop.stop()
-        if seconds > 0:
-            loop.start(seconds, now=False).addErrback(self._loop_failed)
+        self._recurring.pace(key, seconds)
 
-    def _loop_failed(self, failure: Failure) -> None:
+    def _work_failed(self, failure: Failure) -> None:
         _log.error(
             "gateway.failed", error=failure.getErrorMessage(), traceback=failure.getTraceback()
         )
@@ -349,7 +315,7 @@ class GatewayService(MultiService):
             disk=core.disk,
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self.groups],
-            logins=_Logins(self.gate, self._around),
+            logins=Logins(self.gate, self._around),
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,
@@ -374,7 +340,7 @@ class GatewayService(MultiService):
         """Return what knows how old messages are, and have it look."""
         ages = Ages(lambda: core.broker.queues, self._reactor.seconds)
         ages.look()
-        self._loop(ages.look, AGE_LOOK_SECONDS)
+        self._recurring.start(ages.look, AGE_LOOK_SECONDS)
         return ages
 
     # ---- stop
@@ -396,10 +362,7 @@ class GatewayService(MultiService):
         for listener in self.acceptors:
             await listener.stop_listening()
         await drain(self._reactor, self.groups, DRAIN_SECONDS)
-        for loop in self._loops:
-            # One that failed has stopped: it is why the others are stopped now.
-            if loop.running and loop is not self._watching:
-                loop.stop()
+        self._recurring.stop(but=self._watching)
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
@@ -436,80 +399,6 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
-
-
-class _Logins:
-    """Implements `views.LoginFigures`: the gate counts who is let in, its log who is not."""
-
-    def __init__(self, gate: PasswordGate, around: ReactorSurroundings) -> None:
-        self._gate = gate
-        self._around = around
-
-    @property
-    def accepted(self) -> int:
-        return self._gate.accepted
-
-    @property
-    def refusals(self) -> Mapping[str, int]:
-        return self._around.refusals
-
-
-def _make_gate(config: Config, around: ReactorSurroundings) -> PasswordGate:
-    """Read the users and judge who could reach what."""
-    path = config.users_file
-    try:
-        users = load_users(path, required=config.users_file_required)
-    except UsersError as error:
-        raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
-    problems = exposure_problems(config, has_users=bool(users))
-    if problems:
-        raise ConfigError(problems)
-    return PasswordGate(users, around, os.urandom(32))
-
-
-def _certificates(config: Config, reactor: Reactor, clock: BrokerClock) -> dict[str, Contexts]:
-    """Read the certificates of the listeners that speak TLS; raises ConfigError with all faults."""
-    found: dict[str, Contexts] = {}
-    problems = []
-    for path, endpoint in tls_listeners(config):
-        if endpoint.source is None:
-            continue
-        try:
-            made = Certificates(endpoint.source, path, seconds=reactor.seconds, now_ms=clock.now_ms)
-        except CertificateError as error:
-            key = endpoint.source.key_of(path, error.part)
-            where = config.origins.get(key, "")
-            problems.append(Problem(where=where, path=key, text=str(error)))
-        else:
-            found[path] = made.context
-    if problems:
-        raise ConfigError(problems)
-    return found
-
-
-def _chance(clock: BrokerClock) -> Chance:
-    """Name the clocks and the chance of this process, the one time."""
-    return Chance(
-        now_ms=clock.now_ms,
-        fraction=random.random,
-        name=lambda: str(uuid.uuid4()),
-        salt=lambda: os.urandom(16),
-    )
-
-
-def _passed_ns() -> int:
-    """Count what really passes, also while the machine is suspended, where the system can say."""
-    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _tell_clock(change: ClockChange, seconds: float) -> None:
-    match change:
-        case ClockChange.DISTRUSTED:
-            _log.warning("clock.distrusted", ahead=round(seconds), trusted_in=TRUST_SECONDS)
-        case ClockChange.RETURNED:
-            _log.info("clock.returned", ahead=round(seconds, 3))
-        case ClockChange.FOLLOWED:
-            _log.warning("clock.followed", ahead=round(seconds))
 
 
 def _no_log(logging: LoggingConfig) -> None:

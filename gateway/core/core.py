@@ -40,9 +40,9 @@ from gateway.store.restart import restore_pages, restore_routing, stream_runs
 from gateway.store.scrub_plan import Stored, make_scrubber
 from gateway.store.scrubber import Scrubber
 from gateway.store.timed_files import TimedFiles
-from gateway.streams.registry import StreamRegistry, StreamSettings
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.settings import StreamSettings
 from gateway.time.alarm import Alarm
-from storage.arrow_log import StreamFiles
 from storage.ballast import Ballast
 from storage.files import RealFiles
 from storage.lock import DirectoryLock
@@ -50,6 +50,7 @@ from storage.page_reads import ThreadPages
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.silent import never
+from storage.stream_files import StreamFiles
 from storage.writer import ThreadWriter
 from storage.writing import Writer
 

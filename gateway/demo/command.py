@@ -73,8 +73,8 @@ def _perform(
     stack: ExitStack, folder: Path, shown: Screen, *, orders: int, seconds: float
 ) -> TotalsQuery:
     """Start everything, wait until Spark has all orders, return the finished query."""
+    from gateway.demo import senders as clients  # noqa: PLC0415  (an extra)
     from gateway.demo.query import TotalsQuery, spark_session  # noqa: PLC0415  (Spark is slow)
-    from gateway.demo.senders import AmqpSender, StompSender  # noqa: PLC0415  (an extra)
 
     gateway = stack.enter_context(ScratchGateway(folder / "gateway"))
     shown.note(f"gateway: AMQP and STOMP on 127.0.0.1:{gateway.port}, API {gateway.url}")
@@ -85,8 +85,18 @@ def _perform(
         raise DemoError(f"The tap on {ADDRESS!r} was refused with {status}: {answer}")
     shown.note(f"stream: everything sent to the address {ADDRESS!r} from now on")
     senders = [
-        AmqpSender(gateway.port, range(0, orders, 2), seconds=seconds),
-        StompSender(gateway.stomp_port, range(1, orders, 2), seconds=seconds),
+        clients.Sender(
+            "AMQP 1.0 (Proton)",
+            clients.send_over_amqp,
+            gateway.port,
+            clients.Orders(range(0, orders, 2), seconds=seconds),
+        ),
+        clients.Sender(
+            "STOMP 1.2 (stomp.py)",
+            clients.send_over_stomp,
+            gateway.stomp_port,
+            clients.Orders(range(1, orders, 2), seconds=seconds),
+        ),
     ]
     with shown.busy("Spark: starts in local mode"):
         spark = stack.enter_context(spark_session(folder / "spark.log"))
@@ -107,18 +117,20 @@ def _sending(senders: Sequence[Sender]) -> Iterator[None]:
         yield
     finally:
         for sender in senders:
-            sender.cancel()
+            sender.orders.cancel()
         for sender in senders:
             sender.join()
 
 
 def _watch(query: TotalsQuery, senders: Sequence[Sender], shown: Screen, orders: int) -> None:
     """Show progress until Spark has counted all orders; raises DemoError when that cannot be."""
-    total = {sender.title: len(sender.numbers) for sender in senders} | {"Spark": orders}
+    total = {sender.title: len(sender.orders.numbers) for sender in senders} | {"Spark": orders}
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         now = time.monotonic()
-        done = {sender.title: sender.confirmed for sender in senders} | {"Spark": query.orders()}
+        done = {sender.title: sender.orders.confirmed for sender in senders} | {
+            "Spark": query.orders()
+        }
         shown.counts(done, total, now)
         for sender in senders:
             if sender.failure is not None:

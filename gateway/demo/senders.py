@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import stomp
@@ -22,113 +22,123 @@ RUN: Final = 50
 CONFIRM_SECONDS: Final = 30.0
 
 
-class Sender(threading.Thread):
-    """Sends orders and counts what was confirmed.
+class Orders:
+    """The orders that one client sends: at what pace, and how many of them are confirmed.
 
     Attributes:
-        title: for people.
-        numbers: the orders that it sends.
+        numbers: the orders.
         confirmed: how many of them are in the gateway for good.
-        failure: what went wrong, once the thread has ended.
     """
 
-    title = ""
-
-    def __init__(self, port: int, numbers: Sequence[int], *, seconds: float) -> None:
-        """Prepare to send these orders over about so many seconds."""
-        super().__init__(daemon=True, name=self.title)
+    def __init__(self, numbers: Sequence[int], *, seconds: float) -> None:
+        """Spread these orders over about so many seconds."""
         self.numbers = numbers
         self.confirmed = 0
-        self.failure: Exception | None = None
-        self._port = port
         self._pause = seconds * RUN / max(len(numbers), 1)
         self._cancelled = threading.Event()
-
-    def run(self) -> None:
-        """Send all; any failure is kept for whoever joins the thread."""
-        try:
-            self.send_all()
-        except Exception as error:  # noqa: BLE001  (told by the main thread, with its name)
-            self.failure = error
-
-    def send_all(self) -> None:
-        """Connect, send every order, return when all are confirmed."""
-        raise NotImplementedError
 
     def cancel(self) -> None:
         """Stop at the next pause."""
         self._cancelled.set()
 
     def pause(self, sent: int) -> bool:
-        """Wait now and then; True when the thread should end."""
+        """Wait now and then; True when the client should end."""
         return sent % RUN == 0 and self._cancelled.wait(self._pause)
 
 
-class AmqpSender(Sender):
-    """Proton's client: a durable message is confirmed when its `accepted` comes."""
+#: Connects to a port of this machine, sends every order, returns when all are confirmed.
+SendAll = Callable[[int, Orders], None]
 
-    title = "AMQP 1.0 (Proton)"
 
-    def send_all(self) -> None:
-        """Send over one link, each message confirmed before the next."""
-        connection = BlockingConnection(f"127.0.0.1:{self._port}", timeout=CONFIRM_SECONDS)
+class Sender(threading.Thread):
+    """Has one client send its orders.
+
+    Attributes:
+        title: for people.
+        orders: what is sent.
+        failure: what went wrong, once the thread has ended.
+    """
+
+    def __init__(self, title: str, send_all: SendAll, port: int, orders: Orders) -> None:
+        """Prepare to send these orders to a port of this machine, in one client's way."""
+        super().__init__(daemon=True, name=title)
+        self.title = title
+        self.orders = orders
+        self.failure: Exception | None = None
+        self._send_all = send_all
+        self._port = port
+
+    def run(self) -> None:
+        """Send all; any failure is kept for whoever joins the thread."""
         try:
-            sender = connection.create_sender(ADDRESS)
-            for sent, number in enumerate(self.numbers, 1):
-                body = encoded(number).encode()
-                sender.send(
-                    Message(
-                        id=f"amqp-{number}",
-                        content_type=symbol("application/json"),
-                        durable=True,
-                        inferred=True,
-                        body=body,
-                    )
+            self._send_all(self._port, self.orders)
+        except Exception as error:  # noqa: BLE001  (told by the main thread, with its name)
+            self.failure = error
+
+
+def send_over_amqp(port: int, orders: Orders) -> None:
+    """Send with Proton's client, over one link, each message confirmed before the next.
+
+    A durable message is confirmed when its `accepted` comes.
+    """
+    connection = BlockingConnection(f"127.0.0.1:{port}", timeout=CONFIRM_SECONDS)
+    try:
+        sender = connection.create_sender(ADDRESS)
+        for sent, number in enumerate(orders.numbers, 1):
+            body = encoded(number).encode()
+            sender.send(
+                Message(
+                    id=f"amqp-{number}",
+                    content_type=symbol("application/json"),
+                    durable=True,
+                    inferred=True,
+                    body=body,
                 )
-                self.confirmed = sent
-                if self.pause(sent):
-                    return
-        finally:
-            connection.close()
+            )
+            orders.confirmed = sent
+            if orders.pause(sent):
+                return
+    finally:
+        connection.close()
 
 
-class StompSender(Sender):
-    """stomp.py's client: a message is confirmed when its RECEIPT comes."""
+def send_over_stomp(port: int, orders: Orders) -> None:
+    """Send with stomp.py's client, all with a receipt each, then wait for the last of them.
 
-    title = "STOMP 1.2 (stomp.py)"
+    Raises RuntimeError when the gateway sends an ERROR or receipts do not come in time.
+    """
+    connection = stomp.Connection12([("127.0.0.1", port)])
+    listener = _Receipts()
+    connection.set_listener("receipts", listener)
+    connection.connect(wait=True)
+    try:
+        for sent, number in enumerate(orders.numbers, 1):
+            connection.send(
+                ADDRESS,
+                encoded(number),
+                content_type="application/json",
+                receipt=f"order-{number}",
+            )
+            orders.confirmed = listener.count
+            if orders.pause(sent):
+                return
+        _wait(listener, orders)
+    finally:
+        connection.disconnect()
 
-    def send_all(self) -> None:
-        """Send all with a receipt each, then wait for the last of them."""
-        connection = stomp.Connection12([("127.0.0.1", self._port)])
-        listener = _Receipts()
-        connection.set_listener("receipts", listener)
-        connection.connect(wait=True)
-        try:
-            for sent, number in enumerate(self.numbers, 1):
-                connection.send(
-                    ADDRESS,
-                    encoded(number),
-                    content_type="application/json",
-                    receipt=f"order-{number}",
-                )
-                self.confirmed = listener.count
-                if self.pause(sent):
-                    return
-            self._wait(listener)
-        finally:
-            connection.disconnect()
 
-    def _wait(self, listener: _Receipts) -> None:
-        deadline = time.monotonic() + CONFIRM_SECONDS
-        while listener.count < len(self.numbers) and time.monotonic() < deadline:
-            if listener.error:
-                break
-            time.sleep(0.01)
-            self.confirmed = listener.count
-        self.confirmed = listener.count
-        if listener.error or self.confirmed < len(self.numbers):
-            text = listener.error or f"{len(self.numbers) - self.confirmed} receipts did not come"
-            raise RuntimeError(text)
+def _wait(listener: _Receipts, orders: Orders) -> None:
+    """Wait until every order has its receipt."""
+    deadline = time.monotonic() + CONFIRM_SECONDS
+    while listener.count < len(orders.numbers) and time.monotonic() < deadline:
+        if listener.error:
+            break
+        time.sleep(0.01)
+        orders.confirmed = listener.count
+    orders.confirmed = listener.count
+    if listener.error or orders.confirmed < len(orders.numbers):
+        text = listener.error or f"{len(orders.numbers) - orders.confirmed} receipts did not come"
+        raise RuntimeError(text)
 
 
 class _Frame(Protocol):

@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from twisted.web.server import Request as TwistedRequest
 
 from gateway.management.http import BODY_BYTES_MAX, ProblemError, Request, parse_query
-
-if TYPE_CHECKING:
-    from gateway.management.channel import Channel
 
 #: On every answer. The API has no page, so nothing may be framed, run or guessed from its bytes.
 SECURITY_HEADERS: Final = {
@@ -34,6 +31,22 @@ _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTA
 _PATH_SHOWN: Final = 200
 #: Phrases that Twisted does not know [RFC 9110 15.5].
 _REASONS: Final = {421: b"Misdirected Request", 422: b"Unprocessable Content"}
+
+
+class Connection(Protocol):
+    """What a request needs of the connection that it came on; `channel.Channel` is one.
+
+    Attributes:
+        site: Twisted's `Site`; the resource of ours that answers is on it.
+    """
+
+    site: Any
+
+    def refuse(self, problem: ProblemError) -> None:
+        """Answer a request that is not whole, once, and take nothing more from this peer."""
+
+    def abort(self) -> None:
+        """Cut the connection, so that an answer that could not be finished is seen as cut."""
 
 
 class ApiRequest(TwistedRequest):
@@ -60,8 +73,8 @@ class ApiRequest(TwistedRequest):
     # ---- what the exchange asks
 
     @property
-    def connection(self) -> Channel:
-        return cast("Channel", self.channel)
+    def connection(self) -> Connection:
+        return cast("Connection", self.channel)
 
     @property
     def peer(self) -> str:

@@ -25,7 +25,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
-from gateway.listening.listeners import Connections
+from gateway.listening.connections import Connections
 from gateway.logs.connections import remote_of
 from gateway.management.answers import Nothing
 from gateway.management.http import Request, Response, check_query, json_response, shorten

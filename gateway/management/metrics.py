@@ -27,7 +27,7 @@ from gateway.model.objects import Kind, Objects
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
 from gateway.store.scrubber import Scrubber
-from gateway.streams.registry import Tap
+from gateway.streams.tap import Tap
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "sluicegate_"

@@ -33,8 +33,9 @@ from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
 from gateway.streams import plan, reading
 from gateway.streams.plan import Loss, Piece, Reason
-from gateway.streams.registry import StreamRegistry, Tap
+from gateway.streams.registry import StreamRegistry
 from gateway.streams.subscription import Place, Subscription
+from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
 ARROW: Final = "application/vnd.apache.arrow.stream"

@@ -23,14 +23,13 @@ from gateway.model.amqp_types import (
     encode,
     skip,
 )
+from gateway.model.section_header import header_facts, header_fields
 from gateway.model.section_scan import (
     APPLICATION_PROPERTIES,
     DELIVERY_ANNOTATIONS,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    header_facts,
-    header_fields,
     list_head,
     section_at,
 )

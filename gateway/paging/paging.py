@@ -21,8 +21,9 @@ from gateway.model.definitions import PageGone, PageMark, PagesDefinition
 from gateway.model.errors import Refusal
 from gateway.model.pages import Block, Fetched, PageStore, UnreadablePageError
 from gateway.model.run import Run, StoredRun
-from gateway.paging.backlog import Backlog, Page
+from gateway.paging.backlog import Backlog
 from gateway.paging.limits import pages_allowed, pages_full
+from gateway.paging.page import Page
 from gateway.queues.queue import Queue
 
 #: What a message counts against page-size-bytes beside its body: at least what it takes in the file

@@ -61,10 +61,11 @@ class Part:
         for at in range(max(0, bisect_right(seqs, seq) - 1), len(seqs)):
             yield self._blocks[at], seqs[at + 1] - 1 if at + 1 < len(seqs) else self.readable
 
-    def block_end(self, seq: int) -> int:
-        """Return the seq of the last message in the block that a readable one is in."""
-        at = bisect_right(self._seqs, seq)
-        return self._seqs[at] - 1 if at < len(self._seqs) else self.readable
+    def block_with(self, seq: int) -> tuple[int, int]:
+        """Return the block that a readable message is in, and the seq of the last one there."""
+        seqs = self._seqs
+        at = bisect_right(seqs, seq)
+        return self._blocks[at - 1], seqs[at] - 1 if at < len(seqs) else self.readable
 
     # ---- what is done
 

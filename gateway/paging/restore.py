@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.model.pages import FoundBlock, FoundPage, FoundPages
-from gateway.paging.backlog import Page
+from gateway.paging.page import Page
 from gateway.paging.paging import Paging
 from gateway.paging.part import Part
 from gateway.queues.queue import Queue
@@ -57,8 +57,8 @@ def restore_paging(paging: Paging, found: FoundPages, queues: Mapping[int, Queue
         definition = found.definition
         counted = found.counted.get(queue_id, {})
         postponed = found.postponed.get(queue_id, {})
-        backlog.flags = _restore_changes(queue_id, definition.counts, counted, blocks)
-        backlog.dues = _restore_changes(queue_id, definition.dues, postponed, blocks)
+        backlog.flags.update(_restore_changes(queue_id, definition.counts, counted, blocks))
+        backlog.dues.update(_restore_changes(queue_id, definition.dues, postponed, blocks))
         _count(paging, queues[queue_id], blocks)
     for page_found in list(paging.pages.values()):
         page_found.live = sum([part.live for part in page_found.parts.values()])

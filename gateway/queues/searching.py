@@ -169,7 +169,8 @@ class Ahead:
             if not step:
                 break
             went += step
-        left = {m.seq for m in messages if m.seq in backlog.ahead and not m.flags & SCHEDULED}
+        behind = backlog.ahead
+        left = {m.seq for m in messages if m.seq in behind and not m.flags & SCHEDULED}
         if left:
             self.put_back(backlog, self._line.ready.remove_if(left))
         return went
@@ -187,10 +188,11 @@ class Ahead:
         """Have what was read ahead wait on its pages; returns the others."""
         if not backlog.ahead:
             return messages
-        ahead = [m for m in messages if m.seq in backlog.ahead]
+        behind = backlog.ahead
+        ahead = [m for m in messages if m.seq in behind]
         if not ahead:
             return messages
-        others = [m for m in messages if m.seq not in backlog.ahead]
+        others = [m for m in messages if m.seq not in behind]
         self._counts.size_bytes -= sum([len(m.body) for m in ahead])
         backlog.give_back(ahead)
         self._searching.look_again(min([m.seq for m in ahead]))

@@ -18,7 +18,8 @@ from gateway.config.tree import Config, object_limits
 from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.upkeep import disk_limit, keep_declared, periods
-from gateway.listening.listeners import Connections, budget_of, connection_limits, make_speakers
+from gateway.listening.connections import Connections, connection_limits
+from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer

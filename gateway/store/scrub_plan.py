@@ -20,8 +20,10 @@ from gateway.paging.paging import Paging
 from gateway.queues.queue import Queue
 from gateway.store.paged_recovery import QUARANTINE
 from gateway.store.scrubber import Item, RunBlocking, Scrubber
-from gateway.streams.registry import StreamRegistry, Tap
-from storage.arrow_log import ArrowLog, LogFile
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.tap import Tap
+from storage.arrow_log import ArrowLog
+from storage.arrow_segment import LogFile
 from storage.compaction import Ranges
 from storage.files import FileSystem
 from storage.journal import Journal

@@ -1,7 +1,7 @@
 """The seams around the streams, as structural types.
 
-The log and the state files are `storage.arrow_log`'s; the journal, the addresses and the worker
-thread are the broker's and the composition root's.
+The log is `storage.arrow_log`'s, the state files are `storage.stream_files`'; the journal, the
+addresses and the worker thread are the broker's and the composition root's.
 """
 
 from __future__ import annotations

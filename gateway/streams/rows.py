@@ -15,7 +15,7 @@ import pyarrow as pa
 from gateway.streams.ports import Log, StoredBlock
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Taken
 
-#: The stored columns; the same as `storage.arrow_log.SCHEMA` (a test holds them together).
+#: The stored columns; the same as `storage.arrow_segment.SCHEMA` (a test holds them together).
 STORED: Final = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),

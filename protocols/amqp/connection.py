@@ -54,7 +54,7 @@ from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
 from protocols.amqp.watch import Watch
 from protocols.transport.patience import never
-from protocols.transport.shell import PeerFacts
+from protocols.transport.speaking import PeerFacts
 
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.

@@ -18,7 +18,7 @@ from protocols.amqp.performatives import Composite, Error
 from protocols.amqp.quiescing import Quiescing
 from protocols.amqp.shapes import Shapes
 from protocols.amqp.transactions import Transactions
-from protocols.transport.shell import PeerFacts
+from protocols.transport.speaking import PeerFacts
 
 
 class DueSession(Protocol):

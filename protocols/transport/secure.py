@@ -24,7 +24,8 @@ from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import alsoProvides, implementer
 
-from protocols.transport.shell import FIRST_BYTES_SECONDS, PRESSURE_BYTES
+from protocols.transport.outgoing import PRESSURE_BYTES
+from protocols.transport.shell import FIRST_BYTES_SECONDS
 from protocols.transport.tls import Tls
 
 #: Told of each connection that failed: the peer's address and why.

@@ -1,9 +1,8 @@
 """The Twisted shell that every protocol shares: pump bytes, keep time, pass pressure, close once.
 
-A session is sans-IO and decides everything; this file only moves bytes. It writes straight to the
-socket while nothing waits, which saves two system calls and one turn of the reactor for each
-answer; what the socket does not take at once goes through the transport as a pull producer. It
-reads straight from the socket, too (`Reads`); what is not bytes is the transport's.
+A session is sans-IO and decides everything; this file only moves bytes. It reads straight from the
+socket (`Reads`) and writes straight to it while nothing waits (`Outgoing`); what is not bytes is
+the transport's. Which protocol is spoken is told by the first bytes (`FirstBytes`).
 
 Over TLS the transport is plain TCP as well, and what passes through here is ciphertext (`Tls`):
 
@@ -12,31 +11,28 @@ Over TLS the transport is plain TCP as well, and what passes through here is cip
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet import main, tcp
-from twisted.internet.interfaces import IPullProducer, ITransport
+from twisted.internet.interfaces import ITransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python import log
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from gateway.model.peers import Cause, Ending
 from gateway.model.turn import Turn
 from protocols.transport.departures import descriptor_of
+from protocols.transport.first_bytes import Decline, FirstBytes, Tell
+from protocols.transport.outgoing import Outgoing
 from protocols.transport.patience import SHARE_SECONDS, SMALL_BYTES, Patience
 from protocols.transport.reads import LEAST_READ_BYTES, READ_BYTES, Reads
-from protocols.transport.speaking import Session
+from protocols.transport.speaking import PeerFacts, Session, Speaker
 from protocols.transport.timers import Timers
 from protocols.transport.tls import Tls
-from protocols.transport.unread import Output, Unsent
+from protocols.transport.unread import Output
 
-#: Above this much unsent output a connection gets no more deliveries. What it has itself answered
-#: beyond that is bounded by `Output`, which stops reading it.
-PRESSURE_BYTES: Final = 1 << 20
 #: How long a peer may take to read our last words before the socket is cut.
 CLOSE_SECONDS: Final = 5.0
 #: How long a connection may stay silent before its first bytes tell a protocol; over TLS with its
@@ -44,40 +40,17 @@ CLOSE_SECONDS: Final = 5.0
 FIRST_BYTES_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerFacts:
-    """What is known of the other end before it has said anything."""
-
-    address: str
-    loopback: bool
-    tls: bool
-    name: str
-    port: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speaker:
-    """What an acceptor needs to speak one protocol; `guess` is what its first bytes are told as."""
-
-    guess: str
-    build: Callable[[PeerFacts], Session]
-
-
-@implementer(IPullProducer)
 class Wire(TwistedProtocol):
     """One connection: first bytes, then one session.
 
     `tell` says what the first bytes are: `more` are needed, or the name of a protocol. `decline`
     has a name and an answer for what no speaker takes, or None while more is needed. `tls` is this
     connection's TLS; without it the transport's bytes are what is meant. `output` bounds what is
-    held for a peer that does not read: deliveries end at `PRESSURE_BYTES`, reading at its number of
-    bytes of answers behind them, and who takes nothing for its time is cut.
+    held for a peer that does not read; one that takes nothing for its time is cut.
     """
 
     __slots__ = (
-        "_choked",
         "_deadline",
-        "_decline",
         "_fd",
         "_first",
         "_flushing",
@@ -88,22 +61,18 @@ class Wire(TwistedProtocol):
         "_name",
         "_now",
         "_number",
+        "_out",
         "_patience",
-        "_pulling",
+        "_put",
         "_reads",
         "_recv_into",
-        "_send",
         "_session",
-        "_speakers",
         "_stopped_reading",
-        "_tell",
         "_timers",
         "_tls",
         "_turn",
-        "_unsent",
         "_watched",
         "bytes_in",
-        "bytes_out",
         "ending",
         "last_in",
         "on_lost",
@@ -121,8 +90,8 @@ class Wire(TwistedProtocol):
         speakers: tuple[Speaker, ...],
         name: str,
         *,
-        tell: Callable[[bytes], str],
-        decline: Callable[[str, bytes], tuple[str, bytes] | None],
+        tell: Tell,
+        decline: Decline,
         reads: Reads,
         tls: Tls | None = None,
         output: Output | None = None,
@@ -131,32 +100,28 @@ class Wire(TwistedProtocol):
         self._timers = timers
         self._number = timers.join(self)
         self._now: Callable[[], float] = timers.clock.seconds
-        self._speakers = speakers
         self._name = name
-        self._tell = tell
-        self._decline = decline
         self._reads = reads
         self._patience = reads.patience
         self._tls = tls
-        self._unsent = Unsent(Output() if output is None else output)
-        self._choked = False
+        self._out = Outgoing(self, Output() if output is None else output, reads.backlogs)
+        self._put = self._out.put
         self._session: Session | None = None
         self.was: Session | None = None  # what it had, once it is lost
-        self._first = b""
-        self._pulling = False
+        # None once there is a session.
+        self._first: FirstBytes | None = FirstBytes(speakers, tell, decline, secure=tls is not None)
         self._flushing = False
         self._goes_on = False
         self._lost = False
         self._leaving = False
         self._deadline = 0.0
         self._stopped_reading = False
-        self._send: Callable[[bytes], int] | None = None
         self._recv_into: Callable[[memoryview, int], int] | None = None
         self._most = READ_BYTES
         self._fd = -1
         self._watched = -1
         self.since = self.last_in = timers.now()
-        self.bytes_in = self.bytes_out = 0  # as they are on the wire
+        self.bytes_in = 0  # as they are on the wire
         self.ending: Ending | None = None
         self.on_session: Callable[[Wire], None] | None = None
         self.on_lost: Callable[[Wire], None] | None = None
@@ -171,15 +136,18 @@ class Wire(TwistedProtocol):
             transport.setTcpKeepAlive(True)
         if isinstance(transport, tcp.Connection) and not transport.TLS:
             self._use(transport)
-        if len(self._speakers) == 1 and self._tls is None:
-            self._start(self._speakers[0])
+        else:
+            self._out.attach(transport, None)
+        only = self._only
+        if only is not None and self._tls is None:
+            self._start(only)
         else:
             self._schedule(self._now() + FIRST_BYTES_SECONDS)
 
     def _use(self, transport: tcp.Connection) -> None:
         """Read and write on the socket itself."""
         handle = transport.getHandle()
-        self._send = handle.send
+        self._out.attach(transport, handle.send)
         self._recv_into = handle.recv_into
         self._fd = handle.fileno()
         setattr(transport, "doRead", self._do_read)  # noqa: B010
@@ -245,6 +213,11 @@ class Wire(TwistedProtocol):
         transport.connectionLost(Failure())
 
     @property
+    def bytes_out(self) -> int:
+        """Bytes that were sent or wait to be sent, as they are on the wire."""
+        return self._out.bytes_out
+
+    @property
     def session(self) -> Session | None:
         """The protocol's session, once the first bytes told which."""
         return self._session
@@ -262,12 +235,18 @@ class Wire(TwistedProtocol):
         loopback = host.startswith("127.") or host in ("::1", "local")
         return PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name, port=port)
 
+    @property
+    def _only(self) -> Speaker | None:
+        """The speaker whatever the first bytes are; None when they choose it."""
+        return None if self._first is None else self._first.only
+
     def _start(self, speaker: Speaker) -> None:
         session = speaker.build(self.peer())
         session.wake = self.wake
         if self._patience is not None:
             session.spent = self._patience.spent
-        self._session = session
+        self._session = self._out.session = session
+        self._first = None
         if self.on_session is not None:
             self.on_session(self)
         self.tick(self._deadline)
@@ -290,8 +269,8 @@ class Wire(TwistedProtocol):
         if owed:
             # A peer that is not told waits.
             self._put(owed)
-        if tls.ready and not was_ready and len(self._speakers) == 1:
-            self._start(self._speakers[0])
+        if tls.ready and not was_ready and (only := self._only) is not None:
+            self._start(only)
         if plain:
             self._hear(plain)
         if tls.failure:
@@ -299,7 +278,7 @@ class Wire(TwistedProtocol):
         if tls.failure or tls.ended:
             self._leave()
             self._end_session()
-        elif self._choked:
+        elif self._out.choked:
             self._reading(wanted=False)
 
     def _tls_failed(self, why: str) -> None:
@@ -310,35 +289,29 @@ class Wire(TwistedProtocol):
     def _hear(self, data: bytes) -> None:
         session = self._session
         if session is None:
-            if self._leaving:
+            first = self._first
+            if self._leaving or first is None:
                 return
-            session = self._choose(data)
+            session = self._choose(first, data)
             if session is None:
                 return
-            data = self._first
-            self._first = b""
+            data = first.data
         self.last_in = now = self._now()
         session.receive_data(data, now)
         self._pump(session)
 
-    def _choose(self, data: bytes) -> Session | None:
-        self._first += data
-        guess = self._tell(self._first)
-        if guess == "more":
+    def _choose(self, first: FirstBytes, data: bytes) -> Session | None:
+        found = first.take(data)
+        if found is None:
             return None
-        for speaker in self._speakers:
-            if speaker.guess == guess:
-                self._start(speaker)
-                return self._session
-        stranger = self._decline(guess, self._first)
-        if stranger is None:
-            return None
-        name, answer = stranger
-        if answer and not (self._tls is not None and guess == "TLS"):
-            self._write(answer)
+        if isinstance(found, Speaker):
+            self._start(found)
+            return self._session
+        if found.answer:
+            self._write(found.answer)
         if self.on_stranger is not None:
-            self.on_stranger(self, name)
-        self._ends(Cause.PROTOCOL_ERROR, f"its first bytes are {name}")
+            self.on_stranger(self, found.name)
+        self._ends(Cause.PROTOCOL_ERROR, f"its first bytes are {found.name}")
         self._leave()
         return None
 
@@ -371,7 +344,8 @@ class Wire(TwistedProtocol):
         if session.behind and not self._goes_on and self._patience is not None:
             self._goes_on = True
             self._patience.later(self._go_on)
-        if (session.paused_reading or session.behind or self._choked) is not self._stopped_reading:
+        held = session.paused_reading or session.behind or self._out.choked
+        if held is not self._stopped_reading:
             self._reading(wanted=self._stopped_reading)
 
     def _go_on(self) -> None:
@@ -418,82 +392,14 @@ class Wire(TwistedProtocol):
             data = self._tls.seal(data)
         self._put(data)
 
-    def _put(self, data: bytes) -> None:
-        """Send these bytes as they are, now or when the socket takes them."""
-        if self._lost:
-            return
-        self.bytes_out += len(data)
-        if self._send is not None and not self._pulling:
-            try:
-                sent = self._send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                # The reactor sees the same error at its next read and reports the loss.
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
-        self._keep(data)
-        if not self._pulling:
-            self._pulling = True
-            if self._reads.backlogs is not None:
-                self._reads.backlogs.begin(self)
-            transport: Any = self.transport
-            transport.registerProducer(self, False)
-
-    def _keep(self, data: bytes) -> None:
-        """Keep what the socket does not take; see the class text for what may be too much."""
-        unsent = self._unsent
-        unsent.keep(data)
+    def unchoked(self) -> None:
+        """See `Sender`."""
         session = self._session
-        if session is not None and session.write_room:
-            session.write_room = unsent.room(PRESSURE_BYTES)
-        elif unsent.answered(len(data)) and not self._choked:
-            # A peer that asks on and on, and does not read, is not read from until it does.
-            self._choked = True
-            if session is not None:
-                session.choked = True
+        self._reading(wanted=session is None or not (session.paused_reading or session.behind))
 
-    def resumeProducing(self) -> None:
-        """Give the transport what waits: it has sent all that it had."""
-        transport: Any = self.transport
-        data = self._unsent.following()
-        if data:
-            transport.write(data)
-            return
-        self._drained()
-        transport.unregisterProducer()
-        session = self._session
-        if session is not None and not session.write_room and not self._lost:
-            session.write_room = True
-            session.write_resumed()
-        if self._choked:
-            self._choked = False
-            self._reading(wanted=session is None or not (session.paused_reading or session.behind))
-
-    def _drained(self) -> None:
-        """Nothing waits any more."""
-        self._pulling = False
-        if self._reads.backlogs is not None:
-            self._reads.backlogs.end(self)
-
-    def stopProducing(self) -> None:
-        """Forget what waits: the transport is closing."""
-        self._unsent.forget()
-
-    @property
-    def patience(self) -> float:
-        """See `Waiting`."""
-        return self._unsent.output.seconds
-
-    def taken(self) -> Hashable:
-        """See `Waiting`."""
-        return self._unsent.taken(self.transport)
-
-    def stuck(self) -> None:
-        """Cut a peer that does not read; what it held goes back."""
-        self.cut(Cause.TIMED_OUT, self._unsent.text)
+    def stuck(self, why: str) -> None:
+        """See `Sender`."""
+        self.cut(Cause.TIMED_OUT, why)
 
     def _leave(self) -> None:
         if self._leaving or self._lost:
@@ -504,9 +410,8 @@ class Wire(TwistedProtocol):
             if self._tls is not None:
                 if ending := self._tls.close():
                     self._put(ending)
-            elif self._pulling and self._send is None:
-                # Twisted's TLS says that nothing follows before its producer has said all.
-                self.resumeProducing()
+            else:
+                self._out.say_all()
             transport.loseConnection()
             self._schedule(self._now() + CLOSE_SECONDS)
 
@@ -552,8 +457,7 @@ class Wire(TwistedProtocol):
         self._timers.leave(self._number)
         self._reads.direct.pop(self._fd, None)
         self._forget()
-        self._unsent.lost()
-        self._drained()
+        self._out.lost()
         self._end_session()
         if self.on_lost is not None:
             self.on_lost(self)
@@ -563,6 +467,7 @@ class Wire(TwistedProtocol):
     def _end_session(self) -> None:
         """Nothing is heard from the peer any more."""
         session, self._session = self._session, None
+        self._out.session = None
         if session is not None:
             session.connection_lost(self._now())
             self.was = session

@@ -1,8 +1,9 @@
-"""What the shell needs of a protocol."""
+"""What the shell needs of a protocol: its session, how it is made, and what that is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.model.peers import Peer
@@ -54,3 +55,22 @@ class Session(Protocol):
 
     def stop(self, now: float) -> None:
         """The gateway is going down: say so in the protocol's words and close."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerFacts:
+    """What is known of the other end before it has said anything."""
+
+    address: str
+    loopback: bool
+    tls: bool
+    name: str
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """What an acceptor needs to speak one protocol; `guess` is what its first bytes are told as."""
+
+    guess: str
+    build: Callable[[PeerFacts], Session]

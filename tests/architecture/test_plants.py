@@ -121,7 +121,7 @@ def test_a_planted_violation_is_found(check: Check, path: str, line: str) -> Non
     ("check", "path", "line"),
     [
         (impure, "protocols/transport/shell.py", "from twisted.internet import defer"),
-        (ambient, "gateway/assembly/app.py", "import os\nx = os.urandom(4)"),
+        (ambient, "gateway/assembly/ambient.py", "import os\nx = os.urandom(4)"),
         (ambient, "gateway/__main__.py", "from twisted.internet import reactor"),
         (large_files, "tests/storage/test_files.py", "x = 1\n" * 700),
         (long_functions, "storage/files.py", "def f():\n" + "    x = 1\n" * 59),

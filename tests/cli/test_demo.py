@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gateway.demo import command as demo_module
 from gateway.demo.orders import PRICES, SCHEMA, Total, differences, encoded, expected, order
 from gateway.demo.screen import LineScreen, table
+from gateway.demo.senders import RUN, Orders, Sender
 
 
 def test_an_order_is_json_with_the_columns_of_the_schema() -> None:
@@ -84,6 +85,39 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "stomp", None)
     with pytest.raises(click.ClickException, match=r"needs stomp.py: pip install"):
         demo_module.require_libraries()
+
+
+def test_a_sender_hands_its_port_and_its_orders_to_its_client() -> None:
+    orders = Orders(range(3), seconds=0)
+    asked = []
+
+    def send_all(port: int, given: Orders) -> None:
+        asked.append(port)
+        given.confirmed = len(given.numbers)
+
+    sender = Sender("a client", send_all, 5672, orders)
+    sender.run()
+    assert asked == [5672]
+    assert orders.confirmed == 3
+    assert sender.failure is None
+
+
+def test_a_sender_keeps_the_failure_of_its_client() -> None:
+    fault = RuntimeError("2 receipts did not come")
+
+    def send_all(port: int, given: Orders) -> None:
+        raise fault
+
+    sender = Sender("a client", send_all, 5672, Orders(range(3), seconds=0))
+    sender.run()
+    assert sender.failure is fault
+
+
+def test_orders_pause_between_runs_and_end_there_once_they_are_cancelled() -> None:
+    orders = Orders(range(2 * RUN), seconds=0)
+    assert [sent for sent in range(1, 2 * RUN + 1) if orders.pause(sent)] == []
+    orders.cancel()
+    assert [sent for sent in range(1, 2 * RUN + 1) if orders.pause(sent)] == [RUN, 2 * RUN]
 
 
 @pytest.mark.spark

@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gateway.management.http import Request, Response, error_response
 from gateway.management.router import Router
 from gateway.management.streams_api import ARROW, CHUNK_BYTES, StreamsApi
-from gateway.streams.registry import StreamSettings
 from gateway.streams.retention import Limits
+from gateway.streams.settings import StreamSettings
 from tests.storage.power import PowerFiles
 from tests.streams.harness import fill, make_registry, stomp_message
 

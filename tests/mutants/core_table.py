@@ -149,7 +149,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "one reads where the last one ended, not where it was finished",
-        "gateway.paging.backlog:Backlog._pass",
+        "gateway.paging.cursor:Cursor.go_on",
         "    self.next = following\n",
         "    self.next = following + 1\n",
     ),
@@ -341,7 +341,7 @@ CORE_MUTANTS = (
     ),
     _core(
         "what is not on disk is read ahead of the rest",
-        "gateway.paging.backlog:Backlog._wanted",
+        "gateway.paging.cursor:Cursor.wanted",
         "while at <= part.readable:",
         "while at <= part.last:",
     ),

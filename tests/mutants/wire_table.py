@@ -188,13 +188,13 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "shell: what the socket did not take is sent again",
-        "protocols.transport.shell:Wire._put",
-        "        data = data[sent:]\n",
-        "        pass\n",
+        "protocols.transport.outgoing:Outgoing.put",
+        "data[sent:]",
+        "data",
     ),
     _wire(
         "shell: who does not read is never asked again",
-        "protocols.transport.shell:Wire.resumeProducing",
+        "protocols.transport.outgoing:Outgoing.resumeProducing",
         "        session.write_resumed()\n",
         "        pass\n",
         70,

@@ -21,10 +21,11 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.turn import Turn
-from protocols.transport import shell
+from protocols.transport import outgoing
 from protocols.transport.patience import Patience
 from protocols.transport.reads import LEAST_READ_BYTES, READ_BYTES, Reads
-from protocols.transport.shell import FIRST_BYTES_SECONDS, Speaker, Wire
+from protocols.transport.shell import FIRST_BYTES_SECONDS, Wire
+from protocols.transport.speaking import Speaker
 from protocols.transport.timers import Timers
 from protocols.transport.tls import Tls
 from protocols.transport.unread import Output
@@ -360,7 +361,7 @@ def test_who_asks_for_new_keys_is_answered(contexts: Contexts) -> None:
 def test_who_asks_on_and_on_and_reads_nothing_is_not_read_from(
     contexts: Contexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "PRESSURE_BYTES", 25_000)
+    monkeypatch.setattr(outgoing, "PRESSURE_BYTES", 25_000)
     line = Line(Reads(), contexts, output=Output(bytes_max=25_000)).shake()
     assert line.tls is not None
     line.server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -373,7 +374,7 @@ def test_who_asks_on_and_on_and_reads_nothing_is_not_read_from(
         with contextlib.suppress(BlockingIOError):
             flood = flood[line.client.send(flood) :]
         line.read()
-        most = max(most, line.wire._unsent.size)
+        most = max(most, line.wire._out.size)
         if line.wire._stopped_reading:
             break
     else:

@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 
 from gateway.model.budget import Budget
 from gateway.model.peers import Cause
-from protocols.transport import shell
-from protocols.transport.shell import Reads
+from protocols.transport import outgoing
+from protocols.transport.reads import Reads
 from protocols.transport.unread import LOOK_SECONDS, Backlogs, Output
 from tests.protocols.test_reads import Contexts, Line
 
@@ -62,7 +62,7 @@ class Unread:
         """Have the client read so much, or all that there is, and the transport write."""
         line = self.line
         ends = time.monotonic() + 20
-        while count > 0 and line.wire._pulling:
+        while count > 0 and line.wire._out.pulling:
             assert time.monotonic() < ends
             select.select([line.client], [], [], 0.01)
             line.transport.doWrite()
@@ -80,7 +80,7 @@ def unread(request: pytest.FixtureRequest, contexts: Contexts) -> Iterator[Unrea
 def test_a_peer_that_does_not_read_its_answers_is_read_no_more_until_it_does(
     unread: Unread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "PRESSURE_BYTES", 256 * KIB)
+    monkeypatch.setattr(outgoing, "PRESSURE_BYTES", 256 * KIB)
     unread.asked_until_it_is_not_read()
     session = unread.line.session
     assert session.choked
@@ -105,7 +105,7 @@ def test_answers_to_who_reads_them_are_not_bounded(unread: Unread) -> None:
 def test_what_is_not_read_of_all_connections_shares_a_budget(
     contexts: Contexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "PRESSURE_BYTES", 256 * KIB)
+    monkeypatch.setattr(outgoing, "PRESSURE_BYTES", 256 * KIB)
     shared = Budget(300 * KIB)
     first = Unread(None, shared=shared)
     second = Unread(contexts, shared=shared)
@@ -122,7 +122,7 @@ def test_what_is_not_read_of_all_connections_shares_a_budget(
 
 
 def test_who_reads_nothing_for_a_minute_is_cut(unread: Unread) -> None:
-    while not unread.line.wire._pulling:
+    while not unread.line.wire._out.pulling:
         assert unread.ask()
     for _ in range(59):
         unread.clock.advance(LOOK_SECONDS)
@@ -138,7 +138,7 @@ def test_who_reads_nothing_for_a_minute_is_cut(unread: Unread) -> None:
 def test_who_reads_slowly_is_not_cut(unread: Unread) -> None:
     unread.asked_until_it_is_not_read()
     steps = 0
-    while unread.line.wire._pulling:
+    while unread.line.wire._out.pulling:
         for _ in range(50):
             unread.clock.advance(LOOK_SECONDS)
         unread.take(count=128 * KIB)
@@ -148,7 +148,7 @@ def test_who_reads_slowly_is_not_cut(unread: Unread) -> None:
 
 
 def test_nobody_is_looked_after_whose_output_is_written(unread: Unread) -> None:
-    while not unread.line.wire._pulling:
+    while not unread.line.wire._out.pulling:
         assert unread.ask()
     unread.take()
     unread.clock.advance(LOOK_SECONDS)
@@ -156,7 +156,7 @@ def test_nobody_is_looked_after_whose_output_is_written(unread: Unread) -> None:
 
 
 def test_a_process_that_stood_still_cuts_nobody_for_it(unread: Unread) -> None:
-    while not unread.line.wire._pulling:
+    while not unread.line.wire._out.pulling:
         assert unread.ask()
     for _ in range(10):
         unread.clock.advance(LOOK_SECONDS)

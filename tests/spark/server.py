@@ -25,9 +25,10 @@ from gateway.management.router import Router
 from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
-from gateway.streams.registry import StreamRegistry, StreamSettings
-from storage.arrow_log import StreamFiles
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.settings import StreamSettings
 from storage.files import RealFiles
+from storage.stream_files import StreamFiles
 from tests.streams.harness import Owner, amqp_message, fill, stomp_message
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from storage.arrow_log import SCHEMA, ArrowLog, GoneError, StreamFiles
+from storage.arrow_log import ArrowLog
+from storage.arrow_segment import SCHEMA, GoneError
 from storage.errors import DamageError, FormatError, StorageError
 from storage.files import RealFiles
 from tests.storage.power import PowerFiles, PowerLossError
@@ -281,16 +282,3 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(FormatError, match=r"format 2\.1"):
         ArrowLog(RealFiles(), str(tmp_path))
-
-
-def test_state_files(tmp_path: Path) -> None:
-    files = StreamFiles(RealFiles(), str(tmp_path / "streams"))
-    assert files.load("3/x.json") is None
-    files.save("3/x.json", b"one")
-    files.save("3/x.json", b"two")
-    assert files.load("3/x.json") == b"two"
-    files.remove("3/x.json")
-    files.remove("3/x.json")
-    assert files.load("3/x.json") is None
-    files.open_log(3).append([make_block(0, 1)])
-    assert files.open_log(3).next_offset == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from storage.arrow_log import SCHEMA, ArrowLog
+from storage.arrow_log import ArrowLog
+from storage.arrow_segment import SCHEMA
 from storage.files import RealFiles
 from storage.pages import PAGE_HEADER_BYTES, page_name
 from storage.record import SEGMENT_HEADER_BYTES

@@ -11,9 +11,11 @@ from gateway.model import stomp_form
 from gateway.model.amqp_types import Described, Symbol, ULong, encode
 from gateway.model.message import STOMP
 from gateway.model.run import Run
-from gateway.streams.registry import StreamRegistry, StreamSettings
-from storage.arrow_log import SEGMENT_BYTES, StreamFiles
+from gateway.streams.registry import StreamRegistry
+from gateway.streams.settings import StreamSettings
+from storage.arrow_log import SEGMENT_BYTES
 from storage.files import FileSystem, RealFiles
+from storage.stream_files import StreamFiles
 
 
 class Inline:

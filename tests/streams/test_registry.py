@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.run import Run
-from gateway.streams.registry import Saver, StreamRegistry, StreamSettings
+from gateway.streams.registry import StreamRegistry
 from gateway.streams.retention import Limits
+from gateway.streams.settings import StreamSettings
 from gateway.streams.stream import Accepted
 from storage.errors import DamageError
 from tests.storage.power import PowerFiles
@@ -331,39 +332,6 @@ class RegistryTest(SynchronousTestCase):
         self.refused(Code.NOT_FOUND, self.registry.unsubscribe, "etl")
         self.refused(Code.NOT_FOUND, self.registry.commit, "etl", 1, 0, 1)
         assert self.open().get("orders").subscriptions == {}
-
-
-class SaverTest(SynchronousTestCase):
-    def test_calls_during_a_write_share_the_next_one_with_the_newest_content(self) -> None:
-        blocking, written = Later(), []
-        saver = Saver(blocking, written.append)
-        content = [b"1"]
-        done: list[Deferred[None]] = [saver.save(lambda: content[0]) for _ in range(3)]
-        content[0] = b"2"
-        blocking.step()
-        self.successResultOf(done[0])
-        self.assertNoResult(done[1])
-        blocking.step()
-        self.successResultOf(done[1])
-        self.successResultOf(done[2])
-        assert written == [b"1", b"2"]
-        assert blocking.waiting == []
-
-    def test_a_failed_write_fails_those_who_wait_for_it_only(self) -> None:
-        blocking = Later()
-        full = [True]
-
-        def write(_: bytes) -> None:
-            if full[0]:
-                raise OSError(errno.ENOSPC, "full")
-
-        saver = Saver(blocking, write)
-        first, second = saver.save(lambda: b""), saver.save(lambda: b"")
-        blocking.step()
-        self.failureResultOf(first, OSError)
-        full[0] = False
-        blocking.step()
-        self.successResultOf(second)
 
 
 def test_the_real_file_system(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.streams.rows import STORED, append_taken, blocks, rows_of
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Taken
-from storage.arrow_log import SCHEMA
+from storage.arrow_segment import SCHEMA
 from tests.lanes import examples
 
 

@@ -36,7 +36,7 @@ from protocols.amqp.performatives import (
     decode_performative,
     encode_performative,
 )
-from protocols.transport.shell import PeerFacts
+from protocols.transport.speaking import PeerFacts
 from tests.protocols.amqp.fake_broker import FakeAuthenticator, FakeBroker
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 from gateway.broker import Gateway
-from gateway.listening.listeners import Connections
+from gateway.listening.connections import Connections
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import RefusedError
@@ -27,9 +27,9 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
-from protocols.transport import shell
-from protocols.transport.shell import PeerFacts, Speaker
+from protocols.transport import outgoing, shell
 from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
 from tests.simulation.core.life import CALM_MAX, HeardEffects, Life, small
 from tests.simulation.disk import Crash
@@ -468,7 +468,7 @@ class Watched:
 def tight(pressure: int) -> Iterator[None]:
     """Let a connection count as one that does not read as early as the plan says."""
     wanted: list[tuple[ModuleType, str]] = [
-        (shell, "PRESSURE_BYTES"),
+        (outgoing, "PRESSURE_BYTES"),
         (connection_module, "OUT_BYTES_MAX"),
     ]
     with ExitStack() as stack:

@@ -1,0 +1,283 @@
+"""The connections of one acceptor: how many there may be, which are open, and their end.
+
+    a client comes ──room──> stranger ──is let in──> known ──> gone
+           └──no room──> refused └──another one needs its place──> dismissed
+
+Where there is no room, the stranger that has been here for longest goes. Known clients never have
+to: without a stranger to dismiss the new connection is refused. `drain` ends all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.protocol import Factory
+from twisted.internet.protocol import Protocol as TwistedProtocol
+
+from gateway.config.tree import Acceptor, Config
+from gateway.listening.tls import Contexts, tell_tls_failed
+from gateway.logs.connections import tell_closed, tell_opened
+from gateway.logs.summing import Summed
+from gateway.model.peers import AcceptorFigures, Cause
+from gateway.model.turn import Turn
+from gateway.process.descriptors import Descriptors
+from protocols.stomp.session import StompSession
+from protocols.transport.reads import Reads
+from protocols.transport.shell import Wire
+from protocols.transport.sniff import sniff
+from protocols.transport.speaking import Speaker
+from protocols.transport.strangers import decline
+from protocols.transport.timers import Timers
+from protocols.transport.tls import Tls
+from protocols.transport.unread import Output
+
+_log = structlog.get_logger()
+
+KEY: Final = "connections-allowed"
+STRANGERS_KEY: Final = "unauthenticated-connections-allowed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections an acceptor has, and how many of clients that are not known yet.
+
+    `origins` are where the keys were written; those that were not have their default.
+    """
+
+    allowed: int = 10_000
+    strangers: int = 100
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def where(self, key: str) -> str:
+        """Return where a limit was set."""
+        return self.origins.get(key, "by default")
+
+
+def connection_limits(config: Config, acceptor: Acceptor) -> ConnectionLimits:
+    """Return an acceptor's limits of connections."""
+    path = f"acceptors.{acceptor.name}."
+    return ConnectionLimits(
+        allowed=acceptor.connections_allowed,
+        strangers=acceptor.unauthenticated_connections_allowed,
+        origins={
+            key: config.origins[path + key]
+            for key in (KEY, STRANGERS_KEY)
+            if path + key in config.origins
+        },
+    )
+
+
+class Connections(Factory):
+    """Makes a `Wire` for each connection of an acceptor and knows which are open.
+
+    Figures (read only): `opened`, `refused`, and `dismissed`, who had to make room for others.
+    `speakers` are set before the port is opened; `output` is what each new connection may leave
+    unread.
+    """
+
+    noisy = False
+
+    def __init__(
+        self,
+        name: str,
+        turn: Turn,
+        timers: Timers,
+        reads: Reads,
+        limits: ConnectionLimits | None = None,
+        *,
+        contexts: Contexts | None = None,
+        descriptors: Descriptors | None = None,
+    ) -> None:
+        """`contexts` are what TLS is spoken with; without them it is not.
+
+        `descriptors` are shared by all acceptors.
+        """
+        self.name = name
+        self.speakers: tuple[Speaker, ...] = ()
+        self.output = Output()
+        self.wires: dict[str, Wire] = {}
+        self.opened = self.refused = self.dismissed = 0
+        self.emptied: Callable[[], None] = _nothing
+        self.limits = limits or ConnectionLimits()
+        self._strangers: dict[str, Wire] = {}
+        self._turn = turn
+        self._timers = timers
+        self._reads = reads
+        self._contexts = contexts
+        self._descriptors = descriptors or Descriptors()
+        self._refusals = Summed(timers.clock, self._tell_refused)
+        # Their sum is the gate's to tell.
+        self._failures = Summed(timers.clock, lambda count, seconds: None)
+        self._dismissals = Summed(timers.clock, self._tell_dismissed)
+
+    @property
+    def count(self) -> int:
+        """How many connections are open, those that are about to close as well."""
+        return len(self.wires)
+
+    def oldest_stranger(self) -> tuple[float, str] | None:
+        """See `Crowd`."""
+        for name, wire in self._strangers.items():
+            return wire.since, name
+        return None
+
+    def dismiss(self, name: str, why: str) -> None:
+        """See `Crowd`."""
+        wire = self._strangers.pop(name)
+        self.dismissed += 1
+        if self._dismissals.whole():
+            _log.warning(
+                "connection.dismissed", acceptor=self.name, peer=wire.peer().address, reason=why
+            )
+        wire.cut(Cause.DISMISSED, why)
+
+    def figures(self) -> AcceptorFigures:
+        """Return how many connections it took, refused, and has open by protocol."""
+        sessions = (wire.session for wire in self.wires.values())
+        names = ["STOMP" if isinstance(s, StompSession) else "AMQP" for s in sessions if s]
+        return AcceptorFigures(
+            name=self.name, opened=self.opened, refused=self.refused, protocols=Counter(names)
+        )
+
+    def _make_room(self) -> str:
+        """See to it that one more may stay; returns the limit where that cannot be."""
+        limits = self.limits
+        crowded = len(self._strangers) >= limits.strangers
+        full = len(self.wires) >= limits.allowed
+        if (crowded or full) and (oldest := self.oldest_stranger()) is not None:
+            key, most = (STRANGERS_KEY, limits.strangers) if crowded else (KEY, limits.allowed)
+            self.dismiss(oldest[1], f"{key} is {most} ({limits.where(key)}), and more have come")
+        elif full:
+            return f"{KEY} is {limits.allowed} ({limits.where(KEY)})"
+        if self._descriptors.has_room():
+            return ""
+        share = self._descriptors.share
+        most, clients = (0, 0) if share is None else (share.most, share.clients)
+        return f"RLIMIT_NOFILE is {most}: {clients} connections of clients, all in use"
+
+    def _tell_refused(self, count: int, seconds: float) -> None:
+        _log.warning("connection.refused_more", acceptor=self.name, count=count, seconds=seconds)
+
+    def _tell_dismissed(self, count: int, seconds: float) -> None:
+        _log.warning("connection.dismissed_more", acceptor=self.name, count=count, seconds=seconds)
+
+    def bound_output(self, config: Config, acceptor: Acceptor) -> None:
+        """Bound by these settings what the next connections leave unread."""
+        shared = self.output.shared
+        shared.maximum = config.global_max_size // 4
+        self.output = Output(
+            bytes_max=acceptor.max_unread_size,
+            seconds=acceptor.unread_timeout / 1000,
+            shared=shared,
+        )
+
+    def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
+        limit = self._make_room()
+        if limit:
+            self.refused += 1
+            if self._refusals.whole():
+                peer = str(getattr(addr, "host", "-"))
+                _log.warning(
+                    "connection.refused",
+                    acceptor=self.name,
+                    peer=peer,
+                    reason="too-many",
+                    limit=limit,
+                )
+            return None
+        self.opened += 1
+        name = f"{self.name}-{self.opened}"
+        tls = None if self._contexts is None else Tls(self._contexts())
+        wire = Wire(
+            self._turn,
+            self._timers,
+            self.speakers,
+            name,
+            tell=_told,
+            decline=decline,
+            reads=self._reads,
+            tls=tls,
+            output=self.output,
+        )
+        self.wires[name] = self._strangers[name] = wire
+        wire.on_tls_failed = self._tls_failed
+        wire.on_stranger = self._declined
+        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known, self._failures)
+        wire.on_lost = lambda one: self._lost(name, one)
+        return wire
+
+    def _known(self, name: str) -> None:
+        """A client has said who it is, and was let in."""
+        self._strangers.pop(name, None)
+
+    def _tls_failed(self, wire: Wire, why: str) -> None:
+        tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
+
+    def _declined(self, wire: Wire, what: str) -> None:
+        _log.info(
+            "connection.refused",
+            acceptor=self.name,
+            peer=wire.peer().address,
+            reason="protocol",
+            protocol=what,
+            offered=" ".join(speaker.guess for speaker in self.speakers),
+        )
+
+    def _lost(self, name: str, wire: Wire) -> None:
+        self.wires.pop(name, None)
+        self._strangers.pop(name, None)
+        tell_closed(self.name, name, wire, self._timers.now(), self._failures)
+        if not self.wires:
+            self.emptied()
+
+    def stop(self) -> None:
+        """Say good-bye in each protocol's words."""
+        for wire in list(self.wires.values()):
+            wire.stop()
+
+    def abort(self) -> None:
+        """Cut every connection that is still there."""
+        for wire in list(self.wires.values()):
+            transport: Any = wire.transport
+            if transport is not None:
+                transport.abortConnection()
+
+
+def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) -> Deferred[None]:
+    """Say good-bye to all connections; fires when they are gone. After `seconds` they are cut."""
+    done: Deferred[None] = Deferred()
+
+    def look() -> None:
+        if not done.called and not any(group.count for group in groups):
+            done.callback(None)
+
+    def cut() -> None:
+        for group in groups:
+            group.abort()
+
+    timer = reactor.callLater(seconds, cut)
+
+    def finish(result: None) -> None:
+        if timer.active():
+            timer.cancel()
+
+    for group in groups:
+        group.emptied = look
+        group.stop()
+    look()
+    return done.addCallback(finish)
+
+
+def _told(data: bytes) -> str:
+    """Return what the first bytes of a connection are, as the shell and its speakers name it."""
+    return sniff(data).value
+
+
+def _nothing() -> None:
+    """Stand for whoever does not want to know."""

@@ -1,0 +1,139 @@
+"""What a protocol is told of the settings of its acceptor, and which protocols there are."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+
+from gateway.config.check import HostFacts
+from gateway.config.load import load
+from gateway.config.tree import Config
+from gateway.listening.speakers import (
+    FOR_EVER_MS,
+    amqp_limits,
+    budget_of,
+    make_speakers,
+    sasl_offer,
+    stomp_limits,
+)
+from gateway.model.address import RoutingType
+from gateway.model.objects import Objects
+from gateway.security.around import ReactorSurroundings
+from gateway.security.gate import PasswordGate
+from protocols.amqp.connection import AmqpConnection
+from protocols.amqp.containers import Containers
+from protocols.stomp.session import StompSession
+from protocols.transport.sniff import Guess
+from protocols.transport.speaking import PeerFacts, Speaker
+from tests.protocols.amqp.fake_broker import FakeBroker
+
+HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
+STOMP_ONLY = 'acceptors.all.protocols=["stomp"]'
+
+
+class _Gate:
+    mechanisms: tuple[str, ...] = ()
+
+
+def config(*sets: str) -> Config:
+    return load(None, sets, environment={}, host=HOST)
+
+
+def speakers(*sets: str) -> tuple[Speaker, ...]:
+    """Return what the acceptor `all` speaks over a broker that does nothing."""
+    whole = config(*sets)
+    (acceptor,) = [a for a in whole.acceptors if a.name == "all"]
+    gate = PasswordGate({}, ReactorSurroundings(Clock()), b"k" * 32)
+    containers, objects = Containers(), Objects()
+    broker = FakeBroker()
+    return make_speakers(whole, acceptor, broker, gate, containers=containers, objects=objects)
+
+
+class TestSpeakers:
+    def test_an_acceptor_speaks_what_its_configuration_says(self) -> None:
+        guesses = [[one.guess for one in speakers(*sets)] for sets in ((), (STOMP_ONLY,))]
+        assert guesses == [[Guess.AMQP.value, Guess.STOMP.value], [Guess.STOMP.value]]
+
+    def test_each_connection_has_a_session_of_its_own(self) -> None:
+        amqp, stomp = speakers()
+        peer = PeerFacts(address="192.0.2.1", loopback=False, tls=False, name="all-1")
+        assert isinstance(amqp.build(peer), AmqpConnection)
+        first, second = stomp.build(peer), stomp.build(peer)
+        assert isinstance(first, StompSession)
+        assert first is not second
+
+    def test_what_is_unfinished_shares_one_budget_of_the_acceptor(self) -> None:
+        whole = config("global-max-size=40MiB", "acceptors.all.max-message-size=1MiB")
+        assert budget_of(whole, whole.acceptors[0]).maximum == 10 << 20
+        whole = config("global-max-size=40MiB", "acceptors.all.max-message-size=8MiB")
+        assert budget_of(whole, whole.acceptors[0]).maximum == 16 << 20
+
+
+class TestLimits:
+    def test_stomp_gets_the_keys_of_its_acceptor(self) -> None:
+        whole = config(
+            "acceptors.all.connection-ttl=-1",
+            "acceptors.all.connection-ttl-max=10s",
+            "acceptors.all.max-message-size=1MiB",
+            "acceptors.all.disable-stomp-server-header=true",
+            "acceptors.all.multicast-prefix=",
+            "stomp-default-persistent=false",
+            "transaction-timeout=2m",
+        )
+        limits = stomp_limits(whole, whole.acceptors[0])
+        assert (limits.ttl_ms, limits.ttl_max_ms) == (FOR_EVER_MS, 10_000)
+        assert limits.body_bytes_max == 1 << 20
+        assert limits.server_name is None
+        assert (limits.anycast_prefixes, limits.multicast_prefixes) == (("/queue/",), ())
+        assert limits.default_persistent is False
+        assert limits.transaction_seconds == 120.0
+
+    def test_scram_is_offered_where_all_can_use_it_and_what_is_written_wins(self) -> None:
+        (plain,) = [a for a in config().acceptors if a.name == "all"]
+        written = config('acceptors.all.sasl-mechanisms=["plain","scram-sha-512"]')
+        (chosen,) = [a for a in written.acceptors if a.name == "all"]
+        gate = _Gate()
+        assert sasl_offer(plain, gate) == ("PLAIN",)
+        gate.mechanisms = ("SCRAM-SHA-256",)
+        assert sasl_offer(plain, gate) == ("SCRAM-SHA-256", "PLAIN")
+        assert sasl_offer(chosen, gate) == ("SCRAM-SHA-512", "PLAIN")
+        assert amqp_limits(written, chosen, anonymous=True, sasl=("PLAIN",)).sasl == ("PLAIN",)
+
+    def test_amqp_gets_the_keys_of_its_acceptor_and_prefixes_only_when_written(self) -> None:
+        plain = config(
+            "name=edge", "acceptors.all.amqp-credits=50", "acceptors.all.amqp-low-credits=5"
+        )
+        limits = amqp_limits(plain, plain.acceptors[0], anonymous=False)
+        assert (limits.amqp_credits, limits.amqp_low_credits) == (50, 5)
+        assert not limits.use_modified
+        assert (limits.prefixes, limits.anonymous, limits.container_id) == ((), False, "edge")
+        written = config("acceptors.all.multicast-prefix=/topic/", "transaction-timeout=500")
+        limits = amqp_limits(written, written.acceptors[0], anonymous=True)
+        assert limits.prefixes == (("/topic/", RoutingType.MULTICAST),)
+        assert limits.transaction_seconds == 0.5
+        flagged = config("acceptors.all.amqp-use-modified-for-transient-delivery-errors=true")
+        assert amqp_limits(flagged, flagged.acceptors[0], anonymous=True).use_modified
+
+    def test_who_means_harm_is_bounded_by_the_keys_of_its_acceptor(self) -> None:
+        plain = config()
+        amqp = amqp_limits(plain, plain.acceptors[0], anonymous=True)
+        stomp = stomp_limits(plain, plain.acceptors[0])
+        assert (amqp.unfinished_seconds, amqp.unfinished_bytes_per_second) == (30.0, 8192)
+        assert (stomp.frame_seconds, stomp.frame_bytes_per_second) == (30.0, 8192)
+        assert (amqp.stuck_seconds, stomp.stuck_seconds) == (0.0, 1800.0)
+        written = config(
+            "acceptors.all.unfinished-timeout=5s",
+            "acceptors.all.unfinished-min-rate=1KiB",
+            "acceptors.all.consumer-stuck-timeout=1h",
+            "acceptors.all.max-unread-size=2MiB",
+            "acceptors.all.unread-timeout=10s",
+            "global-max-size=40MiB",
+        )
+        (acceptor,) = [a for a in written.acceptors if a.name == "all"]
+        amqp = amqp_limits(written, acceptor, anonymous=True)
+        stomp = stomp_limits(written, acceptor)
+        assert (amqp.unfinished_seconds, amqp.unfinished_bytes_per_second) == (5.0, 1024)
+        assert (stomp.frame_seconds, stomp.frame_bytes_per_second) == (5.0, 1024)
+        assert (amqp.stuck_seconds, stomp.stuck_seconds) == (3600.0, 3600.0)
+        assert stomp.unconfirmed_bytes_max == 2 << 20
+        never = config("acceptors.all.consumer-stuck-timeout=-1")
+        assert stomp_limits(never, never.acceptors[0]).stuck_seconds == 0.0
