@@ -57,7 +57,7 @@ _NEXT: Final[Mapping[tuple[State, Input], State]] = {
 }
 
 
-class Named:
+class NamedTransaction:
     """One transaction.
 
     Attributes:
@@ -156,7 +156,7 @@ class Transactions:
     def __init__(self, broker: Broker, limits: StompLimits) -> None:
         self._broker = broker
         self._limits = limits
-        self._open: dict[str, Named] = {}
+        self._open: dict[str, NamedTransaction] = {}
 
     def begin(self, name: str, now: float) -> None:
         """Start one; raises RefusedError (already-exists, too-many)."""
@@ -171,7 +171,7 @@ class Transactions:
                 f"This connection has {len(self._open)} open transactions, which is the limit; "
                 "COMMIT or ABORT one first.",
             )
-        self._open[name] = Named(self._broker.begin(), now, self._limits.unfinished)
+        self._open[name] = NamedTransaction(self._broker.begin(), now, self._limits.unfinished)
 
     def send(self, name: str, route: Route, stored: bytes, now: float) -> None:
         """Add a SEND; raises RefusedError, after which the transaction can only be rolled back."""
@@ -225,7 +225,7 @@ class Transactions:
             if one.state is not State.EXPIRED and now - one.touched >= limit:
                 one.expire(limit)
 
-    def _get(self, name: str) -> Named:
+    def _get(self, name: str) -> NamedTransaction:
         one = self._open.get(name)
         if one is None:
             raise RefusedError.of(
@@ -233,12 +233,12 @@ class Transactions:
             )
         return one
 
-    def _pop(self, name: str) -> Named:
+    def _pop(self, name: str) -> NamedTransaction:
         one = self._get(name)
         del self._open[name]
         return one
 
-    def _enter(self, name: str, consumer: StompConsumer, now: float) -> Named:
+    def _enter(self, name: str, consumer: StompConsumer, now: float) -> NamedTransaction:
         one = self._get(name)
         assert one.state is State.OPEN, "`check` has said so before anything was taken"
         if consumer not in one.consumers:
@@ -248,7 +248,7 @@ class Transactions:
         one.touched = now
         return one
 
-    def _count(self, one: Named, size: int, now: float) -> None:
+    def _count(self, one: NamedTransaction, size: int, now: float) -> None:
         """Raise RefusedError when it has failed or would pass a limit with `size` more."""
         if one.refusal is not None:
             raise RefusedError(one.refusal)
@@ -277,6 +277,6 @@ class Transactions:
             one.grow(size)
 
     @staticmethod
-    def _fail(one: Named, refusal: Refusal) -> None:
+    def _fail(one: NamedTransaction, refusal: Refusal) -> None:
         one.fail(refusal)
         raise RefusedError(refusal)

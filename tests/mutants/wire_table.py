@@ -182,7 +182,7 @@ WIRE_MUTANTS = (
     ),
     _wire(
         "STOMP: ABORT forgets what was acknowledged",
-        "protocols.stomp.transactions:Named._undo",
+        "protocols.stomp.transactions:NamedTransaction._undo",
         "    self.work.rollback()\n",
         "    pass\n",
     ),

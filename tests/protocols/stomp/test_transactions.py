@@ -7,7 +7,7 @@ import pytest
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal, RefusedError
 from protocols.stomp.limits import StompLimits
-from protocols.stomp.transactions import Input, Named, State, Transactions
+from protocols.stomp.transactions import Input, NamedTransaction, State, Transactions
 from tests.protocols.stomp.scripted import ScriptedBroker, ScriptedTransaction
 
 REFUSAL = Refusal(code=Code.ADDRESS_FULL, text="Full.")
@@ -28,7 +28,7 @@ class Opened:
     def __init__(self, state: State) -> None:
         self.broker = ScriptedBroker()
         self.budget = Budget(1000)
-        self.named = Named(ScriptedTransaction(self.broker), 0.0, self.budget)
+        self.named = NamedTransaction(ScriptedTransaction(self.broker), 0.0, self.budget)
         self.named.grow(40)
         if state is State.FAILED:
             self.named.fail(REFUSAL)
