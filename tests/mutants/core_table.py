@@ -76,15 +76,15 @@ CORE_MUTANTS = (
         "gateway.broker.gateway:Gateway.gone",
         "    if why is Gone.EXPIRED or why is Gone.KILLED:\n",
         "    if why is Gone.EXPIRED:\n"
-        "        self._let_go(queue, messages, size)\n"
+        "        ticket = self._let_go(queue, messages, size, why)\n"
         "        self.mover.move(queue, messages, why)\n"
         "    elif why is Gone.KILLED:\n",
     ),
     _core(
         "removals of paged messages not recorded",
         "gateway.paging.backlog:Backlog._finish_part",
-        "        self._source.remove(self.queue, first, last)\n",
-        "        pass\n",
+        "    ticket = self._source.remove(self.queue, first, last)\n",
+        "    ticket = 1\n",
     ),
     _core(
         "an acknowledgement out of order ends all before it",

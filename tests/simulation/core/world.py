@@ -176,15 +176,14 @@ class CoreWorld(Life):
         """Hear of each message that leaves a queue for good, before the gateway does."""
         told = gateway.gone
 
-        def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+        def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> int:
             if self.evicted is not None:
                 self.evicted += [(queue, message) for message in messages]
-                told(queue, messages, why, size)
-                return
+                return told(queue, messages, why, size)
             copies = [self._judge_gone(queue, message, why) for message in messages]
             moves = self._moves(queue, copies, why)
             lost = gateway.figures.lost_dead_letters
-            told(queue, messages, why, size)
+            ticket = told(queue, messages, why, size)
             lost = gateway.figures.lost_dead_letters - lost
             for copy in copies:
                 copy.gone_ticket = self.store.ticket
@@ -192,6 +191,7 @@ class CoreWorld(Life):
                     copy.moved.ticket = self.store.ticket
             if moves and lost:
                 raise ViolationError(f"{lost} dead letters lost: {copies}")
+            return ticket
 
         gateway.gone = gone  # type: ignore[method-assign]
 

@@ -172,7 +172,7 @@ class WireWorld(Life):
     def _spy(self, gateway: Gateway) -> None:
         told, subscribe = gateway.gone, gateway.subscribe
 
-        def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> None:
+        def gone(queue: Queue, messages: list[Message], why: Gone, size: int) -> int:
             target = {Gone.KILLED: DEAD, Gone.EXPIRED: EXPIRED}.get(why, "")
             for message in messages:
                 now = max(self.now, self.clocks.turn_ms)
@@ -183,7 +183,7 @@ class WireWorld(Life):
                     self.ledger.move(copy, message, target)
                 self.figures[why.value] += 1
                 self.log(f"      {copy.send.serial} is {why.value} of {queue.name}")
-            told(queue, messages, why, size)
+            return told(queue, messages, why, size)
 
         def watched(*args: object, **more: object) -> object:
             return Watched(subscribe(*args, **more), self)  # type: ignore[arg-type]
