@@ -20,6 +20,7 @@ FOUND = (
     56,  # a page's number used again after a restart, and deleted for what is gone
     93,  # a redelivery delay lost over pages
     557,  # a temporary queue's number used again: its pages were another's
+    578,  # in the judge: memory knew more of a rotten record than the record had said
     1531,  # page mode never ended where only the gateway's limit had been reached
     1594,  # what lay on pages alone was not known to be seen after a kill
 )
