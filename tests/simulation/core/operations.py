@@ -15,6 +15,7 @@ from tests.simulation.core.clients import Taker, wanted
 from tests.simulation.core.ledger import Copy, State
 from tests.simulation.core.looking import LOOKING
 from tests.simulation.core.plan import DROPS
+from tests.simulation.core.steps import STEPS
 
 if TYPE_CHECKING:
     from tests.simulation.core.world import CoreWorld
@@ -381,34 +382,6 @@ def time(world: CoreWorld) -> None:
     world.pass_time(world.chance.choice([1, 5, 30, 90]))
 
 
-def expire(world: CoreWorld) -> None:
-    """The expiry scan runs."""
-    world.gateway.expire()
-
-
-def turn(world: CoreWorld) -> None:
-    """A turn of the reactor ends."""
-    world.turn()
-
-
-def step(world: CoreWorld) -> None:
-    """The writer does its next job."""
-    world.writer.step()
-
-
-def answer(world: CoreWorld) -> None:
-    """The writer's answer arrives."""
-    world.writer.answer()
-
-
-def fetch(world: CoreWorld) -> None:
-    """A block of a page is read, or arrives."""
-    if world.chance.random() < 0.5:
-        world.fetches.step()
-    else:
-        world.fetches.answer()
-
-
 def spare(world: CoreWorld) -> None:
     """A segment is made ahead."""
     world.writer.make_spare()
@@ -433,29 +406,28 @@ def settle(world: CoreWorld) -> None:
             viewer.check_seen()
 
 
-OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {
-    operation.__name__: operation
-    for operation in (
-        send,
-        take,
-        ack,
-        release,
-        reject,
-        leave,
-        transact,
-        purge,
-        delete_queue,
-        subscribe,
-        unsubscribe,
-        pause,
-        time,
-        expire,
-        turn,
-        step,
-        answer,
-        fetch,
-        spare,
-        cover,
-        settle,
-    )
-} | LOOKING
+OPERATIONS: dict[str, Callable[[CoreWorld], None]] = (
+    {
+        operation.__name__: operation
+        for operation in (
+            send,
+            take,
+            ack,
+            release,
+            reject,
+            leave,
+            transact,
+            purge,
+            delete_queue,
+            subscribe,
+            unsubscribe,
+            pause,
+            time,
+            spare,
+            cover,
+            settle,
+        )
+    }
+    | LOOKING
+    | STEPS
+)

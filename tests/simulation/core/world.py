@@ -21,15 +21,14 @@ from gateway.store.persistence import Restored
 from storage import pages as pages_module
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
-from tests.simulation.core.life import CALM_MAX, PAGING, Life, small
+from tests.simulation.core.life import CALM_MAX, EVERYTHING, PAGING, Life
 from tests.simulation.core.looking import Job, Viewer
 from tests.simulation.core.operations import OPERATIONS
 from tests.simulation.core.plan import draw
 from tests.simulation.core.rotting import Rotting
-from tests.simulation.disk import Crash
+from tests.simulation.lives import run_to_its_end
 from tests.simulation.model import ViolationError
 
-EVERYTHING = 1 << 30
 MULTICAST = ("topic",)
 
 
@@ -56,17 +55,7 @@ class CoreWorld(Life):
         self.uncertain = False
         self.rotting = Rotting(self, seed)
 
-    # ---- a run
-
-    def run(self) -> None:
-        with small(self.plan):
-            for life in range(self.plan.lives):
-                self.log(f"life {life}")
-                self.start()
-                self.live()
-            self.log("last life")
-            self.start()
-            self.calm()
+    # ---- a start
 
     def before_start(self) -> None:
         """Flip a bit of a page that the device holds; what that costs must be told."""
@@ -144,13 +133,9 @@ class CoreWorld(Life):
         if self.plan.rot:
             self._bury(found)
         evicted, self.evicted = self.evicted or [], None
-        held: dict[str, list[Message]] = {}
-        for queue in self.gateway.queues.values():
-            messages = queue.browse(0, EVERYTHING)
-            ready = queue.ready_count
-            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
-            self.model.compare(queue, messages)
-            held[queue.name] = messages + [m for q, m in evicted if q is queue]
+        held = self.holdings()
+        for queue, message in evicted:
+            held[queue.name].append(message)
         self.ledger.restart(held, self.found_up_to, clean=found.clean, volatile=set())
         self.ledger.reported = self.journal.synced
         for queue, message in evicted:
@@ -286,46 +271,24 @@ class CoreWorld(Life):
                 self.ledger.back(self.ledger.find(taker.queue, message), failed=True, due=due)
         work[0].rollback()
 
-    # ---- time and the disk
-
     # ---- a life
 
-    def live(self) -> None:
-        """Work, until one of the ends comes."""
-        chance, plan = self.chance, self.plan
-        steps = chance.choice(plan.steps)
-        if chance.random() < 0.6:
-            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 2))
-        if plan.faults:
-            self.threaten()
-        names, weights = list(plan.weights), list(plan.weights.values())
-        try:
-            for number, name in enumerate(chance.choices(names, weights, k=steps)):
-                self.disturb_clocks()
-                self.log(f"  {name}")
-                OPERATIONS[name](self)
-                self.rotting.step()
-                self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
-                self.note_handed()
-                if self.failed:
-                    break
-                if number % 5 == 0:
-                    self.turn()
-                    self.check()
-            self._end()
-        except Crash:
-            self.note_handed()
-            self.lose()
-        self.disk.capacity = None
+    def begin_life(self) -> tuple[int, dict[str, float]]:
+        steps = self.chance.choice(self.plan.steps)
+        self.may_fail(crash=0.6, calls=steps * 2, syncs=0.3, full=0.6)
+        return steps, self.plan.weights
 
-    def _end(self) -> None:
-        if self.failed:
-            self.model.stop = "unclean"
-            self.lose()
-        elif self.chance.random() < 0.4:
-            self.close()
-        else:
-            self.lose()
+    def act(self, name: str) -> None:
+        self.disturb_clocks()
+        self.log(f"  {name}")
+        OPERATIONS[name](self)
+        self.rotting.step()
+        self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
+
+    def between(self, number: int) -> None:
+        if number % 5 == 0:
+            self.turn()
+            self.check()
 
     def lose(self) -> None:
         """See Life."""
@@ -422,7 +385,7 @@ class CoreWorld(Life):
         if missing:
             raise ViolationError(f"{queue.name}: there and not recorded {missing}")
 
-    def calm(self) -> None:
+    def finish(self) -> None:
         """Nothing fails any more: take all, and nothing may stay anywhere."""
         self.clocks.repair()
         for queue in list(self.gateway.queues.values()):
@@ -493,11 +456,4 @@ def message_of(kept: object) -> Message:
 
 def run_core_seed(seed: int | str) -> CoreWorld:
     """Run one seed; raises what it found, with the last events as a note."""
-    world = CoreWorld(seed)
-    try:
-        world.run()
-    except BaseException as error:
-        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
-        error.add_note("\n".join(world.disk.log))
-        raise
-    return world
+    return run_to_its_end(CoreWorld(seed))
