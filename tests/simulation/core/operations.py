@@ -213,6 +213,29 @@ def reject(world: CoreWorld) -> None:
     taker.hold.reject(messages)
 
 
+def follow(world: CoreWorld) -> None:
+    """A consumer refuses some, and another one settles the dead letters while they are new.
+
+    The disk had kept up until then. Often a crash comes with the next that is written: what was
+    told needed no disk, or had it.
+    """
+    while world.writer.step() or world.writer.answer():
+        world.note_handed()
+    reject(world)
+    world.turn()
+    if "DLQ" not in world.gateway.queues:
+        return
+    known = [taker for taker in world.takers if taker.queue == "DLQ"]
+    taker = known[0] if known else world.attach("DLQ")
+    taker.left += 100
+    taker.hold.ready()
+    world.turn()
+    if taker.held:
+        world.acknowledge(taker, len(taker.held))
+    if world.chance.random() < 0.3:
+        world.disk.crash_at = world.disk.calls + world.chance.randint(1, 3)
+
+
 def leave(world: CoreWorld) -> None:
     """A consumer goes."""
     if world.takers:
@@ -400,12 +423,14 @@ def settle(world: CoreWorld) -> None:
         world.gateway.on_time()
         world.settle()
         world.check_fed()
-        if world.steady.random() < 0.3:
-            world.check_keeps_up()
+        if world.steady.chance.random() < 0.3:
+            world.steady.check_keeps_up()
         for viewer in world.viewers:
             viewer.check_seen()
 
 
+#: What happens in some seeds alone: their plan names it.
+RARE: dict[str, Callable[[CoreWorld], None]] = {"follow": follow}
 OPERATIONS: dict[str, Callable[[CoreWorld], None]] = (
     {
         operation.__name__: operation

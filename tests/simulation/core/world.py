@@ -9,10 +9,8 @@ the pages give back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from gateway.broker import Gateway
-from gateway.broker.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
@@ -23,9 +21,10 @@ from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
 from tests.simulation.core.life import CALM_MAX, EVERYTHING, PAGING, Life
 from tests.simulation.core.looking import Job, Viewer
-from tests.simulation.core.operations import OPERATIONS
-from tests.simulation.core.plan import draw
+from tests.simulation.core.operations import OPERATIONS, RARE
+from tests.simulation.core.plan import draw, draw_linger
 from tests.simulation.core.rotting import Rotting
+from tests.simulation.core.steady import Steady
 from tests.simulation.lives import run_to_its_end
 from tests.simulation.model import ViolationError
 
@@ -37,6 +36,7 @@ class CoreWorld(Life):
 
     def __init__(self, seed: int | str) -> None:
         plan = draw(random.Random(f"core plan/{seed}"), sorted(OPERATIONS))
+        draw_linger(random.Random(f"core linger/{seed}"), plan)
         super().__init__("core", seed, plan)
         self.ledger = Ledger()
         self.serial = 0
@@ -47,10 +47,7 @@ class CoreWorld(Life):
         self.acting: Job | None = None
         self.works: list[tuple[object, list[Copy], list[tuple[Taker, list[Message]]]]] = []
         self.producers: dict[str, Producer] = {}
-        # What a slow disk is judged by: it goes on a little with all that happens.
-        self.steady = random.Random(f"core steady/{seed}")
-        self.seconds = 0.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.steady = Steady(self, seed)
         self.rotten: dict[str, int] = {}
         self.uncertain = False
         self.rotting = Rotting(self, seed)
@@ -94,39 +91,19 @@ class CoreWorld(Life):
 
     def made(self, gateway: Gateway) -> None:
         self.takers, self.works, self.producers = [], [], {}
-        self.timers, self.viewers, self.jobs = [], [], []
+        self.viewers, self.jobs = [], []
         gateway.pager.on_unreadable = self._unreadable
-        self._watch_lag(gateway)
+        self.steady.begin(gateway)
         self._spy(gateway)
         self.rotting.begin()
 
-    def _watch_lag(self, gateway: Gateway) -> None:
-        """Have dispatch wait for a disk that lags, where the plan says so."""
-
-        def changed(lag: Lag) -> None:
-            self.log(f"      dispatch {'waits' if lag.waits else 'does not wait'} for the disk")
-            self.figures["stored first" if lag.waits else "concurrent again"] += 1
-
-        if self.plan.lag is not None:
-            limit, calm = self.plan.lag
-            gateway.lag.on_change = changed
-            gateway.lag.watch(limit, now=lambda: self.seconds, later=self._call_later, calm=calm)
-        self.ledger.lags = lambda: gateway.lag.waits
-
-    def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        self.timers.append((self.seconds + seconds, call))
-
-    def go_on(self, seconds: float) -> None:
-        """Let the steady clock go on, and call back whom that was promised."""
-        self.seconds += seconds
-        due = [call for at, call in self.timers if at <= self.seconds]
-        self.timers = [timer for timer in self.timers if timer[0] > self.seconds]
-        for call in due:
-            call()
-
     def pass_time(self, by_ms: int) -> None:
-        self.go_on(by_ms / 1000)
+        self.steady.go_on(by_ms / 1000)
         super().pass_time(by_ms)
+
+    def settle(self) -> None:
+        super().settle()
+        self.steady.end_linger(super().settle)
 
     def compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
@@ -281,9 +258,9 @@ class CoreWorld(Life):
     def act(self, name: str) -> None:
         self.disturb_clocks()
         self.log(f"  {name}")
-        OPERATIONS[name](self)
+        (OPERATIONS.get(name) or RARE[name])(self)
         self.rotting.step()
-        self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
+        self.steady.step()
 
     def between(self, number: int) -> None:
         if number % 5 == 0:
@@ -364,13 +341,6 @@ class CoreWorld(Life):
             if taker.wants(copy.key) and copy.key not in taker.barred:
                 raise ViolationError(f"a consumer with room waits in vain for {copy}")
 
-    def check_keeps_up(self) -> None:
-        """At rest the disk does not lag for long."""
-        for _ in range(3):
-            self.go_on(0.1)
-        if self.gateway.lag.waits or self.timers:
-            raise ViolationError("dispatch waits for a disk that has nothing to do")
-
     def _check_recorded(self, queue: Queue) -> None:
         """What would be found is what is there: a copy lives exactly while its record does."""
         paged = self.model.now.paged.get(queue.queue_id, {})
@@ -415,7 +385,7 @@ class CoreWorld(Life):
             one.close()
         self.settle()
         self.check()
-        self.check_keeps_up()
+        self.steady.check_keeps_up()
         self.check_empty()
 
     # ---- what operations share
