@@ -55,6 +55,11 @@ class DiskStore(PageMemory):
             return self.ticket
         return len(self.batches) if len(self.batches) > self.synced else 0
 
+    @property
+    def told(self) -> list[tuple]:
+        """All records, in order."""
+        return [record for batch in [*self.batches, self.open] for record in batch]
+
     def first_unsynced(self, queue_id):
         batches = [*self.batches, self.open]
         for at, batch in enumerate(batches[self.synced :], self.synced + 1):

@@ -46,7 +46,7 @@ from protocols.amqp.performatives import (
     encode_performative,
 )
 from tests.broker.core import Core
-from tests.conformance.clients import Amqp, _Broker
+from tests.conformance.clients import Amqp, CoreBroker
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
     RECEIVER,
@@ -78,7 +78,7 @@ class Engine:
     """The protocol's engine, on a broker in memory that it may share with others."""
 
     def __init__(self, core: Core) -> None:
-        self.peer = Amqp(broker=_Broker(core))  # type: ignore[arg-type]
+        self.peer = Amqp(broker=CoreBroker(core))  # type: ignore[arg-type]
         self._came: list[Frame] = []
 
     def send(self, data: bytes) -> None:

@@ -21,7 +21,8 @@ from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 from tests.broker.core import Core
 from tests.protocols.amqp.peer import RECEIVER, Frame, Peer, data_message, of, parse
-from tests.protocols.stomp.scripted import ScriptedAuthenticator, frames
+from tests.protocols.scripted_broker import ScriptedAuthenticator
+from tests.protocols.stomp.peer import frames
 
 VERSIONS = ["1.0", "1.1", "1.2"]
 
@@ -125,8 +126,8 @@ def bodies(came: list[Any]) -> list[str]:
     return [body.decode() for _, _, body in came]
 
 
-class _Broker:
-    """The real broker with the turns that a peer ends."""
+class CoreBroker:
+    """The real broker with the turns that a peer ends, as the scripted one has them."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -142,7 +143,7 @@ class Amqp(Peer):
 
     @classmethod
     def at(cls, core: Core, **options: Any) -> Amqp:
-        peer = cls.begun(broker=_Broker(core), **options)
+        peer = cls.begun(broker=CoreBroker(core), **options)
         assert isinstance(peer, Amqp)
         return peer
 

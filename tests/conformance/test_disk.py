@@ -21,12 +21,9 @@ from gateway.model.errors import Code
 from gateway.model.message import DURABLE
 from gateway.model.run import Run
 from protocols.amqp.performatives import Accepted, Disposition, Flow, Rejected, Released
-from protocols.convert import amqp_to_stomp
-from protocols.stomp.limits import StompLimits
-from protocols.stomp.session import StompSession
 from tests.broker.core import Core, entry, stomp
+from tests.conformance.clients import Amqp, Stomp
 from tests.protocols.amqp.peer import Peer, data_message, of
-from tests.protocols.stomp.scripted import ScriptedAuthenticator, frames
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -73,8 +70,8 @@ class Site:
     def release(self) -> None:
         self.scan(2 * GIB)
 
-    def amqp(self) -> Peer:
-        return Peer.begun(broker=_Broker(self.core))
+    def amqp(self) -> Amqp:
+        return Amqp.at(self.core)
 
 
 class Threads:
@@ -82,43 +79,13 @@ class Threads:
         return succeed(function())
 
 
-class _Broker:
-    """The real broker with the turns that the peer ends."""
+class StompClient(Stomp):
+    """A STOMP connection to a site."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.turn = core.turn
-        self.sync = core.sync
-
-    def __getattr__(self, name: str):
-        return getattr(self._core.gateway, name)
-
-
-class StompClient:
     def __init__(self, site: Site, version: str = "1.2", **limits) -> None:
-        self.core = site.core
-        self.session = StompSession(
-            site.core.gateway,
-            ScriptedAuthenticator(),
-            StompLimits(**limits),
-            "c1",
-            amqp_to_stomp,
-        )
-        accept = "" if version == "1.0" else f"accept-version:{version}\n"
-        ((command, _, _),) = self.say(f"CONNECT\n{accept}host:h\n\n\0")
-        assert command == "CONNECTED"
+        super().__init__(site.core, version, **limits)
 
-    def say(self, text: str = ""):
-        """Send, let all become durable, and return the frames that came."""
-        if text:
-            self.session.receive_data(text.encode(), self.core.now / 1000)
-        out = self.session.data_to_send()
-        self.core.sync()
-        out += self.session.data_to_send()
-        self.core.sync()
-        return frames(out + self.session.data_to_send())
-
-    def send(self, body: str, receipt: str = "", queue: str = "q", more: str = ""):
+    def give(self, body: str, receipt: str = "", queue: str = "q", more: str = ""):
         head = f"receipt:{receipt}\n" if receipt else ""
         return self.say(f"SEND\ndestination:{queue}\n{head}{more}\n{body}\0")
 
@@ -406,9 +373,9 @@ def test_d8_a_stomp_sender_gets_an_error_and_is_dropped(version, receipt, policy
     site = Site(entry(disk_full_policy=policy))
     client = StompClient(site, version)
     if early:
-        client.send("0", "before")
+        client.give("0", "before")
     site.fill()
-    ((command, headers, body),) = client.send("1", receipt)
+    ((command, headers, body),) = client.give("1", receipt)
     assert command == "ERROR"
     assert headers.get("receipt-id") == (receipt or None)
     assert headers["error-code"] == "disk-full"
@@ -424,7 +391,7 @@ def test_d8_a_stomp_sender_gets_an_error_and_is_dropped(version, receipt, policy
 def test_d8_of_a_run_the_first_is_refused_and_the_others_are_not_answered():
     site = Site()
     client = StompClient(site)
-    client.send("0", "r")
+    client.give("0", "r")
     site.fill()
     sends = "".join(f"SEND\ndestination:q\nreceipt:{n}\n\n{n}\0" for n in range(1, 4))
     ((command, headers, _),) = client.say(sends)
@@ -437,9 +404,9 @@ def test_d8_in_a_transaction_too():
     site = Site()
     client = StompClient(site)
     client.say("BEGIN\ntransaction:t\n\n\0")
-    client.send("0", more="transaction:t\n")
+    client.give("0", more="transaction:t\n")
     site.fill()
-    ((command, headers, _),) = client.send("1", "r", more="transaction:t\n")
+    ((command, headers, _),) = client.give("1", "r", more="transaction:t\n")
     assert (command, headers["receipt-id"], headers["error-code"]) == ("ERROR", "r", "disk-full")
     assert client.session.closing
     assert site.core.queue("q").message_count == 0
@@ -448,14 +415,14 @@ def test_d8_in_a_transaction_too():
 def test_stomp_can_wait_instead():
     site = Site()
     client = StompClient(site, disk_full_pause=True)
-    client.send("0", "a")
+    client.give("0", "a")
     site.fill()
-    assert client.send("1", "b") == []
+    assert client.give("1", "b") == []
     assert client.session.paused_reading
     assert not client.session.closing
     assert site.core.waiting("q") == [b"0"]
     site.release()
-    came = client.say()
+    came = client.more()
     assert [(c, h["receipt-id"]) for c, h, _ in came] == [("RECEIPT", "b")]
     assert not client.session.paused_reading
     assert site.core.waiting("q") == [b"0", b"1"]
@@ -465,31 +432,31 @@ def test_stomp_waits_with_a_transaction_and_in_an_address_that_drops():
     site = Site(entry(disk_full_policy=DROP))
     client = StompClient(site, disk_full_pause=True)
     client.say("BEGIN\ntransaction:t\n\n\0")
-    client.send("0", more="transaction:t\n")
+    client.give("0", more="transaction:t\n")
     site.fill()
-    assert client.send("1", "b", more="transaction:t\n") == []
+    assert client.give("1", "b", more="transaction:t\n") == []
     assert client.session.paused_reading
     site.release()
-    assert [c for c, _, _ in client.say()] == ["RECEIPT"]
+    assert [c for c, _, _ in client.more()] == ["RECEIPT"]
     client.say("COMMIT\ntransaction:t\n\n\0")
     assert site.core.waiting("q") == [b"0", b"1"]
     # A run on a head that the parser knows already.
-    client.send("2", "c")
+    client.give("2", "c")
     site.fill()
-    assert client.send("3", "d") == []
+    assert client.give("3", "d") == []
     assert client.session.paused_reading
     site.release()
-    assert [h["receipt-id"] for _, h, _ in client.say()] == ["d"]
+    assert [h["receipt-id"] for _, h, _ in client.more()] == ["d"]
     assert site.core.waiting("q") == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_paused_stomp_peer_that_holds_deliveries_is_heard():
     site = Site()
     client = StompClient(site, disk_full_pause=True)
-    client.send("0", "a")
+    client.give("0", "a")
     ((_, headers, _),) = client.say("SUBSCRIBE\nid:s\ndestination:q\nack:client\n\n\0")
     site.fill()
-    assert client.send("1", "b") == []
+    assert client.give("1", "b") == []
     assert not client.session.paused_reading
     client.say(f"ACK\nid:{headers['ack']}\n\n\0")
     assert site.core.queue("q").acknowledged == 1
@@ -520,7 +487,7 @@ def test_d14_full_before_the_start_is_full_for_the_first_sender():
     site.free = 1
     site.watch.start()
     assert credit(site.amqp().sender()) == 0
-    ((command, _, _),) = StompClient(site).send("1")
+    ((command, _, _),) = StompClient(site).give("1")
     assert command == "ERROR"
 
 

@@ -9,7 +9,8 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, STOMP
 from gateway.model.run import Run
 from gateway.model.stomp_form import pack
-from tests.management.core import Core, Owner
+from tests.broker.core import Owner
+from tests.management.core import Core
 from tests.management.test_messages_api import FLAGS, bodies, check, made, send
 
 QUEUES = "/api/v1/queues"

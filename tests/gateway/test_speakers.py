@@ -24,7 +24,7 @@ from protocols.amqp.containers import Containers
 from protocols.stomp.session import StompSession
 from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
-from tests.protocols.amqp.fake_broker import FakeBroker
+from tests.protocols.scripted_broker import ScriptedBroker
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
 STOMP_ONLY = 'acceptors.all.protocols=["stomp"]'
@@ -44,7 +44,7 @@ def speakers(*sets: str) -> tuple[Speaker, ...]:
     (acceptor,) = [a for a in whole.acceptors if a.name == "all"]
     gate = PasswordGate({}, ReactorSurroundings(Clock()), b"k" * 32)
     containers, objects = Containers(), Objects()
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     return make_speakers(whole, acceptor, broker, gate, containers=containers, objects=objects)
 
 

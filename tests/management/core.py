@@ -22,67 +22,7 @@ from gateway.model.message import DURABLE, STOMP
 from gateway.model.run import Run
 from gateway.model.stomp_form import pack
 from gateway.model.turn import Turn
-from tests.broker.paged import PageMemory
-
-
-class ListStore(PageMemory):
-    """A Store that keeps what it was told; one open batch, closed by `sync`."""
-
-    congested = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ticket = 1
-        self.definitions = {}
-        self.told = []
-        self.open = 0
-
-    @property
-    def unsynced(self) -> int:
-        return self.ticket if self.open else 0
-
-    def first_unsynced(self, queue_id):
-        return (self.ticket, 0) if self.open else None
-
-    def _record(self, *what) -> int:
-        self.told.append(what)
-        self.open += 1
-        return self.ticket
-
-    def page_room(self) -> int:
-        return self.ticket
-
-    def append(self, targets, run, size, now_ms) -> int:
-        return self._record("append", len(run.bodies))
-
-    def remove(self, queue_id, first, last, amount) -> int:
-        return self._record("remove", queue_id, amount)
-
-    replace = remove
-
-    def count(self, queue_id, entries) -> int:
-        return self._record("count", queue_id, len(entries))
-
-    def define(self, definition) -> int:
-        return self._record("define", definition)
-
-    def undefine(self, definition) -> int:
-        return self._record("undefine", definition)
-
-    def begin_atomic(self) -> None:
-        """One batch is all there is."""
-
-    def end_atomic(self) -> None:
-        """See `begin_atomic`."""
-
-    def flush(self) -> None:
-        """The test syncs."""
-
-    def relax(self, queue_id) -> None:
-        """Nothing is synced here."""
-
-    def tighten(self, queue_id) -> None:
-        """See `relax`."""
+from tests.broker.core import DiskStore, Owner, Taker
 
 
 class Live:
@@ -107,39 +47,6 @@ class Journal:
     segment = 2
 
 
-class Taker:
-    """A consumer with room for `room` messages that keeps what it gets."""
-
-    def __init__(self, room: int = 0) -> None:
-        self.left = room
-        self.got = []
-        self.refusals = []
-        self.hold = None
-
-    def room(self) -> int:
-        return self.left
-
-    def deliver(self, messages, any_flags) -> None:
-        self.left -= len(messages)
-        self.got += messages
-
-    def removed(self, refusal) -> None:
-        self.refusals.append(refusal)
-        self.hold.release(self.got)
-        self.got = []
-        self.hold.close()
-
-
-class Owner:
-    """A producer's protocol side."""
-
-    def producer_unblocked(self) -> None:
-        """Nothing waits."""
-
-    def producer_blocked(self, refusal) -> None:
-        """Nothing is sent."""
-
-
 class Core:
     """A gateway with its API, driven turn by turn."""
 
@@ -148,7 +55,7 @@ class Core:
     ) -> None:
         self.later = []
         self.now = 1_000_000
-        self.store = ListStore() if store is None else store
+        self.store = DiskStore() if store is None else store
         names = count()
         self.gateway = Gateway(
             turn=Turn(self.later.append),
@@ -170,12 +77,10 @@ class Core:
             action()
 
     def sync(self) -> None:
-        """End the turn and make its batch durable; an empty one is never reported."""
+        """End the turn and make its batches durable; an empty one is never reported."""
         self.turn()
-        if self.store.open:
-            self.store.open = 0
-            self.store.ticket += 1
-            self.gateway.durable_up_to(self.store.ticket - 1)
+        for ticket in self.store.sync():
+            self.gateway.durable_up_to(ticket)
 
     def start(self, method: str, path: str, body: object = None):
         """Ask; returns the Response or the Deferred of it."""

@@ -13,7 +13,8 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.message import DURABLE, IDENTIFIED, STOMP
 from gateway.model.run import Run
 from gateway.model.stomp_form import pack
-from tests.management.core import Core, Owner, limited
+from tests.broker.core import Owner
+from tests.management.core import Core, limited
 
 ADDRESSES = "/api/v1/addresses"
 #: The promise of the API: these names stay.

@@ -62,7 +62,7 @@ def test_producers_have_a_total_and_a_cursor() -> None:
 
 def producers(count: int):
     from gateway.model.address import Destination
-    from tests.management.core import Owner
+    from tests.broker.core import Owner
 
     return [(Destination(f"p{number}"), Owner()) for number in range(count)]
 

@@ -16,7 +16,8 @@ from gateway.model.message import DURABLE, EXPIRES, SCHEDULED, STOMP
 from gateway.model.run import Run
 from gateway.model.sections import with_annotations
 from gateway.model.stomp_form import pack
-from tests.management.core import Core, Owner, limited
+from tests.broker.core import Owner
+from tests.management.core import Core, limited
 
 Q = "/api/v1/queues/q"
 FLAGS = DURABLE | STOMP | 4

@@ -96,7 +96,7 @@ def test_the_answer_waits_for_the_disk(durable):
 def test_an_earlier_batch_is_not_enough():
     core = Core()
     answers = []
-    core.store.open, core.store.ticket = 1, 8
+    core.store.batches = [[("earlier",)]] * 7
     core.start("POST", QUEUES, {"name": "q"}).addCallback(answers.append)
     core.turn()
     core.gateway.durable_up_to(7)

@@ -46,6 +46,7 @@ CORE_MUTANTS = (
         "gateway.paging.paging:Paging.retire",
         "    self._doomed.append((ticket, page.number))\n",
         "    self._doomed.append((0, page.number))\n",
+        first=435,
     ),
     _core(
         "pages of an ended stay deleted before that is durable",
@@ -70,6 +71,7 @@ CORE_MUTANTS = (
         "gateway.store.paged_recovery:ids_on_pages",
         "    for store in stores:\n",
         "    for store in ():\n",
+        first=1_850,
     ),
     _core(
         "removed and moved in two batches",
@@ -79,12 +81,13 @@ CORE_MUTANTS = (
         "        ticket = self._let_go(queue, messages, size, why)\n"
         "        self._mover.move(queue, messages, why)\n"
         "    elif why is Gone.KILLED:\n",
+        first=1_015,
     ),
     _core(
         "removals of paged messages not recorded",
         "gateway.paging.backlog:Backlog._finish_part",
-        "ticket = self._source.remove(self.queue, first, last)\n",
-        "ticket = 0\n",
+        "    ticket = self._source.remove(self.queue, first, last)\n",
+        "    ticket = 1\n",
     ),
     _core(
         "an acknowledgement out of order ends all before it",
@@ -115,6 +118,7 @@ CORE_MUTANTS = (
         "gateway.store.paged_recovery:find_pages",
         "            postponed=found.postponed,\n",
         "",
+        first=415,
     ),
     _core(
         "blocks of pages forgotten with their segment",
@@ -127,7 +131,7 @@ CORE_MUTANTS = (
         "gateway.store.persistence:_mark_begun",
         "paged = found.pages or any(note.startswith(_PAGES_NOTE) for note in found.notes)",
         "paged = found.pages",
-        first=2_800,
+        first=4_375,
     ),
     _core(
         "page mode ends only where its own messages go",
@@ -199,6 +203,31 @@ CORE_MUTANTS = (
         "            pass\n",
     ),
     _core(
+        "what stands for another is told to be gone a batch too early",
+        "storage.replacements:Replacements.free",
+        "    if ticket > synced:\n        return False\n"
+        '    assert ticket <= synced, "free, and the disk still has what would come back"\n',
+        "    if ticket > synced + 1:\n        return False\n",
+    ),
+    _core(
+        "a batch lingers until somebody waits for it",
+        "gateway.store.lingering:Linger.__call__",
+        "        return self._now() < self._until\n",
+        "        return True\n",
+    ),
+    _core(
+        "a disk that stands is not blamed for it",
+        "gateway.broker.pressure.lag:Lag._judge",
+        "    if not self.waits and age >= self.limit:\n",
+        "    if not self.waits and age >= 50 * self.limit:\n",
+    ),
+    _core(
+        "each answer of the disk makes all that waits young again",
+        "gateway.broker.pressure.lag:Lag.durable_up_to",
+        "    while marks and marks[0][0] <= ticket:\n",
+        "    while marks:\n",
+    ),
+    _core(
         "a disk that lags never keeps up again",
         "gateway.broker.pressure.lag:Lag._judge",
         "    elif self.waits and now - self._bad >= self._calm:\n",
@@ -239,6 +268,7 @@ CORE_MUTANTS = (
         "gateway.queues.searching:Ahead.put_back",
         "if not backlog.ahead:",
         "if True:",
+        first=500,
     ),
     _core(
         "a selector looks for one turn",
@@ -325,6 +355,7 @@ CORE_MUTANTS = (
         "gateway.paging.paging:Paging._arrived",
         "    for wake in waiting:\n",
         "    for wake in list(waiting)[:1]:\n",
+        first=500,
     ),
     _core(
         "an errand goes on that was cancelled",
@@ -338,6 +369,7 @@ CORE_MUTANTS = (
         "gateway.management.browsing:shown",
         " if living(m) and waits(m)]",
         " if living(m)]",
+        first=485,
     ),
     _core(
         "what is not on disk is read ahead of the rest",

@@ -11,8 +11,8 @@ from protocols.amqp.performatives import Attach, Begin, Close, Detach, End, Targ
 from protocols.stomp.limits import StompLimits
 from tests.protocols.amqp.peer import Peer as AmqpPeer
 from tests.protocols.amqp.peer import condition, names, of
-from tests.protocols.stomp.scripted import Peer as StompPeer
-from tests.protocols.stomp.scripted import frames
+from tests.protocols.stomp.peer import Peer as StompPeer
+from tests.protocols.stomp.peer import frames
 
 MOST = 10
 ABORT = b"ABORT\ntransaction:none\n\n\0"

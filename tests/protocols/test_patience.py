@@ -10,8 +10,8 @@ from protocols.amqp.performatives import Flow
 from protocols.transport.patience import CROWD, SHARE_SECONDS, TURN_SECONDS, Patience
 from tests.protocols.amqp.peer import Peer as AmqpPeer
 from tests.protocols.amqp.peer import frame, of
-from tests.protocols.stomp.scripted import Peer as StompPeer
-from tests.protocols.stomp.scripted import frames
+from tests.protocols.stomp.peer import Peer as StompPeer
+from tests.protocols.stomp.peer import frames
 
 
 class Clock:
@@ -149,7 +149,7 @@ def test_what_comes_while_a_stomp_peer_waits_is_behind_what_came_before():
         peer.session.receive_data(data, peer.now)
     assert peer.session.behind
     peer.hear()
-    assert peer.broker.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+    assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_connection_that_is_lost_while_it_waits_does_nothing_more():
@@ -160,4 +160,4 @@ def test_a_connection_that_is_lost_while_it_waits_does_nothing_more():
     peer.session.connection_lost(peer.now)
     peer.session.go_on(peer.now)
     peer.hear()
-    assert peer.broker.bodies() == []
+    assert peer.bodies() == []

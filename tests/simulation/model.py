@@ -19,7 +19,7 @@ from gateway.model.definitions import (
     QueueDefinition,
     StreamDefinition,
 )
-from gateway.model.message import EXPIRES, MAYBE_SEEN, SCHEDULED
+from gateway.model.message import ACQUIRED, EXPIRES, MAYBE_SEEN, SCHEDULED
 from gateway.store.persistence import Restored
 from storage.batch import Batch
 
@@ -48,8 +48,8 @@ class Kept:
         return self.flags | (MAYBE_SEEN if self.suspect else 0)
 
     def seen(self) -> tuple[bytes, int, int, int, int]:
-        """Return what a recovery must give back."""
-        flags = self.seen_flags
+        """Return what a recovery must give back; it may know ACQUIRED or not."""
+        flags = self.seen_flags & ~ACQUIRED
         expires = self.expires if flags & EXPIRES else 0
         return self.body, flags, expires, self.accepted_ms, self.due if flags & SCHEDULED else 0
 
@@ -270,7 +270,7 @@ class Model:
                 due = message.due if message.flags & SCHEDULED else 0
                 rewritten = (key, message.seq) in self.rewritten
                 accepted = expected[message.seq].accepted_ms if rewritten else came
-                got = (message.body, message.flags, expires, accepted, due)
+                got = (message.body, message.flags & ~ACQUIRED, expires, accepted, due)
                 if got != expected[message.seq].seen():
                     raise ViolationError(
                         f"queue {key} seq {message.seq}: {got} instead of "

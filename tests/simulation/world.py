@@ -8,19 +8,18 @@ with each batch and some do little but transactions. The code under test is
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from gateway.model.address import RoutingType
 from gateway.model.definitions import AddressDefinition, QueueDefinition, StreamDefinition
 from gateway.model.message import DURABLE, EXPIRES, ONE_DELIVERY, SCHEDULED
 from gateway.model.run import GappedRun, Run
-from gateway.store.persistence import JournalStore, open_journal
+from gateway.store.persistence import JournalStore, Restored, open_journal
 from storage import journal as journal_module
 from storage.compaction import CompactionRule
-from storage.journal import Journal
 from storage.segments import Segments, segment_number
-from tests.simulation.disk import Crash, SimDisk
+from tests.simulation.lives import Lives, replaced, run_to_its_end
 from tests.simulation.model import Kept, Model, ViolationError
 from tests.simulation.rot import check_gap, check_rot
 from tests.simulation.writer import TurnWriter
@@ -32,14 +31,15 @@ POOL = random.Random("bodies").randbytes(1 << 16)
 FIRST_QUEUE_ID = 6
 
 
-class World:
-    """See the module text. `run()` raises ViolationError, or whatever the journal raised."""
+class World(Lives):
+    """See the module text."""
+
+    store: JournalStore
+    closes = 0.5
 
     def __init__(self, seed: int | str) -> None:
-        self.seed = seed
-        self.chance = chance = random.Random(f"journal/{seed}")
-        self.disk = SimDisk(random.Random(f"disk/{seed}"))
-        self.model = Model()
+        super().__init__(seed, streams=("journal", "disk"), model=Model())
+        chance = self.chance
         self.segment_bytes = chance.choice([1024, 2048, 2048, 4096])
         self.body_bytes = chance.choice([20, 60, 200])
         self.batch_records = chance.choice([1, 2, 5, 4096])
@@ -65,15 +65,10 @@ class World:
         self.serial = 0
         self.copied = 0
         self.cancelled = 0
-        self.store: JournalStore
-        self.journal: Journal
-        self.writer: TurnWriter
         self.next_id = FIRST_QUEUE_ID
         self.next_stream = 1  # their registry remembers it
         self.next_seq: dict[int, int] = {}
         self.gone: list[tuple[int, int]] = []  # (queue, seq) of deleted queues
-        self.failed = False
-        self.closed = False
 
     def _weights(self) -> dict[str, float]:
         weights = dict.fromkeys(sorted(OPERATIONS), 1.0)
@@ -83,152 +78,56 @@ class World:
                 weights[name] *= self.chance.choice([0.1, 4.0])
         return weights
 
-    # ---- a run
+    # ---- a start
 
-    def run(self) -> None:
-        with batch_records(self.batch_records):
-            for life in range(self.lives):
-                self.log(f"life {life}")
-                self.start()
-                self.live()
-            self.start()
-            self.drain()
+    def tight(self) -> AbstractContextManager[None]:
+        """Let batches close early, so that several wait at a time."""
+        return batch_records(self.batch_records)
 
-    def log(self, text: str) -> None:
-        self.disk.log.append(text)
+    def threaten_start(self) -> None:
+        self.may_fail_at_start(reads=0.2, faults=4, crash=0.8 if self.restless else 0.3, calls=8)
 
-    def start(self) -> None:
-        """Start until it goes well; crashes and faults may come in between."""
-        attempts = 0
-        while True:
-            attempts += 1
-            if attempts <= 2:
-                self._threaten_start()
-            try:
-                self.journal, found = open_journal(
-                    self.disk, DIRECTORY, self.segment_bytes, self.rule
-                )
-                segments = Segments(self.disk, DIRECTORY, lambda: self.chance.randbytes(16))
-                if self.chance.random() < 0.5:
-                    segments.make_spare(self.segment_bytes)
-            except Crash:
-                self._after_crash()
-                continue
-            except OSError as error:
-                if "simulated" not in str(error):
-                    raise
-                self.log(f"start refused: {error}")
-                self.disk.boot()
-                continue
-            break
-        if self.disk.fds:
-            raise ViolationError(f"a start leaves {len(self.disk.fds)} files open")
-        self.disk.crash_at = -1
-        self.disk.read_faults = self.disk.sync_faults = 0
-        self.model.recovered(found, self.journal.synced, attempts=attempts)
+    def open(self) -> tuple[Restored, Segments]:
+        self.journal, found = open_journal(self.disk, DIRECTORY, self.segment_bytes, self.rule)
+        segments = Segments(self.disk, DIRECTORY, lambda: self.chance.randbytes(16))
+        if self.chance.random() < 0.5:
+            segments.make_spare(self.segment_bytes)
+        return found, segments
+
+    def join(self, found: Restored, segments: Segments) -> None:
         self.next_id = max(found.next_id, FIRST_QUEUE_ID)
         self.next_seq = {q: high + 1 for q, high in found.highest.items()}
-        self._join(segments)
-
-    def _threaten_start(self) -> None:
-        if self.faults and self.chance.random() < 0.2:
-            self.disk.read_faults = self.chance.randint(1, 4)
-        elif self.faults and self.chance.random() < 0.1:
-            self.disk.sync_faults = self.chance.randint(1, 4)
-        elif self.chance.random() < (0.8 if self.restless else 0.3):
-            self.disk.crash_at = self.disk.calls + self.chance.randint(1, 8)
-
-    def _join(self, segments: Segments) -> None:
-        self.failed = self.closed = False
         self.gone = []
         self.store = JournalStore(self.journal)
         self.store.snapshot = lambda: list(self.model.now.defined.values())
-        self.journal.on_durable = self._on_durable
-        self.journal.on_failed = self._on_failed
+        self.listen()
         self.journal.cancels = self.cancels
         self.writer = TurnWriter(self.journal, segments, self.segment_bytes)
         self.journal.start(self.writer)
 
-    def _on_durable(self, ticket: int) -> None:
-        self.log(f"      durable up to {ticket}")
-        if self.failed:
-            raise ViolationError(f"ticket {ticket} reported after the store had failed")
-        self.model.report(ticket)
+    # ---- a life
 
-    def _on_failed(self, error: BaseException) -> None:
-        self.log(f"      failed: {error}")
-        if self.failed:
-            raise ViolationError("the failure was told twice")
-        if not isinstance(error, OSError):
-            raise error
-        self.failed = True
-
-    def live(self) -> None:
-        """Work, until one of the ends comes."""
-        chance = self.chance
+    def begin_life(self) -> tuple[int, dict[str, float]]:
         self.lived += 1
         # The restless have something to lose from their first life.
         short = self.restless and self.lived > 1
-        steps = chance.choice([0, 1, 3, 10] if short else [20, 40, 60, 120])
-        if chance.random() < (0.3 if self.restless else 0.7):
-            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 3 // 4))
-        if self.faults:
-            self._threaten()
-        names, weights = list(self.weights), list(self.weights.values())
-        try:
-            for name in chance.choices(names, weights, k=steps):
-                OPERATIONS[name](self)
-                self._note_handed()
-                if self.failed:
-                    break
-            self._end()
-        except Crash:
-            self._note_handed()
-            self._after_crash()
-        self.disk.capacity = None
+        steps = self.chance.choice([0, 1, 3, 10] if short else [20, 40, 60, 120])
+        crash = 0.3 if self.restless else 0.7
+        self.may_fail(crash=crash, calls=steps * 3 // 4, syncs=0.4, full=0.7)
+        return steps, self.weights
+
+    def act(self, name: str) -> None:
+        OPERATIONS[name](self)
+
+    def live(self) -> None:
+        super().live()
         self.cancelled += self.journal.cancelled
         self.copied += self.journal.compaction.copied
 
-    def _threaten(self) -> None:
-        kind = self.chance.random()
-        if kind < 0.4:
-            self.disk.sync_faults = self.chance.randint(1, 25)
-        elif kind < 0.7:
-            self.disk.capacity = self.disk._used() + self.chance.randint(0, 4) * self.segment_bytes
-
-    def _note_handed(self) -> None:
-        """After each step: the journal is in order, and what the writer has may be on disk."""
-        self.journal.check_invariants()
-        busy = self.journal._busy
-        if busy is not None and self.model.hand(busy) and busy.written_as - 1 != busy.synced:
-            raise ViolationError("a batch was taken before the one before it was synced")
-
-    def _end(self) -> None:
-        if self.failed:
-            self.model.stop = "unclean"
-            self._after_crash()
-        elif self.chance.random() < 0.5:
-            self.close()
-        else:
-            self._after_crash()
-
     def close(self) -> None:
-        """Stop in order, as far as the disk allows."""
         self.log("close")
-        self.model.stop = "maybe"
-        self.journal.close(self._on_closed)
-        while True:
-            self._note_handed()
-            if not (self.writer.step() or self.writer.answer()):
-                break
-        if not self.closed:
-            raise ViolationError("the stop never came to its end")
-        if self.failed:
-            self._after_crash()
+        if not self.stop_store():
             return
-        if self.disk.fds:
-            raise ViolationError(f"a stop leaves {len(self.disk.fds)} files open")
-        self.model.stop = "clean"
         if self.model.reported != self.journal.ticket - 1:
             raise ViolationError("stopped, and not all is durable")
         if self.chance.random() < 0.5:
@@ -236,19 +135,14 @@ class World:
         else:
             self.disk.boot()
 
-    def _on_closed(self) -> None:
-        self.closed = True
-
-    def _after_crash(self) -> None:
-        if self.chance.random() < self.power:
-            self.log("power lost")
-            self.disk.lose_power()
-        else:
-            self.log("killed")
-            self.disk.boot()
+    def lose(self) -> None:
+        super().lose()
         if self.rot:
             check_rot(self.disk, DIRECTORY, self.chance)
             check_gap(self.disk, DIRECTORY, self.chance)
+
+    def finish(self) -> None:
+        self.drain()
 
     def drain(self) -> None:
         """Remove all; nothing but the last segment may stay."""
@@ -266,7 +160,7 @@ class World:
         """Let all that waits go to the disk, then compare figures and files."""
         while True:
             self.journal.flush()
-            self._note_handed()
+            self.note_handed()
             if not (self.writer.step() or self.writer.answer()):
                 break
         if self.failed:
@@ -548,24 +442,11 @@ OPERATIONS: dict[str, Callable[[World], None]] = {
 }
 
 
-@contextmanager
-def batch_records(limit: int) -> Iterator[None]:
-    """Let batches close after `limit` runs, so that several wait at a time."""
-    before = journal_module.BATCH_RECORDS_MAX
-    journal_module.BATCH_RECORDS_MAX = limit
-    try:
-        yield
-    finally:
-        journal_module.BATCH_RECORDS_MAX = before
+def batch_records(limit: int) -> AbstractContextManager[None]:
+    """Let batches close after `limit` runs."""
+    return replaced([(journal_module, "BATCH_RECORDS_MAX", limit)])
 
 
 def run_seed(seed: int | str) -> World:
     """Run one seed; raises what it found, with the last events as a note."""
-    world = World(seed)
-    try:
-        world.run()
-    except BaseException as error:
-        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
-        error.add_note("\n".join(world.disk.log))
-        raise
-    return world
+    return run_to_its_end(World(seed))

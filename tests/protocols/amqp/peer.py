@@ -37,7 +37,7 @@ from protocols.amqp.performatives import (
     encode_performative,
 )
 from protocols.transport.speaking import PeerFacts
-from tests.protocols.amqp.fake_broker import FakeAuthenticator, FakeBroker
+from tests.protocols.scripted_broker import ScriptedAuthenticator, ScriptedBroker
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -293,13 +293,13 @@ class Peer:
     def __init__(
         self,
         *,
-        broker: FakeBroker | None = None,
+        broker: ScriptedBroker | None = None,
         limits: AmqpLimits | None = None,
-        authenticator: FakeAuthenticator | None = None,
+        authenticator: ScriptedAuthenticator | None = None,
         containers: Containers | None = None,
     ) -> None:
-        self.broker = broker or FakeBroker()
-        self.authenticator = authenticator or FakeAuthenticator()
+        self.broker = broker or ScriptedBroker()
+        self.authenticator = authenticator or ScriptedAuthenticator()
         self.limits = limits or AmqpLimits()
         self.engine = AmqpConnection(
             self.broker, self.authenticator, self.limits, FACTS, containers=containers

@@ -35,7 +35,6 @@ from protocols.amqp.performatives import (
     Transfer,
 )
 from tests.lanes import examples
-from tests.protocols.amqp.fake_broker import FakeAuthenticator
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
     RECEIVER,
@@ -49,6 +48,7 @@ from tests.protocols.amqp.peer import (
     of,
     raw_frame,
 )
+from tests.protocols.scripted_broker import ScriptedAuthenticator
 
 MIB = 1 << 20
 BEGIN = Begin(next_outgoing_id=0, incoming_window=9, outgoing_window=9)
@@ -103,7 +103,7 @@ EARLY = [
     st.booleans(),
 )
 def test_nothing_reaches_the_broker_before_login(said, cuts, wrong):
-    peer = Peer(authenticator=FakeAuthenticator(is_open=False))
+    peer = Peer(authenticator=ScriptedAuthenticator(is_open=False))
     came = peer.say(b"".join([SASL_HEADER, *said]), chunks=cuts)
     if wrong and peer.authenticator.answer is not None:
         came += peer.outside(lambda: peer.authenticator.answer(False))
@@ -362,8 +362,6 @@ def churned(peer: Peer, data: bytes, rounds: int) -> int:
         peer.engine.receive_data(data, peer.now)
         peer.broker.calls.clear()
         peer.broker.producers.clear()
-        peer.broker.sent.clear()
-        peer.broker.runs.clear()
         peer.broker.queues.clear()
         peer.broker.turn()
         peer.engine.data_to_send()

@@ -21,7 +21,6 @@ from protocols.amqp.performatives import (
     Source,
     Target,
 )
-from tests.protocols.amqp.fake_broker import FakeAuthenticator
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
     RECEIVER,
@@ -34,13 +33,14 @@ from tests.protocols.amqp.peer import (
     of,
     raw_frame,
 )
+from tests.protocols.scripted_broker import ScriptedAuthenticator
 
 OPEN = frame(Open(container_id="peer"))
 
 
 def closed_user() -> Peer:
     """Return a peer of a gateway that has users."""
-    return Peer(authenticator=FakeAuthenticator(is_open=False))
+    return Peer(authenticator=ScriptedAuthenticator(is_open=False))
 
 
 def plain(peer: Peer, response: bytes = b"\0me\0secret") -> list:

@@ -23,7 +23,6 @@ from protocols.amqp.performatives import (
 )
 from tests.protocols.amqp.controlling import asked
 from tests.protocols.amqp.controlling import told as told_by
-from tests.protocols.amqp.fake_broker import FakeBroker
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
     RECEIVER,
@@ -35,6 +34,7 @@ from tests.protocols.amqp.peer import (
     of,
     raw_frame,
 )
+from tests.protocols.scripted_broker import ScriptedBroker
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus" / "amqp"
 BYTE_BY_BYTE_MAX = 2_000
@@ -100,7 +100,7 @@ def cases() -> list[Any]:
     ]
 
 
-def state(name: str, broker: FakeBroker) -> Peer:
+def state(name: str, broker: ScriptedBroker) -> Peer:
     """Return a connection that has come as far as the README says of this state."""
     if name in ("header", "sasl", "opening"):
         peer = Peer(broker=broker)
@@ -151,7 +151,7 @@ def runs_of_dispositions_as_one_each(frames: list[Frame]) -> list[Frame]:
 
 
 def converse(case: dict[str, Any], size: int) -> None:
-    broker = FakeBroker()
+    broker = ScriptedBroker()
     other = Bystander(broker)
     peer = state(case["state"], broker)
     before = len(broker.sent)
@@ -184,7 +184,7 @@ def descriptions(frames: list[Frame]) -> str:
 class Bystander:
     """Another connection of the same gateway, which sends to itself."""
 
-    def __init__(self, broker: FakeBroker) -> None:
+    def __init__(self, broker: ScriptedBroker) -> None:
         self.peer = Peer.begun(broker=broker)
         self.peer.sender(0, "bystander")
         self.peer.receiver(1, "bystander", credit=100)

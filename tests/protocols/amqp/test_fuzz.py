@@ -45,7 +45,6 @@ from protocols.amqp.performatives import (
 )
 from tests.lanes import examples
 from tests.protocols.amqp.controlling import asked
-from tests.protocols.amqp.fake_broker import FakeAuthenticator, FakeBroker
 from tests.protocols.amqp.peer import (
     AMQP_HEADER,
     FACTS,
@@ -57,6 +56,7 @@ from tests.protocols.amqp.peer import (
     parse,
     raw_frame,
 )
+from tests.protocols.scripted_broker import ScriptedAuthenticator, ScriptedBroker
 
 ROUNDS = 40
 PER_ROUND = 50
@@ -67,10 +67,10 @@ class Line:
     """An engine with its own broker, whatever is said to it; checks what it says in return."""
 
     def __init__(self) -> None:
-        self.broker = FakeBroker()
+        self.broker = ScriptedBroker()
         self.broker.offer("q", *[data_message(b"m" * size) for size in (1, 100, 600)])
         self.broker.offer("q", data_message(b"d", durable=True), flags=4 | 16, count=1)
-        self.engine = AmqpConnection(self.broker, FakeAuthenticator(), LIMITS, FACTS)
+        self.engine = AmqpConnection(self.broker, ScriptedAuthenticator(), LIMITS, FACTS)
         self.engine.tick(100.0)
         self.out = b""
 
@@ -108,7 +108,7 @@ class Line:
         assert len(broker.queues["q"]) + acknowledged(broker) == 4, "a message was lost"
 
 
-def acknowledged(broker: FakeBroker) -> int:
+def acknowledged(broker: ScriptedBroker) -> int:
     return sum(len(seqs) for kind in ("acknowledge", "reject") for _, seqs in broker.of(kind))
 
 

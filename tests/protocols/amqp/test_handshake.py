@@ -11,8 +11,8 @@ from protocols.amqp.handshake import Handshake, Stage
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Begin, Open, SaslInit, SaslOutcome
 from protocols.amqp.sasl import BUILT_IN
-from tests.protocols.amqp.fake_broker import FakeAuthenticator
 from tests.protocols.amqp.peer import AMQP_HEADER, SASL_HEADER, frame, of, parse
+from tests.protocols.scripted_broker import ScriptedAuthenticator
 
 STRANGE = b"HTTP/1.1"
 SASL = 1
@@ -27,7 +27,7 @@ class Talk:
     """A handshake, and what it said and was told."""
 
     def __init__(self, *, is_open=False, **limits) -> None:
-        self.users = FakeAuthenticator(is_open=is_open)
+        self.users = ScriptedAuthenticator(is_open=is_open)
         self.woken = 0
         self.machine = Handshake(self.users, AmqpLimits(**limits), BUILT_IN, self._wake)
 

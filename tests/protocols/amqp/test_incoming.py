@@ -272,9 +272,9 @@ def test_eleventh_of_ten_is_detached(pieces):
 
 def test_credit_is_held_back_while_the_address_is_blocked():
     peer = Peer.begun(limits=SMALL)
-    peer.broker.blocked_addresses.add("q")
+    peer.broker.full_addresses.add("q")
     assert names(peer.sender(0)) == ["attach"]
-    peer.broker.blocked_addresses.clear()
+    peer.broker.full_addresses.clear()
     producer = peer.broker.producers[0]
     came = peer.outside(producer.unblock)
     assert [flow.link_credit for flow in of(came, Flow)] == [10]
@@ -590,12 +590,12 @@ def test_batches_are_confirmed_in_their_order():
     durable = data_message(b"x", durable=True)
     peer.say(peer.transfer(durable) + peer.transfer(durable))
     broker = peer.broker
-    ticket = broker._ticket
-    broker._ticket, broker._recorded = ticket + 1, False  # the first batch was taken
+    ticket = broker.ticket
+    broker.ticket, broker.recorded = ticket + 1, False  # the first batch was taken
     peer.say(peer.transfer(durable))
-    listener = broker._listeners.pop()
+    listener = broker.listeners.pop()
     assert accepted(peer.outside(lambda: listener.durable_up_to(ticket))) == [(0, 1)]
-    assert broker._listeners == [listener]
+    assert broker.listeners == [listener]
     assert accepted(peer.sync()) == [(2, 2)]
 
 
@@ -635,7 +635,7 @@ def test_what_is_not_taken_is_rejected_and_the_rest_accepted():
     assert accepted(came) == [(1, 3)]
     assert rejected(came) == [(4, 5, "amqp:resource-limit-exceeded")]
     text = of(came, Disposition)[-1].state.error.description
-    assert text == 'Address "q" is full.'
+    assert text == peer.broker.refusal.text
     assert len(peer.broker.sent) == 4
 
 

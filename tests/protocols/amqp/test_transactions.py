@@ -27,8 +27,8 @@ from protocols.amqp.performatives import (
     TransactionalState,
 )
 from tests.protocols.amqp.controlling import CONTROL, Controlling, asked, told
-from tests.protocols.amqp.fake_broker import FULL
 from tests.protocols.amqp.peer import RECEIVER, Peer, condition, data_message, names, of
+from tests.protocols.scripted_broker import FULL
 
 BODY = data_message(b"m")
 
@@ -396,7 +396,7 @@ def test_a_commit_that_is_refused_does_nothing_and_says_why():
     one.post(name, b"1", settled=True)
     one.retire(name, 1)
     one.retire(name, 2, settled=False)
-    one.peer.broker.commit_refusal = FULL
+    one.peer.broker.refuse_commit = FULL
     came = one.discharge(name)
     (answer,) = of(came, Disposition)
     assert answer.state.error.condition == ROLLBACK

@@ -7,7 +7,8 @@ import pytest
 from gateway.model.budget import Budget
 from gateway.model.run import Outcome, Run
 from protocols.stomp.limits import StompLimits
-from tests.protocols.stomp.scripted import Peer, ScriptedProducer, frames, message
+from tests.protocols.scripted_ends import ScriptedProducer
+from tests.protocols.stomp.peer import Peer, frames, message
 
 
 def send(body: str, receipt: str = "", destination: str = "q") -> bytes:
@@ -24,7 +25,7 @@ def receipts(data: bytes) -> list[str]:
 def full(peer: Peer) -> ScriptedProducer:
     """Send one message, and let its address become full under BLOCK."""
     peer.say(send("0"))
-    producer = peer.broker.producers["q"]
+    producer = peer.broker.producer("q")
     producer.block()
     return producer
 
@@ -38,15 +39,15 @@ def test_u6_reading_stops_and_goes_on_without_loss() -> None:
     assert not peer.session.paused_reading
     peer.say(send("1", "a") + send("2", "b") + send("3", "c"))
     assert peer.session.paused_reading
-    assert peer.broker.bodies() == [b"0"], "a full address takes nothing"
+    assert peer.bodies() == [b"0"], "a full address takes nothing"
     peer.say(send("4", "d"))
-    assert peer.broker.bodies() == [b"0"]
+    assert peer.bodies() == [b"0"]
     assert receipts(peer.sync()) == []
     producer.unblock()
     assert peer.wakes
     peer.hear()
     assert not peer.session.paused_reading
-    assert peer.broker.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+    assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
     assert receipts(peer.sync()) == ["a", "b", "c", "d"]
 
 
@@ -55,10 +56,10 @@ def test_an_address_that_is_full_from_the_start() -> None:
     peer.broker.full_addresses.add("q")
     peer.say(send("1") + send("2"))
     assert peer.session.paused_reading
-    assert peer.broker.bodies() == []
-    peer.broker.producers["q"].unblock()
+    assert peer.bodies() == []
+    peer.broker.producer("q").unblock()
     peer.hear()
-    assert peer.broker.bodies() == [b"1", b"2"]
+    assert peer.bodies() == [b"1", b"2"]
 
 
 def test_room_that_came_back_unseen_is_noticed() -> None:
@@ -67,7 +68,7 @@ def test_room_that_came_back_unseen_is_noticed() -> None:
     producer.full = None
     peer.say(send("1") + send("2"))
     assert not peer.session.paused_reading
-    assert peer.broker.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == [b"0", b"1", b"2"]
 
 
 def test_an_address_that_is_full_again_stops_again() -> None:
@@ -85,14 +86,14 @@ def test_an_address_that_is_full_again_stops_again() -> None:
     peer.say(b"".join(send(str(n), f"r{n}\npriority:{n}") for n in range(1, 8)))
     rounds = 0
     while peer.session.paused_reading:
-        sent = len(peer.broker.bodies())
+        sent = len(peer.bodies())
         assert rounds < 9
         rounds += 1
         producer.unblock()
         peer.hear()
-        assert len(peer.broker.bodies()) == min(sent + 1, 8)
+        assert len(peer.bodies()) == min(sent + 1, 8)
     assert rounds == 7
-    assert peer.broker.bodies() == [b"%d" % n for n in range(8)]
+    assert peer.bodies() == [b"%d" % n for n in range(8)]
     assert receipts(peer.sync()) == [f"r{n}" for n in range(1, 8)]
 
 
@@ -115,7 +116,7 @@ def test_frames_behind_wait_in_order_too() -> None:
     assert peer.broker.of("subscribe") == []
     producer.unblock()
     peer.hear()
-    assert peer.broker.bodies() == [b"0", b"1", b"2", b"z", b"3"]
+    assert peer.bodies() == [b"0", b"1", b"2", b"z", b"3"]
     assert receipts(peer.sync()) == ["a", "b", "c", "d", "e"]
 
 
@@ -144,7 +145,7 @@ def test_a_connection_lost_while_it_waits_sends_nothing_more() -> None:
     peer.session.connection_lost(peer.now)
     producer.unblock()
     assert peer.hear() == b""
-    assert peer.broker.bodies() == [b"0"]
+    assert peer.bodies() == [b"0"]
 
 
 def test_a_send_in_a_transaction_waits_as_well() -> None:
@@ -193,19 +194,19 @@ def test_a_peer_with_unacknowledged_deliveries_is_read_on() -> None:
     peer.say(send("1", "r1") + send("2", "r2"))
     assert not peer.session.paused_reading
     peer.say(send("3", "r3") + b"ACK\nid:c1-1-1\nreceipt:r4\n\n\0" + send("4", "r5"))
-    assert peer.broker.of("ack") == [("in", [1])]
-    assert peer.broker.bodies() == [b"0"]
+    assert peer.broker.of("acknowledge") == [("in", [1])]
+    assert peer.bodies() == [b"0"]
     assert receipts(peer.sync()) == [], "the ACK's receipt stands behind the SENDs before it"
     producer.unblock()
     peer.hear()
-    assert peer.broker.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+    assert peer.bodies() == [b"0", b"1", b"2", b"3", b"4"]
     assert receipts(peer.sync()) == ["r1", "r2", "r3", "r4", "r5"]
 
 
 def test_plain_acks_and_nacks_are_heard_too() -> None:
     peer, _ = holding()
     peer.say(send("1") + b"ACK\nid:c1-1-1\n\n\0NACK\nid:c1-1-2\n\n\0")
-    assert peer.broker.of("ack") == [("in", [1])]
+    assert peer.broker.of("acknowledge") == [("in", [1])]
     assert peer.broker.of("release failed") == [("in", [2])]
 
 
@@ -220,7 +221,7 @@ def test_reading_stops_once_nothing_is_left_to_acknowledge() -> None:
     producer.unblock()
     peer.hear()
     assert not peer.session.paused_reading
-    assert peer.broker.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == [b"0", b"1", b"2"]
 
 
 def test_a_delivery_to_a_peer_that_is_not_read_makes_it_read() -> None:
@@ -232,11 +233,11 @@ def test_a_delivery_to_a_peer_that_is_not_read_makes_it_read() -> None:
     peer.offer("in", message(b"a", 1), message(b"b", 2))
     assert not peer.session.paused_reading, "what it had sent was looked at as well"
     peer.say(b"ACK\nid:c1-1-2\n\n\0")
-    assert [call[1] for call in peer.broker.of("ack")] == [[1], [2]]
+    assert [call[1] for call in peer.broker.of("acknowledge")] == [[1], [2]]
     assert peer.session.paused_reading
     producer.unblock()
     peer.hear()
-    assert peer.broker.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
@@ -255,7 +256,7 @@ def test_only_a_full_spool_is_an_error(version: str) -> None:
     assert peer.say(send("z", "c")) == b""
     producer.unblock()
     peer.hear()
-    assert [b[:1] for b in peer.broker.bodies()] == [b"0", b"1", b"x", b"z"]
+    assert [b[:1] for b in peer.bodies()] == [b"0", b"1", b"x", b"z"]
     assert receipts(peer.sync()) == ["a", "c"]
     for _ in range(3):
         producer.block()
@@ -284,7 +285,7 @@ def test_transactions_and_disconnect_wait_behind_the_spool() -> None:
 
 
 def acked(peer: Peer) -> list[object]:
-    return [call[1] for call in peer.broker.of("ack")]
+    return [call[1] for call in peer.broker.of("acknowledge")]
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.2"])
@@ -338,7 +339,7 @@ def test_an_unknown_ack_while_waiting_is_an_error_with_its_receipt() -> None:
 def test_p35_a_refused_send_is_told_with_its_cause(version: str) -> None:
     peer = Peer(version)
     peer.say(send("0"))
-    producer = peer.broker.producers["q"]
+    producer = peer.broker.producer("q")
     producer.capacity = 2
     out = peer.say(b"".join(send(str(n), f"r{n}") for n in range(1, 6)))
     out += peer.sync()
@@ -352,7 +353,7 @@ def test_p35_a_refused_send_is_told_with_its_cause(version: str) -> None:
         for f in frames(out)
         if f[0] == "ERROR"
     )
-    assert peer.broker.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == [b"0", b"1", b"2"]
     assert peer.session.closing is (version == "1.2")
     assert not peer.session.paused_reading
 
@@ -373,7 +374,7 @@ def test_an_address_that_says_it_is_full_and_refuses_is_fail_not_block() -> None
 def test_a_refusal_in_the_middle_does_not_stop_what_fits_again() -> None:
     peer = Peer("1.1")
     peer.say(send("0"))
-    producer = peer.broker.producers["q"]
+    producer = peer.broker.producer("q")
     producer.capacity = 1
     refill = producer.send
 
@@ -388,27 +389,27 @@ def test_a_refusal_in_the_middle_does_not_stop_what_fits_again() -> None:
     assert [(f[0], f[1]["receipt-id"]) for f in frames(out)] == [
         ("RECEIPT", "a"), ("ERROR", "b"), ("RECEIPT", "c"),
     ]  # fmt: skip
-    assert peer.broker.bodies() == [b"0", b"1", b"3"]
+    assert peer.bodies() == [b"0", b"1", b"3"]
 
 
 def test_a_full_disk_can_pause_instead() -> None:
     peer = Peer(limits=StompLimits(disk_full_pause=True))
     peer.say(send("0"))
-    producer = peer.broker.producers["q"]
+    producer = peer.broker.producer("q")
     peer.broker.fill_disk()
     peer.broker.refusal = peer.broker.disk  # type: ignore[assignment]
     producer.capacity = 0
     producer.block()
     assert peer.say(send("1", "a") + send("2", "b")) == b""
     assert peer.session.paused_reading
-    assert peer.broker.bodies() == [b"0"]
+    assert peer.bodies() == [b"0"]
     producer.capacity = None
     producer.unblock()
     assert peer.session.paused_reading
     peer.broker.free_disk()
     peer.hear()
     assert receipts(peer.sync()) == ["a", "b"]
-    assert peer.broker.bodies() == [b"0", b"1", b"2"]
+    assert peer.bodies() == [b"0", b"1", b"2"]
 
 
 def test_a_stalled_address_that_starts_to_fail_is_told_after_the_wait() -> None:

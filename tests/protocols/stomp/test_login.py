@@ -14,7 +14,8 @@ from protocols.stomp.heads import FrameError
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.login import Input, Login, Stage
 from protocols.stomp.versions import Version
-from tests.protocols.stomp.scripted import ScriptedAuthenticator, frames
+from tests.protocols.scripted_broker import ScriptedAuthenticator
+from tests.protocols.stomp.peer import frames
 
 LIMITS = StompLimits(login_seconds=10.0, login_bytes_max=100)
 OVER = (Stage.LET_IN, Stage.REFUSED, Stage.LEFT)

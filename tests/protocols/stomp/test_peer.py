@@ -10,7 +10,8 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause
 from protocols.stomp.connection import State
 from protocols.stomp.limits import StompLimits
-from tests.protocols.stomp.scripted import Peer, ScriptedAuthenticator, frames, message
+from tests.protocols.scripted_broker import ScriptedAuthenticator
+from tests.protocols.stomp.peer import Peer, frames, message
 
 REFUSAL = Refusal(code=Code.OPERATOR, text="An operator closed it.")
 
@@ -22,8 +23,6 @@ def talking() -> Peer:
     peer.say(b"SUBSCRIBE\nid:s\ndestination:q\nack:client\nprefetch-count:5\n\n\0")
     peer.offer("q", message(b"x", 1), message(b"y", 2))
     peer.say(b"ACK\nid:c1-1-0001\n\n\0")
-    peer.broker.subscriptions["q"].in_flight = 1  # type: ignore[attr-defined]
-    peer.broker.subscriptions["q"].browses = False  # type: ignore[attr-defined]
     return peer
 
 

@@ -6,11 +6,12 @@ import pytest
 
 from gateway.model import stomp_form
 from gateway.model.address import Destination, RoutingType
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Code, Refusal
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, STOMP, TEXT
 from protocols.stomp.connection import State
 from protocols.stomp.limits import StompLimits
-from tests.protocols.stomp.scripted import Peer, ScriptedAuthenticator, frames, message
+from tests.protocols.scripted_broker import ScriptedAuthenticator, named
+from tests.protocols.stomp.peer import Peer, frames, message
 
 VERSIONS = ["1.0", "1.1", "1.2"]
 
@@ -116,7 +117,7 @@ def test_a_right_login_lets_frames_through_that_came_meanwhile() -> None:
     authenticator.answer(True)
     assert peer.wakes
     assert frames(peer.hear())[0][0] == "CONNECTED"
-    assert peer.broker.bodies() == [b"x", b"y"]
+    assert peer.bodies() == [b"x", b"y"]
     assert not peer.session.paused_reading
     assert peer.session.connection.user == "u"
 
@@ -333,7 +334,7 @@ def test_refused_sends(version: str, lines: str, code: str, part: str) -> None:
     assert (command, headers["error-code"], headers["receipt-id"]) == ("ERROR", code, "r1")
     assert part in body.decode()
     assert peer.session.closing is (version == "1.2")
-    assert peer.broker.bodies() == ([] if version == "1.2" else [b"next"])
+    assert peer.bodies() == ([] if version == "1.2" else [b"next"])
 
 
 def test_a_delay_counts_from_each_message() -> None:
@@ -364,7 +365,7 @@ def test_a_time_counts_before_a_delay_and_nothing_is_at_once(lines: str, due: in
     send = f"SEND\ndestination:q\n{lines}\nx\0".encode()
     peer.say(send + send)
     assert {told[0] for told in peer.broker.of("due")} == (set() if due is None else {due})
-    assert peer.broker.bodies() == [b"x", b"x"]
+    assert peer.bodies() == [b"x", b"x"]
 
 
 def test_a_send_without_destination_is_refused() -> None:
@@ -374,14 +375,14 @@ def test_a_send_without_destination_is_refused() -> None:
 
 def test_what_the_broker_refuses_is_told_in_its_words() -> None:
     peer = Peer("1.1")
-    peer.broker.refuse_open = RefusedError.of(Code.NOT_FOUND, "Address 'q' does not exist.")
+    peer.broker.refuse_open = Refusal(code=Code.NOT_FOUND, text="Address 'q' does not exist.")
     for _ in range(2):
         ((_, headers, body),) = frames(peer.say(b"SEND\ndestination:q\nreceipt:1\n\nx\0"))
         assert (headers["error-code"], headers["receipt-id"]) == ("not-found", "1")
         assert body == b"Address 'q' does not exist.\n"
     peer.broker.refuse_open = None
     assert peer.say(b"SEND\ndestination:q\n\nx\0") == b""
-    assert peer.broker.bodies() == [b"x"]
+    assert peer.bodies() == [b"x"]
 
 
 @pytest.mark.parametrize(
@@ -397,7 +398,7 @@ def test_s22_prefixes_route_and_stay_in_the_destination(
 ) -> None:
     peer = Peer()
     peer.say(f"SEND\ndestination:{line}\n\nx\0".encode())
-    assert peer.broker.of("open producer") == [(destination, routing)]
+    assert peer.broker.of("open producer") == [(named(destination), routing)]
     (form,) = stored(peer)
     assert dict(stomp_form.unpack(form)[0])["destination"] == line
     assert kept in form
@@ -415,7 +416,7 @@ def test_s32_runs_keep_their_order_over_destinations() -> None:
     peer.say(b"".join(f"SEND\ndestination:{n}\n\n{i}\0".encode() for i, n in enumerate(names)))
     sent = [(call[0], len(call[1])) for call in peer.broker.of("send")]  # type: ignore[arg-type]
     assert sent == [("a", 2), ("b", 3), ("a", 1), ("c", 2), ("a", 1)]
-    assert peer.broker.bodies() == [b"%d" % n for n in range(9)]
+    assert peer.bodies() == [b"%d" % n for n in range(9)]
 
 
 def test_destinations_kept_open_are_bounded() -> None:
@@ -425,8 +426,8 @@ def test_destinations_kept_open_are_bounded() -> None:
     assert len(peer.broker.of("open producer")) == 7
     assert len(peer.broker.of("close producer")) == 6
     peer.say(b"SEND\ndestination:q0\n\nagain\0")
-    assert not peer.broker.producers["q0"].closed
-    assert peer.broker.bodies()[-1] == b"again"
+    assert not peer.broker.producer("q0").closed
+    assert peer.bodies()[-1] == b"again"
 
 
 def test_a_run_is_sent_before_its_sender_is_closed() -> None:
@@ -495,7 +496,7 @@ def test_disconnect_is_confirmed_when_all_sends_are_durable(with_receipt: bool) 
     out = peer.say(b"DISCONNECT\n" + receipt + b"\n\0SEND\ndestination:q\n\nignored\0")
     assert out == b""
     assert not peer.session.closing
-    assert peer.broker.bodies() == [b"x"]
+    assert peer.bodies() == [b"x"]
     out = peer.sync()
     assert [f[1]["receipt-id"] for f in frames(out)] == (["bye"] if with_receipt else [])
     assert peer.session.closing
@@ -531,7 +532,7 @@ def test_a_frame_that_cannot_be_read_ends_every_version(version: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_error_frames_are_written_by_the_rules_of_the_version(version: str) -> None:
     peer = Peer(version)
-    peer.broker.refuse_open = RefusedError.of(Code.NOT_FOUND, "a:b\\c\nd")
+    peer.broker.refuse_open = Refusal(code=Code.NOT_FOUND, text="a:b\\c\nd")
     out = peer.say(b"SEND\ndestination:q\n\nx\0")
     written = b"message:a:b\\c d\n" if version == "1.0" else b"message:a\\cb\\\\c d\n"
     assert written in out
@@ -542,7 +543,7 @@ def test_a_full_disk_ends_every_version(version: str) -> None:
     peer = Peer(version)
     peer.say(b"SEND\ndestination:q\n\nx\0")
     peer.broker.refusal = Refusal(code=Code.DISK_FULL, text="The disk is full.", transient=True)
-    peer.broker.producers["q"].capacity = 0
+    peer.broker.producer("q").capacity = 0
     out = peer.say(b"SEND\ndestination:q\nreceipt:1\n\ny\0SEND\ndestination:q\n\nz\0")
     ((command, headers, _),) = frames(out + peer.sync())
     assert (command, headers["error-code"], headers["receipt-id"]) == ("ERROR", "disk-full", "1")
@@ -628,7 +629,7 @@ def test_t16_a_large_frame_has_time_for_its_size() -> None:
     assert peer.session.tick(start + 100) is not None
     peer.now = start + 110
     peer.say(b"x" * (1_000_000 - 819_200) + b"\0")
-    assert len(peer.broker.bodies()[0]) == 1_000_000
+    assert len(peer.bodies()[0]) == 1_000_000
     assert peer.session.tick(start + 1000) is not None
 
 

@@ -17,7 +17,7 @@ from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames, rewritten
 from protocols.stomp.outbox import Outbox
 from protocols.stomp.versions import Version
-from tests.protocols.stomp.scripted import convert, frames, message
+from tests.protocols.stomp.peer import convert, frames, message
 
 LIMITS = StompLimits()
 

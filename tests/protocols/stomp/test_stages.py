@@ -6,7 +6,7 @@ import pytest
 
 from gateway.model.errors import Code, Refusal
 from protocols.stomp.subscription import Input, Stage, StompConsumer
-from tests.protocols.stomp.scripted import Peer, frames, message
+from tests.protocols.stomp.peer import Peer, frames, message
 
 LEGAL = {
     (Stage.SUBSCRIBED, Input.START): Stage.OPEN,
@@ -25,7 +25,7 @@ def subscribed(stage: Stage) -> tuple[Peer, StompConsumer]:
     if stage is Stage.SUBSCRIBED:
         peer.say(b"SEND\ndestination:x\nreceipt:0\n\n\0")  # its RECEIPT waits, and all behind it
     peer.say(b"SUBSCRIBE\nid:0\ndestination:q\nack:client\nbrowser:true\nreceipt:1\n\n\0")
-    consumer = peer.broker.subscriptions["q"].consumer
+    consumer = peer.broker.subscription("q").consumer
     assert isinstance(consumer, StompConsumer)
     if stage is Stage.SHOWN:
         consumer.exhausted()
@@ -82,11 +82,11 @@ def test_it_is_closed_once_however_often_it_ends(stage: Stage) -> None:
 def test_a_receipt_that_comes_behind_the_end_starts_nothing() -> None:
     peer, consumer = subscribed(Stage.SUBSCRIBED)
     peer.say(b"UNSUBSCRIBE\nid:0\nreceipt:2\n\n\0")
-    peer.broker.dispatches.clear()
+    peer.broker.touched.clear()
     answers = [headers["receipt-id"] for _, headers, _ in frames(peer.sync())]
     assert answers == ["0", "1", "2"]
     assert consumer.stage is Stage.GONE
-    assert peer.broker.dispatches == [], "its subscription is closed"
+    assert peer.broker.touched == {}, "its subscription is closed"
 
 
 def test_the_end_of_a_kept_subscription_leaves_the_next_of_its_id_alone() -> None:
@@ -96,12 +96,12 @@ def test_the_end_of_a_kept_subscription_leaves_the_next_of_its_id_alone() -> Non
     name = frames(out)[0][1]["message-id"]
     peer.say(b"BEGIN\ntransaction:t\n\n\0")
     peer.say(f"ACK\nsubscription:0\nmessage-id:{name}\ntransaction:t\n\n\0".encode())
-    first = peer.broker.subscriptions["q"].consumer
+    first = peer.broker.subscription("q").consumer
     peer.say(b"UNSUBSCRIBE\nid:0\n\n\0SUBSCRIBE\nid:0\ndestination:p\nack:client\n\n\0")
     first.removed(REFUSAL)
     assert frames(peer.hear())[0][0] == "ERROR"
     out = peer.offer("p", message(b"y", 2))
     name = frames(out)[0][1]["message-id"]
     assert peer.say(f"ACK\nsubscription:0\nmessage-id:{name}\n\n\0".encode()) == b""
-    assert peer.broker.of("ack") == [("p", [2])]
+    assert peer.broker.of("acknowledge") == [("p", [2])]
     assert peer.say(b"UNSUBSCRIBE\nid:0\nreceipt:1\n\n\0").startswith(b"RECEIPT")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.model.address import Destination, RoutingType
+from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
-from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.errors import Code, Refusal
 from gateway.model.message import Message
 from protocols.stomp.limits import StompLimits
-from tests.protocols.stomp.scripted import Peer, frames, message
+from tests.protocols.scripted_broker import FULL
+from tests.protocols.stomp.peer import Peer, frames, message
 
 VERSIONS = ["1.0", "1.1", "1.2"]
 
@@ -52,29 +53,29 @@ def ack(peer: Peer, number: int, *lines: str, command: str = "ACK") -> bytes:
 @pytest.mark.parametrize(
     ("lines", "call"),
     [
-        ("destination:q\n", (Destination("q"), None, None)),
-        ("destination:/queue/q\n", (Destination("q"), RoutingType.ANYCAST, None)),
-        ("destination:/topic/q\n", (Destination("q"), RoutingType.MULTICAST, None)),
-        ("destination:a::q\n", (Destination("a", "q"), None, None)),
+        ("destination:q\n", ("q", None, {})),
+        ("destination:/queue/q\n", ("q", RoutingType.ANYCAST, {})),
+        ("destination:/topic/q\n", ("q", RoutingType.MULTICAST, {})),
+        ("destination:a::q\n", ("a::q", None, {})),
         (
             "destination:q\nsubscription-type:MULTICAST\n",
-            (Destination("q"), RoutingType.MULTICAST, None),
+            ("q", RoutingType.MULTICAST, {}),
         ),
         (
             "destination:q\ndestination-type:ANYCAST\n",
-            (Destination("q"), RoutingType.ANYCAST, None),
+            ("q", RoutingType.ANYCAST, {}),
         ),
         (
             "destination:q\ndurable-subscription-name:n\n",
-            (Destination("q"), RoutingType.MULTICAST, "me.n"),
+            ("q", RoutingType.MULTICAST, {"shared": True, "durable": "me.n"}),
         ),
         (
             "destination:q\ndurable-subscriber-name:n\nactivemq.subscriptionName:x\n",
-            (Destination("q"), RoutingType.MULTICAST, "me.n"),
+            ("q", RoutingType.MULTICAST, {"shared": True, "durable": "me.n"}),
         ),
         (
             "destination:/topic/q\nactivemq.subscriptionName:n\nno-local:false\n",
-            (Destination("q"), RoutingType.MULTICAST, "me.n"),
+            ("q", RoutingType.MULTICAST, {"shared": True, "durable": "me.n"}),
         ),
     ],
 )
@@ -131,7 +132,7 @@ def test_a_durable_subscription_on_an_anycast_destination_contradicts_itself() -
 
 def test_s23_the_brokers_refusal_is_passed_on_and_leaves_no_subscription() -> None:
     peer = Peer("1.1")
-    peer.broker.refuse_subscribe = RefusedError.of(Code.ROUTING_MISMATCH, "Not a topic.")
+    peer.broker.refuse_subscribe = Refusal(code=Code.ROUTING_MISMATCH, text="Not a topic.")
     subscribe = b"SUBSCRIBE\nid:0\ndestination:/topic/q\nreceipt:r\n\n\0"
     ((_, headers, _),) = frames(peer.say(subscribe))
     assert (headers["error-code"], headers["receipt-id"]) == ("routing-mismatch", "r")
@@ -190,7 +191,7 @@ def test_s11_auto_is_settled_when_written_whatever_the_window(
     peer = subscribed("auto", *lines, version=version)
     out = peer.offer("q", *run(1, 2, 3))
     assert len(delivered(out)) == 3
-    assert peer.broker.of("ack") == [("q", [1, 2, 3])]
+    assert peer.broker.of("acknowledge") == [("q", [1, 2, 3])]
     assert "ack" not in frames(out)[0][1]
     peer.say(b"DISCONNECT\n\n\0")
     assert peer.broker.of("release failed") == []
@@ -204,8 +205,8 @@ def test_an_ack_in_auto_mode_is_refused() -> None:
 
 def test_a_full_output_stops_the_queue_and_goes_on_when_it_is_written() -> None:
     peer = subscribed("auto", output_bytes_max=1000)
-    subscription = peer.broker.subscriptions["q"]
-    subscription.offer(*run(*range(1, 101), size=100))
+    peer.broker.put("q", run(*range(1, 101), size=100))
+    peer.broker.turn()
     written = 0
     biggest = 0
     while True:
@@ -236,7 +237,7 @@ def test_s9_client_acks_are_cumulative(version: str) -> None:
     peer = subscribed("client", "consumer-window-size:-1", version=version)
     assert len(delivered(peer.offer("q", *run(*range(1, 51))))) == 50
     assert ack(peer, 49) == b""
-    assert peer.broker.of("ack") == [("q", list(range(1, 50)))]
+    assert peer.broker.of("acknowledge") == [("q", list(range(1, 50)))]
     extra = b"id:s\n"
     assert peer.say(b"UNSUBSCRIBE\n" + extra + b"\n\0") == b""
     assert peer.broker.of("release") == [("q", [50])]
@@ -249,7 +250,7 @@ def test_s10_individual_acks_settle_one(version: str) -> None:
     peer.offer("q", *run(*range(1, 51)))
     for number in range(2, 51, 2):
         assert ack(peer, number) == b""
-    settled = [seq for _, seqs in peer.broker.of("ack") for seq in seqs]
+    settled = [seq for _, seqs in peer.broker.of("acknowledge") for seq in seqs]
     assert settled == list(range(2, 51, 2))
     peer.session.connection_lost(peer.now)
     assert peer.broker.of("release failed") == [("q", list(range(1, 51, 2)))]
@@ -259,7 +260,7 @@ def test_a_run_of_acks_is_settled_in_one_call() -> None:
     peer = subscribed("client-individual", "consumer-window-size:-1")
     peer.offer("q", *run(*range(1, 6)))
     peer.say(b"".join(b"ACK\nid:c1-1-%04d\n\n\0" % n for n in (5, 1, 3)))
-    assert peer.broker.of("ack") == [("q", [5, 1, 3])]
+    assert peer.broker.of("acknowledge") == [("q", [5, 1, 3])]
 
 
 def test_runs_of_acks_are_split_by_subscription() -> None:
@@ -269,13 +270,13 @@ def test_runs_of_acks_are_split_by_subscription() -> None:
     peer.offer("q", *run(2))
     peer.offer("r", *run(1))
     peer.say(b"ACK\nid:c1-1-1\n\n\0ACK\nid:c1-2-1\n\n\0ACK\nid:c1-1-2\n\n\0")
-    assert peer.broker.of("ack") == [("q", [1]), ("r", [1]), ("q", [2])]
+    assert peer.broker.of("acknowledge") == [("q", [1]), ("r", [1]), ("q", [2])]
 
 
 def test_an_unknown_word_is_client() -> None:
     peer = subscribed("bogus")
     peer.offer("q", *run(1))
-    assert peer.broker.of("ack") == []
+    assert peer.broker.of("acknowledge") == []
     assert ack(peer, 1) == b""
 
 
@@ -310,7 +311,7 @@ def test_s14_an_id_that_waits_for_nothing(name: str, receipt: str) -> None:
     assert headers["error-code"] == "not-found"
     assert headers.get("receipt-id") == ("answer" if receipt else None)
     assert peer.session.closing
-    assert peer.broker.of("ack") == []
+    assert peer.broker.of("acknowledge") == []
     assert peer.broker.of("release failed") == [("q", [1])]
 
 
@@ -319,7 +320,7 @@ def test_an_id_counts_once_and_acks_before_the_bad_one_count() -> None:
     peer.offer("q", *run(1, 2, 3))
     out = peer.say(b"ACK\nid:c1-1-1\n\n\0ACK\nid:c1-1-1\n\n\0ACK\nid:c1-1-2\n\n\0")
     assert frames(out)[0][1]["error-code"] == "not-found"
-    assert peer.broker.of("ack") == [("q", [1])]
+    assert peer.broker.of("acknowledge") == [("q", [1])]
     assert peer.broker.of("release failed") == [("q", [2, 3])]
 
 
@@ -335,9 +336,9 @@ def test_s15_1_1_needs_the_right_subscription() -> None:
         assert (headers["error-code"], headers["receipt-id"]) == ("not-found", "a")
     ((_, headers, body),) = frames(peer.say(b"ACK\nmessage-id:c1-1-1\n\n\0"))
     assert (headers["error-code"], b"subscription" in body) == ("bad-header", True)
-    assert peer.broker.of("ack") == []
+    assert peer.broker.of("acknowledge") == []
     assert ack(peer, 1) == b""
-    assert peer.broker.of("ack") == [("q", [1])]
+    assert peer.broker.of("acknowledge") == [("q", [1])]
 
 
 @pytest.mark.parametrize(("version", "needed"), [("1.0", "message-id"), ("1.2", "id")])
@@ -370,7 +371,7 @@ def test_nack_gives_back_or_dead_letters(version: str, line: str, what: str) -> 
     peer.offer("q", *run(1, 2, 3))
     assert ack(peer, 2, line, "receipt:n", command="NACK") == b""
     assert peer.broker.of(what) == [("q", [1, 2])], "cumulative in client mode"
-    assert peer.broker.of("ack") == []
+    assert peer.broker.of("acknowledge") == []
     assert frames(peer.sync())[0][1] == {"receipt-id": "n"}
 
 
@@ -420,7 +421,7 @@ def test_s17_a_window_of_540_bytes_holds_two_of_270(mode: str) -> None:
         assert len(delivered(ack(peer, 1))) == 1
         assert ack(peer, 2) == b""
     assert ack(peer, 3) == b""
-    assert sorted(s for _, seqs in peer.broker.of("ack") for s in seqs) == [1, 2, 3]
+    assert sorted(s for _, seqs in peer.broker.of("acknowledge") for s in seqs) == [1, 2, 3]
 
 
 def test_a_frame_above_the_window_goes_alone() -> None:
@@ -439,13 +440,12 @@ def test_sizes_that_were_guessed_wrong_never_overrun_the_window() -> None:
         ack(peer, number)
     out = peer.offer("q", *run(*range(11, 21), size=1500))
     assert len(delivered(out)) == 2, "3,000 bytes are reached with the second"
-    subscription = peer.broker.subscriptions["q"]
     for number in range(9, 19):
         out += ack(peer, number)
         unacked = len(delivered(out)) - (number - 8)
         assert unacked <= 2
     assert len(delivered(out)) == 10
-    assert subscription.waiting == []
+    assert peer.broker.queues["q"] == []
     peer.session.connection_lost(peer.now)
 
 
@@ -492,7 +492,7 @@ def test_s19_a_durable_subscription_goes_with_its_name_only() -> None:
     assert len(peer.broker.of("close subscription")) == 2
     peer.say(b"UNSUBSCRIBE\nactivemq.subscriptionName:other\n\n\0")
     assert peer.broker.of("delete subscription") == [("me.n",), ("me.other",)]
-    peer.broker.refuse_delete = RefusedError.of(Code.IN_USE, "It has consumers.")
+    peer.broker.refuse_delete = Refusal(code=Code.IN_USE, text="It has consumers.")
     out = peer.say(b"UNSUBSCRIBE\nid:9\nreceipt:2\ndurable-subscription-name:n\n\n\0")
     assert frames(out)[0][1]["error-code"] == "in-use"
 
@@ -521,8 +521,7 @@ def test_a_deleted_queue_is_told_and_only_1_2_ends() -> None:
     for version in VERSIONS:
         peer = subscribed(version=version)
         peer.offer("q", *run(1))
-        refusal = Refusal(code=Code.QUEUE_DELETED, text="Queue 'q' was deleted.")
-        peer.broker.subscriptions["q"].consumer.removed(refusal)
+        peer.broker.drop_queue("q")
         # What it held is given back, so that the broker's figures end, and it leaves once.
         assert peer.broker.of("release failed") == []
         assert len(peer.broker.of("release")) == 1
@@ -549,8 +548,8 @@ def test_s20_sends_happen_at_commit_or_not_at_all() -> None:
     assert peer.broker.of("send") == []
     assert peer.say(b"COMMIT\ntransaction:t\nreceipt:3\n\n\0") == b""
     ((sends,),) = peer.broker.of("commit")
-    assert [form[-1:] for _, form in sends] == [b"x", b"y"]  # type: ignore[attr-defined]
-    assert b"transaction" not in sends[0][1]  # type: ignore[index]
+    assert [form[-1:] for _, form, _, _ in sends] == [b"x", b"y"]
+    assert b"transaction" not in sends[0][1]
     assert frames(peer.sync())[0][1] == {"receipt-id": "3"}
     peer.say(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:q\ntransaction:t\n\nz\0")
     assert frames(peer.say(b"ABORT\ntransaction:t\nreceipt:4\n\n\0"))[0][1] == {"receipt-id": "4"}
@@ -560,7 +559,8 @@ def test_s20_sends_happen_at_commit_or_not_at_all() -> None:
 
 def test_disconnect_waits_for_a_commit() -> None:
     peer = Peer()
-    peer.say(b"BEGIN\ntransaction:t\n\n\0COMMIT\ntransaction:t\n\n\0")
+    send = b"SEND\ndestination:q\ntransaction:t\n\nx\0"
+    peer.say(b"BEGIN\ntransaction:t\n\n\0" + send + b"COMMIT\ntransaction:t\n\n\0")
     assert peer.say(b"DISCONNECT\nreceipt:bye\n\n\0") == b""
     assert frames(peer.sync())[0][1] == {"receipt-id": "bye"}
 
@@ -574,7 +574,7 @@ def test_s13_acks_and_nacks_in_a_transaction() -> None:
     ack(peer, 3, "transaction:t", "requeue:false", command="NACK")
     assert [c[0] for c in peer.broker.calls] == ["subscribe"]
     peer.say(b"COMMIT\ntransaction:t\n\n\0")
-    assert peer.broker.of("ack") == [("q", [1])]
+    assert peer.broker.of("acknowledge") == [("q", [1])]
     assert peer.broker.of("release failed") == [("q", [2])]
     assert peer.broker.of("reject") == [("q", [3])]
     peer.say(b"BEGIN\ntransaction:t\n\n\0")
@@ -589,7 +589,7 @@ def test_an_ack_in_an_unknown_transaction_settles_nothing() -> None:
     out = ack(peer, 1, "transaction:nobody", "receipt:r")
     assert frames(out)[0][1]["error-code"] == "not-found"
     assert ack(peer, 1) == b""
-    assert peer.broker.of("ack") == [("q", [1])]
+    assert peer.broker.of("acknowledge") == [("q", [1])]
 
 
 def test_a_subscription_ends_after_the_transaction_that_holds_its_messages() -> None:
@@ -602,7 +602,7 @@ def test_a_subscription_ends_after_the_transaction_that_holds_its_messages() -> 
     assert peer.broker.of("close subscription") == []
     assert peer.offer("q", *run(3)) == b""
     peer.say(b"COMMIT\ntransaction:t\n\n\0")
-    assert peer.broker.of("ack") == [("q", [1])]
+    assert peer.broker.of("acknowledge") == [("q", [1])]
     assert peer.broker.of("close subscription") == [("q",)]
 
 
@@ -628,10 +628,10 @@ def test_s21_transactions_are_named_right(version: str, frame: str, code: str) -
 def test_a_refused_part_makes_commit_fail_whole() -> None:
     peer = Peer("1.1")
     peer.say(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:q\ntransaction:t\n\nx\0")
-    peer.broker.refuse_in_transaction = True
+    peer.broker.refuse_work = FULL
     out = peer.say(b"SEND\ndestination:q\ntransaction:t\nreceipt:1\n\ny\0")
     assert frames(out)[0][1]["receipt-id"] == "1"
-    peer.broker.refuse_in_transaction = False
+    peer.broker.refuse_work = None
     out = peer.say(b"COMMIT\ntransaction:t\nreceipt:2\n\n\0")
     assert frames(out)[0][1]["error-code"] == "address-full"
     assert peer.broker.of("commit") == []
@@ -641,7 +641,7 @@ def test_a_refused_part_makes_commit_fail_whole() -> None:
 
 def test_a_commit_that_the_broker_refuses_is_rolled_back() -> None:
     peer = Peer("1.1")
-    peer.broker.refuse_commit = True
+    peer.broker.refuse_commit = FULL
     peer.say(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:q\ntransaction:t\n\nx\0")
     out = peer.say(b"COMMIT\ntransaction:t\nreceipt:2\n\n\0")
     assert frames(out)[0][1]["error-code"] == "address-full"

@@ -6,9 +6,12 @@ import pytest
 
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.message import DURABLE
+from gateway.model.run import Run
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.transactions import Input, NamedTransaction, State, Transactions
-from tests.protocols.stomp.scripted import ScriptedBroker, ScriptedTransaction
+from tests.protocols.scripted_broker import ScriptedBroker, ScriptedWork
+from tests.protocols.scripted_ends import ScriptedProducer
 
 REFUSAL = Refusal(code=Code.ADDRESS_FULL, text="Full.")
 LEGAL = {
@@ -28,7 +31,8 @@ class Opened:
     def __init__(self, state: State) -> None:
         self.broker = ScriptedBroker()
         self.budget = Budget(1000)
-        self.named = NamedTransaction(ScriptedTransaction(self.broker), 0.0, self.budget)
+        self.work = ScriptedWork(self.broker)
+        self.named = NamedTransaction(self.work, 0.0, self.budget)
         self.named.grow(40)
         if state is State.FAILED:
             self.named.fail(REFUSAL)
@@ -37,6 +41,11 @@ class Opened:
         elif state is State.OVER:
             self.named.rollback()
         assert self.named.state is state
+
+    def send(self) -> None:
+        """Send a durable message in it."""
+        producer = ScriptedProducer(self.broker, "a", None)
+        self.work.send(producer, Run((b"x",), DURABLE))
 
     @property
     def rollbacks(self) -> int:
@@ -80,7 +89,8 @@ def test_the_commit_of_one_that_cannot_be_says_why_and_rolls_back(state: State, 
 
 def test_a_commit_that_the_broker_refuses_rolls_back() -> None:
     opened = Opened(State.OPEN)
-    opened.broker.refuse_commit = True
+    opened.send()
+    opened.broker.refuse_commit = REFUSAL
     with pytest.raises(RefusedError):
         opened.named.commit()
     assert (opened.rollbacks, opened.budget.held) == (1, 0)
@@ -88,6 +98,7 @@ def test_a_commit_that_the_broker_refuses_rolls_back() -> None:
 
 def test_a_commit_does_it_and_gives_the_bytes_back() -> None:
     opened = Opened(State.OPEN)
+    opened.send()
     assert opened.named.commit() == opened.broker.ticket
     assert (opened.rollbacks, opened.budget.held) == (0, 0)
     assert opened.named.state is State.OVER

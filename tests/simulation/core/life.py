@@ -1,6 +1,6 @@
-"""What every world of a whole core has: a disk, clocks, and lives that each end somehow.
+"""What every world of a whole core has besides a journal: the core itself, clocks, and turns.
 
-It starts the core on what a disk holds, as the service does, and lets its time and its writer go on
+It makes the core on what a disk holds, as the service does, and lets its time and its writer go on
 a step at a time. Who sends and takes, and what is promised to them, is in the worlds built on it.
 """
 
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from gateway.addresses.match import SettingsTable
 from gateway.broker import Gateway
@@ -23,15 +22,13 @@ from gateway.store.persistence import Restored, open_journal
 from gateway.time.alarm import Alarm
 from storage import journal as journal_module
 from storage import pages as pages_module
-from storage.errors import StorageError
-from storage.journal import Journal
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from tests.simulation.clocks import Clocks, disturb
 from tests.simulation.core.plan import Plan
 from tests.simulation.core.record import CoreModel, Recorder
-from tests.simulation.disk import Crash, SimDisk
 from tests.simulation.fetches import TurnFetches
+from tests.simulation.lives import Lives, replaced
 from tests.simulation.model import ViolationError
 from tests.simulation.writer import TurnWriter
 
@@ -39,6 +36,7 @@ JOURNAL = "d/journal"
 PAGING = "d/paging"
 #: Turns that calm takes at most: what needs more goes round in circles.
 CALM_MAX = 3000
+EVERYTHING = 1 << 30
 FIRST_ID = 100
 #: The gateway's own timers make at least one turn a second.
 _TURN_SECONDS = 1.0
@@ -60,45 +58,36 @@ class HeardEffects:
         return getattr(self._told, name)
 
 
-class Life:
+class Life(Lives):
     """See the module text. `kind` keeps the chance of one world apart from that of others.
 
     Attributes:
         evicted: what rings give up while a core is being made; None afterwards.
-        failed: the store has said that it failed.
-        found_up_to: the ticket that the last start found all of.
     """
 
+    model: CoreModel
     gateway: Gateway
-    journal: Journal
     store: Recorder
-    writer: TurnWriter
     fetches: TurnFetches
-    found_up_to: int
 
     def __init__(self, kind: str, seed: int | str, plan: Plan) -> None:
-        self.seed = seed
+        super().__init__(seed, streams=(kind, f"{kind} disk"), model=CoreModel())
         self.plan = plan
-        self.chance = random.Random(f"{kind}/{seed}")
+        self.lives, self.power, self.faults = plan.lives, plan.power, plan.faults
+        self.segment_bytes = plan.segment_bytes
         self.clock_chance = random.Random(f"{kind} clocks/{seed}")
         #: How often an event is one of the clocks'; most seeds have none, or few.
         self.clock_rate = self.clock_chance.choice([0.0, 0.0, 0.02, 0.1])
-        self.disk = SimDisk(random.Random(f"{kind} disk/{seed}"))
-        self.model = CoreModel()
         self.clocks = Clocks()
         self.names = 0
         self.later: list[Callable[[], None]] = []
         self.evicted: list[tuple[Queue, Message]] | None = None
-        self.failed = self.closed = False
         self.figures: Counter[str] = Counter()
 
     @property
     def now(self) -> int:
         """Return what broker time has to be, in ms."""
         return self.clocks.now
-
-    def log(self, text: str) -> None:
-        self.disk.log.append(text)
 
     # ---- what worlds say
 
@@ -119,48 +108,35 @@ class Life:
 
     # ---- a start
 
+    def tight(self) -> AbstractContextManager[None]:
+        """Let batches and blocks close, and blocks be forgotten, as early as the plan says."""
+        return replaced(
+            [
+                (journal_module, "BATCH_RECORDS_MAX", self.plan.batch_records),
+                (pages_module, "BLOCK_MESSAGES_MAX", self.plan.block_messages),
+                (paging_module, "_KEPT_BLOCKS", self.plan.kept_blocks),
+            ]
+        )
+
     def start(self) -> None:
-        """Start until it goes well; crashes and faults may come in between."""
-        attempts = 0
         self.before_start()
-        while True:
-            attempts += 1
-            if attempts <= 2:
-                self._threaten_start()
-            try:
-                self.journal, found = open_journal(
-                    self.disk, JOURNAL, self.plan.segment_bytes, self.plan.rule, paging=PAGING
-                )
-                segments = Segments(self.disk, JOURNAL, lambda: self.chance.randbytes(16))
-            except Crash:
-                self.lose()
-                continue
-            except (OSError, StorageError) as error:
-                if "simulated" not in str(error):
-                    raise
-                self.log(f"start refused: {error}")
-                self.disk.boot()
-                continue
-            break
-        if self.disk.fds:
-            raise ViolationError(f"a start leaves {len(self.disk.fds)} files open")
-        self.disk.crash_at = -1
-        self.disk.read_faults = self.disk.sync_faults = 0
-        self.found_up_to = self.model.recovered(found, self.journal.synced, attempts=attempts)
+        super().start()
+
+    def threaten_start(self) -> None:
+        self.may_fail_at_start(reads=0.15, faults=6, crash=0.25, calls=12)
+
+    def open(self) -> tuple[Restored, Segments]:
+        self.journal, found = open_journal(
+            self.disk, JOURNAL, self.segment_bytes, self.plan.rule, paging=PAGING
+        )
+        return found, Segments(self.disk, JOURNAL, lambda: self.chance.randbytes(16))
+
+    def join(self, found: Restored, segments: Segments) -> None:
         self._make(found, segments)
         self.compare(found)
 
-    def _threaten_start(self) -> None:
-        if self.plan.faults and self.chance.random() < 0.15:
-            self.disk.read_faults = self.chance.randint(1, 6)
-        elif self.plan.faults and self.chance.random() < 0.1:
-            self.disk.sync_faults = self.chance.randint(1, 6)
-        elif self.chance.random() < 0.25:
-            self.disk.crash_at = self.disk.calls + self.chance.randint(1, 12)
-
     def _make(self, found: Restored, segments: Segments) -> None:
         """Build the core on what was found, as the service does."""
-        self.failed = self.closed = False
         self.later = []
         self.clocks.boot()
         self.store = Recorder(self.journal, PageReader(self.disk, PAGING), self.model)
@@ -179,9 +155,8 @@ class Life:
         gateway.directory.serialized = frozenset(self.plan.serialized)
         self.made(gateway)
         self.journal.cancels = self.plan.cancels
-        self.journal.on_durable = self._on_durable
+        self.listen()
         self.journal.on_consumed = self._on_consumed
-        self.journal.on_failed = self._on_failed
         self.store.snapshot = lambda: [
             *gateway.directory.snapshot(),
             *gateway.operations.pager.definitions(),
@@ -216,11 +191,7 @@ class Life:
 
     # ---- what the journal tells
 
-    def _on_durable(self, ticket: int) -> None:
-        self.log(f"      durable up to {ticket}")
-        if self.failed:
-            raise ViolationError(f"ticket {ticket} reported after the store had failed")
-        self.model.report(ticket)
+    def durable_up_to(self, ticket: int) -> None:
         self.on_durable(ticket)
         held = self.gateway.pressure.holds.held
         self.gateway.durable_up_to(ticket)
@@ -235,20 +206,8 @@ class Life:
         self.gateway.listeners.consumed(tickets)
 
     def _on_failed(self, error: BaseException) -> None:
-        self.log(f"      failed: {error}")
-        if self.failed:
-            raise ViolationError("the failure was told twice")
-        if not isinstance(error, OSError):
-            raise error
-        self.failed = True
+        super()._on_failed(error)
         self.gateway.store_failed(str(error))
-
-    def note_handed(self) -> None:
-        """After each step: the journal is in order, and what the writer has may be on disk."""
-        self.journal.check_invariants()
-        busy = self.journal._busy
-        if busy is not None:
-            self.model.hand(busy)
 
     # ---- time and the disk
 
@@ -292,47 +251,27 @@ class Life:
 
     # ---- the end of a life
 
-    def threaten(self) -> None:
-        """Have the disk fail somewhere in this life."""
-        kind = self.chance.random()
-        if kind < 0.3:
-            self.disk.sync_faults = self.chance.randint(1, 25)
-        elif kind < 0.6:
-            room = self.chance.randint(0, 4) * self.plan.segment_bytes
-            self.disk.capacity = self.disk._used() + room
-
-    def lose(self) -> None:
-        """The machine or the process goes off."""
-        if self.chance.random() < self.plan.power:
-            self.log("power lost")
-            self.disk.lose_power()
-        else:
-            self.log("killed")
-            self.disk.boot()
-
-    def stop_store(self) -> None:
-        """Close the journal in order, as far as the disk allows."""
-        self.model.stop = "maybe"
-        self.journal.close(self._on_closed)
-        while True:
-            self.note_handed()
-            if not (self.writer.step() or self.writer.answer()):
-                break
-        if not self.closed:
-            raise ViolationError("the stop never came to its end")
+    def close_files(self) -> None:
         self.store.close_pages()
-        if self.failed:
-            self.lose()
-            return
-        if self.disk.fds:
-            raise ViolationError(f"a stop leaves {len(self.disk.fds)} files open")
-        self.model.stop = "clean"
-        self.disk.boot()
 
-    def _on_closed(self) -> None:
-        self.closed = True
+    def stop_store(self) -> bool:
+        if not super().stop_store():
+            return False
+        self.disk.boot()
+        return True
 
     # ---- what must hold whoever sends and takes
+
+    def holdings(self) -> dict[str, list[Message]]:
+        """Return what each queue holds after a start, once it is what was recorded."""
+        held: dict[str, list[Message]] = {}
+        for queue in self.gateway.queues.values():
+            messages = queue.browse(0, EVERYTHING)
+            ready = queue.ready_count
+            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
+            self.model.compare(queue, messages)
+            held[queue.name] = messages
+        return held
 
     def check_accounts(self) -> None:
         """Memory and messages of the gateway are the sum of its addresses'."""
@@ -365,18 +304,3 @@ class Life:
         pages = self.writer.work._pages
         if len(self.disk.fds) > 1 + len(pages._open if pages else ()):
             raise ViolationError(f"{len(self.disk.fds)} files are open")
-
-
-@contextmanager
-def small(plan: Plan) -> Iterator[None]:
-    """Let batches and blocks close, and blocks be forgotten, as early as the plan says."""
-    wanted: list[tuple[ModuleType, str, int]] = [
-        (journal_module, "BATCH_RECORDS_MAX", plan.batch_records),
-        (pages_module, "BLOCK_MESSAGES_MAX", plan.block_messages),
-        (paging_module, "_KEPT_BLOCKS", plan.kept_blocks),
-    ]
-    with ExitStack() as stack:
-        for module, name, value in wanted:
-            stack.callback(setattr, module, name, getattr(module, name))
-            setattr(module, name, value)
-        yield

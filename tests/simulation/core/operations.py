@@ -15,6 +15,7 @@ from tests.simulation.core.clients import Taker, wanted
 from tests.simulation.core.ledger import Copy, State
 from tests.simulation.core.looking import LOOKING
 from tests.simulation.core.plan import DROPS
+from tests.simulation.core.steps import STEPS
 
 if TYPE_CHECKING:
     from tests.simulation.core.world import CoreWorld
@@ -212,6 +213,29 @@ def reject(world: CoreWorld) -> None:
     taker.hold.reject(messages)
 
 
+def follow(world: CoreWorld) -> None:
+    """A consumer refuses some, and another one settles the dead letters while they are new.
+
+    The disk had kept up until then. Often a crash comes with the next that is written: what was
+    told needed no disk, or had it.
+    """
+    while world.writer.step() or world.writer.answer():
+        world.note_handed()
+    reject(world)
+    world.turn()
+    if "DLQ" not in world.gateway.queues:
+        return
+    known = [taker for taker in world.takers if taker.queue == "DLQ"]
+    taker = known[0] if known else world.attach("DLQ")
+    taker.left += 100
+    taker.hold.ready()
+    world.turn()
+    if taker.held:
+        world.acknowledge(taker, len(taker.held))
+    if world.chance.random() < 0.3:
+        world.disk.crash_at = world.disk.calls + world.chance.randint(1, 3)
+
+
 def leave(world: CoreWorld) -> None:
     """A consumer goes."""
     if world.takers:
@@ -381,34 +405,6 @@ def time(world: CoreWorld) -> None:
     world.pass_time(world.chance.choice([1, 5, 30, 90]))
 
 
-def expire(world: CoreWorld) -> None:
-    """The expiry scan runs."""
-    world.gateway.expire()
-
-
-def turn(world: CoreWorld) -> None:
-    """A turn of the reactor ends."""
-    world.turn()
-
-
-def step(world: CoreWorld) -> None:
-    """The writer does its next job."""
-    world.writer.step()
-
-
-def answer(world: CoreWorld) -> None:
-    """The writer's answer arrives."""
-    world.writer.answer()
-
-
-def fetch(world: CoreWorld) -> None:
-    """A block of a page is read, or arrives."""
-    if world.chance.random() < 0.5:
-        world.fetches.step()
-    else:
-        world.fetches.answer()
-
-
 def spare(world: CoreWorld) -> None:
     """A segment is made ahead."""
     world.writer.make_spare()
@@ -427,35 +423,36 @@ def settle(world: CoreWorld) -> None:
         world.gateway.on_time()
         world.settle()
         world.check_fed()
-        if world.steady.random() < 0.3:
-            world.check_keeps_up()
+        if world.steady.chance.random() < 0.3:
+            world.steady.check_keeps_up()
         for viewer in world.viewers:
             viewer.check_seen()
 
 
-OPERATIONS: dict[str, Callable[[CoreWorld], None]] = {
-    operation.__name__: operation
-    for operation in (
-        send,
-        take,
-        ack,
-        release,
-        reject,
-        leave,
-        transact,
-        purge,
-        delete_queue,
-        subscribe,
-        unsubscribe,
-        pause,
-        time,
-        expire,
-        turn,
-        step,
-        answer,
-        fetch,
-        spare,
-        cover,
-        settle,
-    )
-} | LOOKING
+#: What happens in some seeds alone: their plan names it.
+RARE: dict[str, Callable[[CoreWorld], None]] = {"follow": follow}
+OPERATIONS: dict[str, Callable[[CoreWorld], None]] = (
+    {
+        operation.__name__: operation
+        for operation in (
+            send,
+            take,
+            ack,
+            release,
+            reject,
+            leave,
+            transact,
+            purge,
+            delete_queue,
+            subscribe,
+            unsubscribe,
+            pause,
+            time,
+            spare,
+            cover,
+            settle,
+        )
+    }
+    | LOOKING
+    | STEPS
+)

@@ -16,6 +16,16 @@ from gateway.model.address import RoutingType
 from storage.compaction import CompactionRule
 
 DROPS = ("drop",)
+#: Weights with which consumers take and settle at once.
+HURRIED = {
+    "send": 9.0,
+    "take": 9.0,
+    "ack": 14.0,
+    "reject": 7.0,
+    "turn": 14.0,
+    "pause": 0.0,
+    "time": 0.3,
+}
 
 
 @dataclass(slots=True)
@@ -48,6 +58,9 @@ class Plan:
     serialized: list[RoutingType] = field(default_factory=list)
     #: limit and calm of a disk that lags, in seconds: so short that it changes often
     lag: tuple[float, float] | None = None
+    #: seconds that a batch lingers, and how often somebody waits for the disk all the same
+    linger: float = 0.0
+    awaited: float = 0.0
 
 
 def draw(chance: random.Random, operations: list[str]) -> Plan:
@@ -90,17 +103,35 @@ def draw(chance: random.Random, operations: list[str]) -> Plan:
 
 def _hurry(chance: random.Random, plan: Plan) -> None:
     """Have consumers overtake the disk: nothing pages, and what is sent is taken and settled."""
+    _overtake(plan)
+    if chance.random() < 0.7:
+        plan.lag = None
+    plan.weights.update({"step": 1.0, "answer": 1.0, "settle": 0.3})
+
+
+def _overtake(plan: Plan) -> None:
     for entry in plan.entries:
         for name in ("max_size_messages", "max_size_bytes"):
             entry.values.pop(name, None)  # type: ignore[attr-defined]
     plan.limits = Limits()
     plan.cancels, plan.serialized = True, []
     plan.durable = 1.0
-    if chance.random() < 0.7:
-        plan.lag = None
-    hurried = {"send": 9.0, "take": 9.0, "ack": 14.0, "reject": 7.0, "turn": 14.0}
-    slow = {"step": 1.0, "answer": 1.0, "settle": 0.3, "pause": 0.0, "time": 0.3}
-    plan.weights.update(hurried | slow)
+    plan.weights.update(HURRIED)
+
+
+def draw_linger(chance: random.Random, plan: Plan) -> None:
+    """Have batches linger in some seeds: consumers take all at once, and the disk keeps up mostly.
+
+    `chance` is apart from that of the plan: seeds without stay what they were.
+    """
+    if chance.random() < 0.2:
+        _overtake(plan)
+        plan.weights.update({"send": 14.0, "step": 9.0, "answer": 9.0, "settle": 0.5})
+        plan.weights.update({"transact": 1.0, "view": 0.2, "errand": 0.2, "delete_queue": 0.1})
+        plan.weights["follow"] = chance.choice([2.0, 8.0])
+        plan.steps = [20, 40, 80]
+        plan.linger = chance.choice([0.01, 0.1, 0.25])
+        plan.awaited = chance.choice([0.0, 0.05, 0.3])
 
 
 def _addresses(chance: random.Random) -> list[str]:

@@ -9,10 +9,8 @@ the pages give back.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from gateway.broker import Gateway
-from gateway.broker.pressure.lag import Lag
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.message import DURABLE, PAGED, SCHEDULED, Message
 from gateway.model.ports import Producer
@@ -21,15 +19,15 @@ from gateway.store.persistence import Restored
 from storage import pages as pages_module
 from tests.simulation.core.clients import Sender, Taker
 from tests.simulation.core.ledger import Copy, Ledger, State, key_of
-from tests.simulation.core.life import CALM_MAX, PAGING, HeardEffects, Life, small
+from tests.simulation.core.life import CALM_MAX, EVERYTHING, PAGING, HeardEffects, Life
 from tests.simulation.core.looking import Job, Viewer
-from tests.simulation.core.operations import OPERATIONS
-from tests.simulation.core.plan import draw
+from tests.simulation.core.operations import OPERATIONS, RARE
+from tests.simulation.core.plan import draw, draw_linger
 from tests.simulation.core.rotting import Rotting
-from tests.simulation.disk import Crash
+from tests.simulation.core.steady import Steady
+from tests.simulation.lives import run_to_its_end
 from tests.simulation.model import ViolationError
 
-EVERYTHING = 1 << 30
 MULTICAST = ("topic",)
 
 
@@ -38,6 +36,7 @@ class CoreWorld(Life):
 
     def __init__(self, seed: int | str) -> None:
         plan = draw(random.Random(f"core plan/{seed}"), sorted(OPERATIONS))
+        draw_linger(random.Random(f"core linger/{seed}"), plan)
         super().__init__("core", seed, plan)
         self.ledger = Ledger()
         self.serial = 0
@@ -48,25 +47,12 @@ class CoreWorld(Life):
         self.acting: Job | None = None
         self.works: list[tuple[object, list[Copy], list[tuple[Taker, list[Message]]]]] = []
         self.producers: dict[str, Producer] = {}
-        # What a slow disk is judged by: it goes on a little with all that happens.
-        self.steady = random.Random(f"core steady/{seed}")
-        self.seconds = 0.0
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.steady = Steady(self, seed)
         self.rotten: dict[str, int] = {}
         self.uncertain = False
         self.rotting = Rotting(self, seed)
 
-    # ---- a run
-
-    def run(self) -> None:
-        with small(self.plan):
-            for life in range(self.plan.lives):
-                self.log(f"life {life}")
-                self.start()
-                self.live()
-            self.log("last life")
-            self.start()
-            self.calm()
+    # ---- a start
 
     def before_start(self) -> None:
         """Flip a bit of a page that the device holds; what that costs must be told."""
@@ -105,54 +91,28 @@ class CoreWorld(Life):
 
     def made(self, gateway: Gateway) -> None:
         self.takers, self.works, self.producers = [], [], {}
-        self.timers, self.viewers, self.jobs = [], [], []
+        self.viewers, self.jobs = [], []
         gateway.operations.pager.on_unreadable = self._unreadable
-        self._watch_lag(gateway)
+        self.steady.begin(gateway)
         self._spy(gateway)
         self.rotting.begin()
 
-    def _watch_lag(self, gateway: Gateway) -> None:
-        """Have dispatch wait for a disk that lags, where the plan says so."""
-
-        def changed(lag: Lag) -> None:
-            self.log(f"      dispatch {'waits' if lag.waits else 'does not wait'} for the disk")
-            self.figures["stored first" if lag.waits else "concurrent again"] += 1
-
-        if self.plan.lag is not None:
-            limit, calm = self.plan.lag
-            gateway.pressure.lag.on_change = changed
-            gateway.pressure.lag.watch(
-                limit, now=lambda: self.seconds, later=self._call_later, calm=calm
-            )
-        self.ledger.lags = lambda: gateway.pressure.lag.waits
-
-    def _call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        self.timers.append((self.seconds + seconds, call))
-
-    def go_on(self, seconds: float) -> None:
-        """Let the steady clock go on, and call back whom that was promised."""
-        self.seconds += seconds
-        due = [call for at, call in self.timers if at <= self.seconds]
-        self.timers = [timer for timer in self.timers if timer[0] > self.seconds]
-        for call in due:
-            call()
-
     def pass_time(self, by_ms: int) -> None:
-        self.go_on(by_ms / 1000)
+        self.steady.go_on(by_ms / 1000)
         super().pass_time(by_ms)
+
+    def settle(self) -> None:
+        super().settle()
+        self.steady.end_linger(super().settle)
 
     def compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
         if self.plan.rot:
             self._bury(found)
         evicted, self.evicted = self.evicted or [], None
-        held: dict[str, list[Message]] = {}
-        for queue in self.gateway.queues.values():
-            messages = queue.browse(0, EVERYTHING)
-            ready = queue.ready_count
-            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
-            self.model.compare(queue, messages)
-            held[queue.name] = messages + [m for q, m in evicted if q is queue]
+        held = self.holdings()
+        for queue, message in evicted:
+            held[queue.name].append(message)
         self.ledger.restart(held, self.found_up_to, clean=found.clean, volatile=set())
         self.ledger.reported = self.journal.synced
         for queue, message in evicted:
@@ -289,46 +249,24 @@ class CoreWorld(Life):
                 self.ledger.back(self.ledger.find(taker.queue, message), failed=True, due=due)
         work[0].rollback()
 
-    # ---- time and the disk
-
     # ---- a life
 
-    def live(self) -> None:
-        """Work, until one of the ends comes."""
-        chance, plan = self.chance, self.plan
-        steps = chance.choice(plan.steps)
-        if chance.random() < 0.6:
-            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps * 2))
-        if plan.faults:
-            self.threaten()
-        names, weights = list(plan.weights), list(plan.weights.values())
-        try:
-            for number, name in enumerate(chance.choices(names, weights, k=steps)):
-                self.disturb_clocks()
-                self.log(f"  {name}")
-                OPERATIONS[name](self)
-                self.rotting.step()
-                self.go_on(self.steady.choice((0, 0.001, 0.01, 0.05)))
-                self.note_handed()
-                if self.failed:
-                    break
-                if number % 5 == 0:
-                    self.turn()
-                    self.check()
-            self._end()
-        except Crash:
-            self.note_handed()
-            self.lose()
-        self.disk.capacity = None
+    def begin_life(self) -> tuple[int, dict[str, float]]:
+        steps = self.chance.choice(self.plan.steps)
+        self.may_fail(crash=0.6, calls=steps * 2, syncs=0.3, full=0.6)
+        return steps, self.plan.weights
 
-    def _end(self) -> None:
-        if self.failed:
-            self.model.stop = "unclean"
-            self.lose()
-        elif self.chance.random() < 0.4:
-            self.close()
-        else:
-            self.lose()
+    def act(self, name: str) -> None:
+        self.disturb_clocks()
+        self.log(f"  {name}")
+        (OPERATIONS.get(name) or RARE[name])(self)
+        self.rotting.step()
+        self.steady.step()
+
+    def between(self, number: int) -> None:
+        if number % 5 == 0:
+            self.turn()
+            self.check()
 
     def lose(self) -> None:
         """See Life."""
@@ -404,13 +342,6 @@ class CoreWorld(Life):
             if taker.wants(copy.key) and copy.key not in taker.barred:
                 raise ViolationError(f"a consumer with room waits in vain for {copy}")
 
-    def check_keeps_up(self) -> None:
-        """At rest the disk does not lag for long."""
-        for _ in range(3):
-            self.go_on(0.1)
-        if self.gateway.pressure.lag.waits or self.timers:
-            raise ViolationError("dispatch waits for a disk that has nothing to do")
-
     def _check_recorded(self, queue: Queue) -> None:
         """What would be found is what is there: a copy lives exactly while its record does."""
         paged = self.model.now.paged.get(queue.queue_id, {})
@@ -425,7 +356,7 @@ class CoreWorld(Life):
         if missing:
             raise ViolationError(f"{queue.name}: there and not recorded {missing}")
 
-    def calm(self) -> None:
+    def finish(self) -> None:
         """Nothing fails any more: take all, and nothing may stay anywhere."""
         self.clocks.repair()
         for queue in list(self.gateway.queues.values()):
@@ -455,7 +386,7 @@ class CoreWorld(Life):
             one.close()
         self.settle()
         self.check()
-        self.check_keeps_up()
+        self.steady.check_keeps_up()
         self.check_empty()
 
     # ---- what operations share
@@ -496,11 +427,4 @@ def message_of(kept: object) -> Message:
 
 def run_core_seed(seed: int | str) -> CoreWorld:
     """Run one seed; raises what it found, with the last events as a note."""
-    world = CoreWorld(seed)
-    try:
-        world.run()
-    except BaseException as error:
-        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
-        error.add_note("\n".join(world.disk.log))
-        raise
-    return world
+    return run_to_its_end(CoreWorld(seed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.simulation.core.steps import STEPS
 from tests.simulation.wire.client import Client
 
 if TYPE_CHECKING:
@@ -140,34 +141,6 @@ def time(world: WireWorld) -> None:
     world.pass_time(world.chance.choice([1, 20, 90, 1000, 5000]))
 
 
-def expire(world: WireWorld) -> None:
-    """The expiry scan runs."""
-    world.gateway.expire()
-
-
-def turn(world: WireWorld) -> None:
-    """A turn of the reactor ends."""
-    world.turn()
-
-
-def step(world: WireWorld) -> None:
-    """The writer does its next job."""
-    world.writer.step()
-
-
-def answer(world: WireWorld) -> None:
-    """The writer's answer arrives."""
-    world.writer.answer()
-
-
-def fetch(world: WireWorld) -> None:
-    """A block of a page is read, or arrives."""
-    if world.chance.random() < 0.5:
-        world.fetches.step()
-    else:
-        world.fetches.answer()
-
-
 def rest(world: WireWorld) -> None:
     """All that waits goes to the disk."""
     world.settle()
@@ -189,11 +162,6 @@ OPERATIONS: dict[str, Callable[[WireWorld], None]] = {
         transact,
         leave,
         time,
-        expire,
-        turn,
-        step,
-        answer,
-        fetch,
         rest,
     )
-}
+} | STEPS

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from contextlib import contextmanager
 
 from gateway.broker import Gateway
 from gateway.listening.connections import Connections
@@ -31,8 +30,8 @@ from protocols.transport import outgoing, shell
 from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
-from tests.simulation.core.life import CALM_MAX, HeardEffects, Life, small
-from tests.simulation.disk import Crash
+from tests.simulation.core.life import CALM_MAX, HeardEffects, Life
+from tests.simulation.lives import replaced, run_to_its_end
 from tests.simulation.model import ViolationError
 from tests.simulation.wire.amqp_client import AmqpClient
 from tests.simulation.wire.client import Client
@@ -43,7 +42,6 @@ from tests.simulation.wire.plan import draw_store, draw_tls, draw_wire
 from tests.simulation.wire.secure import contexts
 from tests.simulation.wire.stomp_client import StompClient
 
-EVERYTHING = 1 << 30
 TOPIC = "topic"
 SUBSCRIPTIONS = ("s1", "s2")
 #: Who says something every 2 s, and has it arrive within this, is never silent for too long.
@@ -79,17 +77,24 @@ class WireWorld(Life):
         self._numbers = 0
         self.calming = False
 
-    # ---- a run
+    # ---- a start
 
-    def run(self) -> None:
-        with small(self.plan), tight(self.wire.pressure):
-            for life in range(self.plan.lives):
-                self.log(f"life {life}")
-                self.start()
-                self.live()
-            self.log("last life")
-            self.start()
-            self.calm()
+    @contextmanager
+    def tight(self) -> Iterator[None]:
+        """As in Life; and what a connection may end of must not pass for a cut."""
+        pressure = self.wire.pressure
+        with (
+            super().tight(),
+            replaced(
+                [
+                    # A connection counts as one that does not read as early as the plan says.
+                    (outgoing, "PRESSURE_BYTES", pressure),
+                    (connection_module, "OUT_BYTES_MAX", pressure),
+                    (shell.log, "err", _tell),
+                ]
+            ),
+        ):
+            yield
 
     def made(self, gateway: Gateway) -> None:
         self.reactor = Reactor(self.clocks.reactor)
@@ -129,14 +134,7 @@ class WireWorld(Life):
     def compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
         self.evicted = None
-        held: dict[str, list[Message]] = {}
-        for queue in self.gateway.queues.values():
-            messages = queue.browse(0, EVERYTHING)
-            ready = queue.ready_count
-            messages[ready:ready] = [m for m in queue.holdings() if m not in messages[:ready]]
-            self.model.compare(queue, messages)
-            held[queue.name] = messages
-        self.ledger.restart(held, clean=found.clean)
+        self.ledger.restart(self.holdings(), clean=found.clean)
         self.figures["clean"] += int(found.clean)
         for name in SUBSCRIPTIONS:
             if TOPIC in self.plan.addresses and name not in self.gateway.queues:
@@ -282,45 +280,25 @@ class WireWorld(Life):
 
     # ---- a life
 
-    def live(self) -> None:
-        """Work, until one of the ends comes."""
-        chance, plan = self.chance, self.plan
-        steps = chance.choice(plan.steps)
-        if chance.random() < 0.6:
-            self.disk.crash_at = self.disk.calls + chance.randint(1, max(10, steps // 2))
-        if plan.faults:
-            self.threaten()
-        names, weights = list(self.wire.weights), list(self.wire.weights.values())
-        for _ in range(chance.randint(0, self.wire.clients)):
+    def begin_life(self) -> tuple[int, dict[str, float]]:
+        steps = self.chance.choice(self.plan.steps)
+        self.may_fail(crash=0.6, calls=steps // 2, syncs=0.3, full=0.6)
+        for _ in range(self.chance.randint(0, self.wire.clients)):
             self.connect()
-        try:
-            for number, name in enumerate(chance.choices(names, weights, k=steps)):
-                self.disturb_clocks()
-                self.log(f"  {name}")
-                OPERATIONS[name](self)
-                self.note_handed()
-                if self.failed:
-                    break
-                if number % 10 == 0:
-                    self.turn()
-                    self.check()
-                    self.reactor.forget()
-            self._end()
-        except Crash:
-            self.note_handed()
-            self._go_off()
-        self.disk.capacity = None
+        return steps, self.wire.weights
 
-    def _end(self) -> None:
-        if self.failed:
-            self.model.stop = "unclean"
-            self._go_off()
-        elif self.chance.random() < 0.4:
-            self.close()
-        else:
-            self._go_off()
+    def act(self, name: str) -> None:
+        self.disturb_clocks()
+        self.log(f"  {name}")
+        OPERATIONS[name](self)
 
-    def _go_off(self) -> None:
+    def between(self, number: int) -> None:
+        if number % 10 == 0:
+            self.turn()
+            self.check()
+            self.reactor.forget()
+
+    def go_off(self) -> None:
         """The process is gone; what it had handed to the network may still arrive, or a part."""
         for client in list(self.clients):
             line = client.line
@@ -381,7 +359,7 @@ class WireWorld(Life):
 
     # ---- the end
 
-    def calm(self) -> None:
+    def finish(self) -> None:
         """Nothing fails any more: all is taken, all is answered, and nothing stays anywhere."""
         self.log("calm")
         self.calming = True
@@ -464,22 +442,6 @@ class Watched:
         return hold.release(messages, **how)
 
 
-@contextmanager
-def tight(pressure: int) -> Iterator[None]:
-    """Let a connection count as one that does not read as early as the plan says."""
-    wanted: list[tuple[ModuleType, str]] = [
-        (outgoing, "PRESSURE_BYTES"),
-        (connection_module, "OUT_BYTES_MAX"),
-    ]
-    with ExitStack() as stack:
-        for module, name in wanted:
-            stack.callback(setattr, module, name, getattr(module, name))
-            setattr(module, name, pressure)
-        stack.callback(setattr, shell.log, "err", shell.log.err)
-        shell.log.err = _tell  # what a connection may end of must not pass for a cut
-        yield
-
-
 def _tell() -> None:
     """Raise what somebody caught only to log it."""
     raise  # noqa: PLE0704 - called where it was caught
@@ -487,11 +449,4 @@ def _tell() -> None:
 
 def run_wire_seed(seed: int | str) -> WireWorld:
     """Run one seed; raises what it found, with the last events as a note."""
-    world = WireWorld(seed)
-    try:
-        world.run()
-    except BaseException as error:
-        error.add_note(f"seed {seed}; SEED={seed} replays it. The last events:")
-        error.add_note("\n".join(world.disk.log))
-        raise
-    return world
+    return run_to_its_end(WireWorld(seed))
