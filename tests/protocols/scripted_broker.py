@@ -15,9 +15,9 @@ All calls are in one list, `calls`, in their order; `of` picks those of one kind
     create temporary, delete temporary  name; the first with a routing type
     refuse                              how many a relay was asked for while the disk is full
 
-What is durable gets the ticket of the open batch; `sync` closes it. Queues hand out in `turn`, as
-the real broker does at the end of a reactor turn. Transactions are the real ones, watched. What is
-special to a protocol, frames and the client that speaks them, is in the `peer` of its own tests.
+Durable sends and settlements get the ticket of the open batch; `sync` closes it. Queues hand out in
+`turn`, as the real broker does at the end of a reactor turn. Transactions are the real ones,
+watched. Frames, and the client that speaks them, are in the `peer` of each protocol's tests.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ class ScriptedBroker:
 
     Attributes:
         refusal: why a producer with no capacity refuses.
-        refuse_open, refuse_subscribe, refuse_delete, refuse_work, refuse_commit: why these are
-            refused from now on; `refuse_work` what is sent in a transaction.
-        full_addresses: where producers are full from their beginning.
+        refuse_open, refuse_subscribe, refuse_delete, refuse_commit: why these calls are refused.
+        refuse_work: why a transaction takes no further send.
+        full_addresses: their producers are full from the beginning.
         disk: why the disk takes nothing.
-        redelivers: what consumers give back waits in its queue again.
+        redelivers: messages that consumers give back wait in their queue again.
         ticket: of the open batch.
         subscriptions: those that are open.
     """

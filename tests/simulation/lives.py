@@ -2,12 +2,12 @@
 
     start ──> live ──> crash, kill, failure, or close in order ──> start ... ──> start ──> finish
 
-A world says what happens in a life, what is built on the journal, and what its own ledger judges.
-All else is here: the chance that a seed stands for, the disk and its log, the faults that threaten
-a start or a life, what the journal tells and must not tell, and what a stop must leave.
+Each world adds the events of a life, the parts that stand on the journal, and a ledger that judges
+them. All else is here: the chance that a seed stands for, the disk and its log, the faults that
+threaten a start or a life, the journal's answers and when they may come, and the rest of a stop.
 
-Worlds draw from `chance` in an order that a seed keeps its run by: a new choice of a plan draws
-from a stream of its own.
+A seed means the same run as long as worlds draw from `chance` in the same order: a new choice of a
+plan draws from a stream of its own.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class Lives:
     # ---- threats
 
     def may_fail_at_start(self, *, reads: float, faults: int, crash: float, calls: int) -> None:
-        """Have the start fail, `reads` or `crash` as often, within so many faults or calls."""
+        """Let the start fail: `reads` and `crash` say how often reading fails, or all ends.
+
+        A read or a sync fails within so many `faults`, a crash comes within so many `calls`.
+        """
         if self.faults and self.chance.random() < reads:
             self.disk.read_faults = self.chance.randint(1, faults)
         elif self.faults and self.chance.random() < 0.1:
@@ -182,10 +185,9 @@ class Lives:
             self.disk.crash_at = self.disk.calls + self.chance.randint(1, calls)
 
     def may_fail(self, *, crash: float, calls: int, syncs: float, full: float) -> None:
-        """Have the disk fail somewhere in this life.
+        """Let the disk fail somewhere in this life: `crash` says how often, within so many `calls`.
 
-        A crash comes within so many calls; `syncs` and, above that, `full` say how often it is a
-        sync that fails, or a disk without room.
+        Of the faults a sync that fails has the part `syncs`, and a full disk the part up to `full`.
         """
         if self.chance.random() < crash:
             self.disk.crash_at = self.disk.calls + self.chance.randint(1, max(10, calls))

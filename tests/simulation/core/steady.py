@@ -1,9 +1,9 @@
-"""What waits by the steady clock of a simulated core: for a disk that lags, and for consumers.
+"""The steady clock of a simulated core: by it a disk lags, and batches linger.
 
-The clock goes on a little with all that happens. By it dispatch waits for a disk that lags
-(`store-lag-limit`), and a batch that nobody waits for lingers until consumers have taken it
-(`store-linger`), where the plan says so. What has waited longer than the limit is counted here once
-more, from what the journal says: by then dispatch has to wait.
+The clock goes on a little with each event. Where the plan says so, dispatch waits for a disk that
+lags (`store-lag-limit`), and a batch that nobody waits for stays open for a while (`store-linger`).
+The age of the oldest record that waits is counted here once more, from the tickets of the journal:
+beyond the limit dispatch has to wait.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Steady:
         self._overdue = 0  # how often the clock went on since the oldest has waited too long
 
     def begin(self, gateway: Gateway) -> None:
-        """A core was made: nobody is called back that the last one has promised it."""
+        """A core was made: the timers of the last one are gone."""
         self._timers = []
         self._marks.clear()
         self._overdue = 0
@@ -62,7 +62,7 @@ class Steady:
         self._timers.append((self.seconds + seconds, call))
 
     def go_on(self, seconds: float) -> None:
-        """Let the clock go on, and call back whom that was promised."""
+        """Let the clock go on, and fire the timers that are due."""
         self.seconds += seconds
         due = [call for at, call in self._timers if at <= self.seconds]
         self._timers = [timer for timer in self._timers if timer[0] > self.seconds]
@@ -70,7 +70,7 @@ class Steady:
             call()
 
     def step(self) -> None:
-        """Something has happened."""
+        """An event is over."""
         seconds = self.chance.choice(_BETWEEN)
         self.go_on(seconds)
         if seconds and self.world.plan.lag is not None and not self.world.failed:
