@@ -207,11 +207,6 @@ def modules_in_rings(all_sources: Iterable[Source]) -> Counter[str]:
     )
 
 
-def long_files(all_sources: Iterable[Source], limit: int) -> Iterator[str]:
-    """Yield the modules with more lines than this."""
-    return (s.module for s in all_sources if len(s.text.splitlines()) > limit)
-
-
 def lone_bases(all_sources: Iterable[Source]) -> Iterator[str]:
     """Yield our classes that are there for one heir, by their full names.
 

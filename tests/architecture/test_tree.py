@@ -13,7 +13,6 @@ from tests.architecture.checks import (
     impure,
     large_files,
     lone_bases,
-    long_files,
     long_functions,
     modules_in_rings,
     printing,
@@ -28,14 +27,9 @@ from tests.architecture.checks import (
     wrong_layer,
 )
 from tests.architecture.rules import (
-    FILE_LINES_AIM,
     FUNCTION_LINES_MAX,
     HOT_LOOPS,
-    LONE_BASES,
-    LONG_FILES,
     PACKAGES,
-    RINGS,
-    UNMADE,
 )
 from tests.architecture.tree import ROOT, Source, functions, sources, within
 
@@ -117,24 +111,18 @@ def test_rooms_import_one_way() -> None:
     assert rooms_in_rings(CODE) == []
 
 
-# --- still to be mended: a smaller number than the one in rules.py goes into rules.py ---
-
-
-def test_rings_are_those_that_are_known() -> None:
-    assert modules_in_rings(CODE) == RINGS
-
-
-def test_long_files_are_those_that_are_known() -> None:
-    assert sorted(long_files(CODE, FILE_LINES_AIM)) == list(LONG_FILES)
+def test_no_modules_form_a_ring() -> None:
+    """Imports for types count: a back edge under `TYPE_CHECKING` is one."""
+    assert modules_in_rings(CODE) == {}
 
 
 def test_the_median_file_is_short() -> None:
     assert statistics.median(len(source.text.splitlines()) for source in CODE) < 150
 
 
-def test_classes_with_one_heir_are_those_that_are_known() -> None:
-    assert sorted(lone_bases(CODE)) == list(LONE_BASES)
+def test_no_class_is_there_for_one_heir() -> None:
+    assert sorted(lone_bases(CODE)) == []
 
 
-def test_what_bases_leave_open_is_what_is_known() -> None:
-    assert unmade_bases(CODE) == UNMADE
+def test_no_base_leaves_something_open() -> None:
+    assert unmade_bases(CODE) == {}
