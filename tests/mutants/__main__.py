@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from logging import CRITICAL
+
+import structlog
 
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import seeds_to_kill
@@ -19,6 +22,7 @@ def main() -> int:
     parser.add_argument("--limit", type=int, default=LIMIT)
     parser.add_argument("names", nargs="*", help="parts of names; all when none is given")
     wanted = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
     alive = 0
     for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS):
         if wanted.names and not any(name in mutant.name for name in wanted.names):

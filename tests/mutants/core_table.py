@@ -53,6 +53,7 @@ CORE_MUTANTS = (
         "gateway.broker.operations.pager:Pager._end",
         "self._ending.append((ticket,",
         "self._ending.append((0,",
+        first=330,
     ),
     _core(
         "what goes to pages is overtaken by what stays in memory",

@@ -137,6 +137,7 @@ WIRE_MUTANTS = (
         "protocols.stomp.traffic:Traffic._act",
         "finish(answer, self._connection.outbox.needed)",
         "finish(answer, 0)",
+        245,
     ),
     _wire(
         "STOMP: a NACK is forgotten",
@@ -197,7 +198,7 @@ WIRE_MUTANTS = (
         "protocols.transport.outgoing:Outgoing.resumeProducing",
         "        session.write_resumed()\n",
         "        pass\n",
-        70,
+        258,
     ),
     _wire(
         "shell: a lost connection is not told to its session",
