@@ -87,6 +87,7 @@ class Backlog:
 
         It is of a connection of this life, so that no page has it.
         """
+        assert count > 0, "it grows by nothing"
         self._looking.note_origin(first, origin)
         part = page.parts.get(self.queue.queue_id)
         if part is None:
@@ -135,6 +136,7 @@ class Backlog:
             if not messages:
                 break
             self.count -= len(messages)
+            assert self.count >= 0, "read more than there was"
             size = sum([len(m.body) for m in messages])
             self.size = max(0, self.size - size) if self.count else 0
             self.queue.restore(messages)
@@ -146,6 +148,7 @@ class Backlog:
         """Read messages that were looked at, wherever they lie, into the queue."""
         self._cursor.read_ahead([m.seq for m in messages])
         self.count -= len(messages)
+        assert self.count >= 0, "read more than there was"
         size = sum([len(m.body) for m in messages])
         self.size = max(0, self.size - size) if self.count else 0
         self.queue.restore(messages)
@@ -158,6 +161,7 @@ class Backlog:
             if message.flags >> COUNT_SHIFT:
                 self._looking.flags[message.seq] = message.flags & ~(SHARED | PAGED)
         self.count += len(messages)
+        assert self.count <= self.live, "more to read than there is"
         self.size += sum([len(m.body) for m in messages])
 
     def _lose(self, error: UnreadablePageError) -> None:
@@ -167,7 +171,9 @@ class Backlog:
             return
         page, part, first, last = found
         lost = last + 1 - first
+        assert 0 < lost <= self.count, "more is lost than was to read"
         self._cursor.go_on(last + 1)
+        self.size -= self.size * lost // self.count
         self.count -= lost
         self.queue.counts.took_back(0, lost)
         self._source.lost(self.queue, lost, error)
@@ -193,8 +199,8 @@ class Backlog:
 
     def finish(self, first: int, last: int) -> int:
         """The queue is done with what it had read between two seqs; returns the ticket."""
+        assert first <= last, "done with nothing"
         ticket = 0
-        self._looking.forget(first, last)
         self._cursor.done(first, last)
         for page, part in list(self._cursor.parts_from(first)):
             if part.first > last:
@@ -204,11 +210,14 @@ class Backlog:
         return ticket
 
     def _finish_part(self, page: Page, part: Part, first: int, last: int) -> int:
+        self._looking.forget(first, last)
         count = part.finish(first, last)
         if not count:
             return 0
         page.live -= count
         self.live -= count
+        assert page.live >= 0, "a page has less than nothing"
+        assert self.count <= self.live, "more to read than there is"
         ticket = self._source.remove(self.queue, first, last)
         self._source.finished(page, count)
         return ticket
@@ -229,3 +238,22 @@ class Backlog:
         if not cursor.ahead:
             cursor.next = start
         return count
+
+    def check_invariants(self) -> None:
+        """Assert that figures are those of its pages, and that nothing is also in memory."""
+        queue, cursor = self.queue, self._cursor
+        assert queue.backlog is self, "the backlog of a queue that has another"
+        cursor.check_invariants()
+        self._looking.check_invariants()
+        live = unread = 0
+        for page, part in cursor.parts():
+            assert page.parts.get(queue.queue_id) is part, "a part that its page does not know"
+            live += part.live
+            unread += sum(high - low + 1 for low, high in cursor.unread(part, cursor.next))
+        assert self.live == live, f"{self.live} on pages are counted, and {live} are not done"
+        assert self.count == unread, f"{self.count} to read are counted, and {unread} are there"
+        assert self.size >= 0, "size went below zero"
+        assert self.count or not self.size, f"{self.size} bytes of nothing are to be read"
+        assert len(cursor.ahead) <= len(queue.line) + queue.delivering, "read ahead, and not there"
+        for message in queue.holdings():
+            assert not cursor.is_unread(message.seq), "to be read, and in memory"

@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.paging.page import Page
 from gateway.paging.part import Part
+from gateway.queues.ordered import ascends
 
 #: Blocks that are fetched together: the disk works while those before are handed out.
 _FETCHED: Final = 4
@@ -40,6 +41,7 @@ class Cursor:
 
     def add(self, page: Page, part: Part) -> None:
         """Know one more page, which is the last one."""
+        assert not self._firsts or self._firsts[-1] < part.first, "a page behind later ones"
         self._entries.append((page, part))
         self._firsts.append(part.first)
 
@@ -163,6 +165,7 @@ class Cursor:
 
     def go_on(self, following: int) -> None:
         """Go on from there: what was read ahead of it is where it belongs now."""
+        assert following >= self.next, "it goes on backwards"
         self.next = following
         if self.ahead:
             self.ahead = {seq for seq in self.ahead if seq >= following}
@@ -170,8 +173,26 @@ class Cursor:
     def read_ahead(self, seqs: Iterable[int]) -> None:
         """Note what was read although something before it was not."""
         self.ahead.update(seqs)
+        assert not self.ahead or self.next <= min(self.ahead), "read ahead, and before what is next"
 
     def done(self, first: int, last: int) -> None:
         """Forget that anything between two seqs was read ahead: the queue is done with it."""
         if self.ahead:
             self.ahead.difference_update(range(first, last + 1))
+
+    def check_invariants(self) -> None:
+        """Assert that parts are in order, and that what was read ahead is of them."""
+        assert self._firsts == [part.first for _, part in self._entries], "a part begins elsewhere"
+        lasts = [part.last for _, part in self._entries]
+        assert ascends(page.number for page, _ in self._entries), "pages in no order"
+        assert ascends(self._firsts), "parts in no order"
+        assert all(a < b for a, b in zip(lasts, self._firsts[1:], strict=False)), "parts overlap"
+        for page, part in self._entries:
+            part.check_invariants()
+            assert part in page.parts.values(), "a part that its page does not know"
+        assert all(seq >= self.next for seq in self.ahead), "read ahead, and passed"
+        for seq in self.ahead:
+            _, part = next(self.parts_from(seq))
+            assert part.next_waiting(seq) == seq <= part.readable, (
+                "read ahead, and done or not there"
+            )

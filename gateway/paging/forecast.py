@@ -40,6 +40,7 @@ class PageForecast:
                 self._files += 1
                 self._charge = 0
             self._charge += size + MESSAGE_BYTES
+            assert self._files, "a message on no page"
         for queue in queues:
             live = self._live[queue.queue_id] = self._live.get(queue.queue_id, 0) + 1
             self._most = max(self._most, live)

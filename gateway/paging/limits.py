@@ -47,6 +47,7 @@ def pages_full(
 
     `most_messages` is what the queue with the most messages on pages has there.
     """
+    assert min(pages, most_messages) >= 0, "fewer than no pages"
     allowed = pages_allowed(settings)
     if allowed is not None and pages > allowed:
         return _full(
@@ -75,6 +76,7 @@ def searching_room(settings: AddressSettings, *, taken: int, taken_bytes: int) -
 
     What waits in memory and no selector wants does not count: it would stall them for ever.
     """
+    assert taken >= 0, "fewer than none were taken"
     room = Room(STEP_MESSAGES, STEP_BYTES)
     if settings.max_read_page_messages > 0:
         room = Room(min(room.messages, settings.max_read_page_messages - taken), room.size)
@@ -96,6 +98,7 @@ def reading_room(
         messages = OLD_RULE_MESSAGES
         size = max(0, settings.max_size_bytes)
         size = size or 2 * settings.page_size_bytes
+    assert 0 <= waiting <= held, "more waits than is held"
     waiting_bytes = held_bytes * waiting // held if held else 0
     # A ring lets go of what it has read.
     room = 1 << 30 if ring else STEP_MESSAGES - waiting

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Final, cast
 
 from gateway.model.message import EXPIRES, MAYBE_SEEN, PAGED, SCHEDULED, Message
@@ -19,6 +19,7 @@ from gateway.paging.cursor import Cursor
 from gateway.paging.limits import Room
 from gateway.paging.page import Page, Source
 from gateway.paging.part import Part
+from gateway.queues.ordered import ascends
 from gateway.queues.ports import Peeked
 
 #: What a search looks at before it asks whether it has enough: about a block.
@@ -51,14 +52,21 @@ class Looking:
         It is of a connection of this life, so that no page has it.
         """
         if origin != (self._origins[-1] if self._origins else ""):
+            assert first > (self._origin_firsts[-1] if self._origins else -1), "sent before others"
             self._origin_firsts.append(first)
             self._origins.append(origin)
 
     def forget(self, first: int, last: int) -> None:
         """Forget what happened to messages between two seqs: the queue is done with them."""
-        for seq in range(first, last + 1) if self.flags else ():
-            self.flags.pop(seq, None)
-            self.dues.pop(seq, None)
+        if not (self.flags or self.dues):
+            return
+        for changed in (self.flags, self.dues):
+            if len(changed) < last - first:
+                gone = [seq for seq in changed if first <= seq <= last]
+            else:
+                gone = [seq for seq in range(first, last + 1) if seq in changed]
+            for seq in gone:
+                del changed[seq]
 
     def look(self, start: int, room: Room, *, here: bool = False) -> tuple[list[Message], int]:
         """Return messages from seq `start` on, within `room`, and where to go on.
@@ -197,3 +205,12 @@ class Looking:
                 return self.look(start, room, here=True)
             except UnreadablePageError:
                 start = self._cursor.behind_block(start)
+
+    def check_invariants(self) -> None:
+        """Assert that origins are in order, and that changes are of what is not done."""
+        assert len(self._origins) == len(self._origin_firsts), "an origin of no messages"
+        assert ascends(self._origin_firsts), "origins in no order"
+        assert all(a != b for a, b in pairwise(self._origins)), "an origin that is noted twice"
+        for seq in (*self.flags, *self.dues):
+            parts = self._cursor.parts_from(seq)
+            assert any(part.next_waiting(seq) == seq for _, part in parts), "changed, and done"

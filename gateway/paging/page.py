@@ -46,6 +46,17 @@ class Page:
         self.lengths = array("I")
         self.parts: dict[int, Part] = {}
 
+    def check_invariants(self) -> None:
+        """Assert that figures are those of its blocks and parts."""
+        live = sum(part.live for part in self.parts.values())
+        assert self.live == live, f"a page counts {self.live}, and {live} are not done"
+        assert len(self.offsets) == len(self.lengths), "a block without its length"
+        assert len(self.offsets) <= self.blocks, "more blocks are durable than there are"
+        assert 0 <= self.suspect <= self.blocks, "blocks that are not there are suspect"
+        assert self.charge >= 0, "a page counts less than nothing"
+        ends = [at + length for at, length in zip(self.offsets, self.lengths, strict=True)]
+        assert self.size >= max(ends, default=0), "a block behind the end of its file"
+
 
 class Source(Protocol):
     """Who reads blocks and knows when a page is not needed any more."""

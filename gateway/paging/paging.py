@@ -24,6 +24,7 @@ from gateway.model.run import Run, StoredRun
 from gateway.paging.backlog import Backlog
 from gateway.paging.limits import pages_allowed, pages_full
 from gateway.paging.page import Page
+from gateway.queues.ordered import ascends
 from gateway.queues.queue import Queue
 
 #: What a message counts against page-size-bytes beside its body: at least what it takes in the file
@@ -124,6 +125,7 @@ class Paging:
             allowed = pages_allowed(settings)
             if opens and allowed is not None and len(self.pages) >= allowed:
                 return min(count, 1)  # this page is one too many
+        assert count <= run.count, "room for more than comes"
         if opens:
             charge = 0
         if charge + run.size + MESSAGE_BYTES * run.count <= page_size:
@@ -147,6 +149,7 @@ class Paging:
     ) -> int:
         """Append what `room` has allowed, for all of `queues`; returns the ticket."""
         size, count = run.size, run.count
+        assert count > 0, "nothing goes to a page"
         if not self.begun:
             self.begun = True
             self._store.define(self.definition())
@@ -167,6 +170,7 @@ class Paging:
 
     def _open_page(self) -> Page:
         before = self._current
+        assert self.next_page not in self.pages, "a page that is there already"
         page = self.pages[self.next_page] = Page(self.next_page)
         self.next_page += 1
         self._current = page
@@ -188,6 +192,7 @@ class Paging:
         touched: dict[int, Queue] = {}
         while unsynced and unsynced[0][0].ticket <= ticket:
             block, page, targets = unsynced.popleft()
+            assert block.number == len(page.offsets), "blocks are durable in no order"
             page.offsets.append(block.offset)
             page.lengths.append(block.length)
             page.size = block.offset + block.length
@@ -210,6 +215,7 @@ class Paging:
         key = page.number, block
         run = self._kept.pop(key, None)
         if run is None:
+            assert block < len(page.offsets), "a block is read that is not durable"
             run = self._store.read_page(
                 (self.store_id, page.number), page.offsets[block], page.lengths[block]
             )
@@ -226,6 +232,7 @@ class Paging:
 
     def fetch(self, wake: Callable[[], None], wanted: Sequence[tuple[Page, int]]) -> bool:
         """See Source."""
+        assert wanted, "no block is wanted"
         first = wanted[0][0].number, wanted[0][1]
         for page, block in wanted:
             key = page.number, block
@@ -251,7 +258,8 @@ class Paging:
         self._fetched(queue)
 
     def _arrived(self, key: tuple[int, int], run: Fetched) -> None:
-        self._asked.discard(key)
+        assert key in self._asked, "a block comes that nobody has asked for"
+        self._asked.remove(key)
         if key[0] in self.pages:
             self._kept[key] = run
         waiting, self._waiting = self._waiting, {}
@@ -262,6 +270,7 @@ class Paging:
         """Let go of the blocks that nobody has wanted for the longest time."""
         while len(self._kept) > most:
             del self._kept[next(iter(self._kept))]
+        assert len(self._kept) <= max(0, most), "more blocks are kept than may be"
 
     def lost(self, queue: Queue, count: int, error: UnreadablePageError) -> None:
         """See Source."""
@@ -280,12 +289,14 @@ class Paging:
     def finished(self, page: Page, count: int) -> None:
         """See Source."""
         self.live -= count
+        assert self.live >= page.live >= 0, "done with more than there was"
         if not page.live and page is not self._current:
             self.retire(page)
         self._changed()
 
     def retire(self, page: Page) -> None:
         """A page that nobody needs goes once that is durable."""
+        assert not page.live, "a page goes that somebody needs"
         if self.pages.pop(page.number, None) is None:
             return
         for backlog in self.backlogs.values():
@@ -346,22 +357,38 @@ class Paging:
 
     def check_invariants(self) -> None:
         """Assert that all figures are the sum of what they stand for; tests call it."""
-        pages = self.pages.values()
+        pages, current = self.pages.values(), self._current
+        assert ascends(self.pages), "pages in no order"
+        assert max(self.pages, default=0) < self.next_page, "a page whose number is to come"
+        assert current is None or self.pages.get(current.number) is current, "it writes to no page"
         for page in pages:
-            assert page.live == sum(p.live for p in page.parts.values()), "a page is miscounted"
+            page.check_invariants()
             assert page.live or page is self._current, "a page is kept that nobody needs"
         assert self.live == sum(page.live for page in pages), "paging is miscounted"
         for queue_id, backlog in self.backlogs.items():
             live = sum(p.parts[queue_id].live for p in pages if queue_id in p.parts)
             assert backlog.live == live, "a backlog is miscounted"
-            unread = sum(
-                high - low + 1
-                for page in pages
-                if queue_id in page.parts
-                for low, high in page.parts[queue_id].waiting(backlog.next)
-            )
-            unread -= len([seq for seq in backlog.ahead if seq >= backlog.next])
-            assert backlog.count == unread, "what was not read is miscounted"
+            assert backlog.queue.queue_id == queue_id, "the backlog of another queue"
+            backlog.check_invariants()
+        self._check_blocks()
+
+    def _check_blocks(self) -> None:
+        tickets = [block.ticket for block, _, _ in self._unsynced]
+        assert tickets == sorted(tickets), "blocks are not written in order"
+        for page in self.pages.values():
+            waiting = [block.number for block, on, _ in self._unsynced if on is page]
+            known = list(range(len(page.offsets), page.blocks))
+            assert waiting == known, f"blocks {known} are not durable, and {waiting} wait to be"
+        doomed = [ticket for ticket, _ in self._doomed]
+        assert doomed == sorted(doomed), "pages do not go in order"
+        assert self.pages.keys().isdisjoint(page for _, page in self._doomed), (
+            "it goes, and is there"
+        )
+        assert len(self._asked) <= _ASKED_MAX, "more is asked of the disk than may be"
+        assert self.pages.keys() >= {page for page, _ in self._kept}, (
+            "blocks of a page that is gone"
+        )
+        assert self.begun or not self.pages, "pages that the journal does not know"
 
 
 def fits(charge: int, size: int, page_size: int) -> bool:

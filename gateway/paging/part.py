@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 
+from gateway.queues.ordered import ascends
+
 _DONE = b"\x01"
 
 
@@ -39,6 +41,7 @@ class Part:
     def grow(self, first: int, count: int) -> None:
         """Append messages; seqs that were left out in between count as done."""
         missing = first - self.last - 1
+        assert missing >= 0, "grows by what it has"
         self.last += missing + count
         self.live += missing + count
         if missing:
@@ -46,12 +49,15 @@ class Part:
 
     def index(self, block: int, first: int, count: int) -> None:
         """Note that a block with `count` of the messages is durable."""
+        assert self.readable < first, "a block that is durable already"
+        assert first + count - 1 <= self.last, "durable, and never appended"
         self._seqs.append(first)
         self._blocks.append(block)
         self.readable = first + count - 1
 
     def block_of(self, seq: int) -> tuple[int, int]:
         """Return the block that a readable message is in, and the seq of the first one there."""
+        assert seq <= self.readable, "the block of what is not durable"
         at = bisect_right(self._seqs, seq) - 1
         return self._blocks[at], self._seqs[at]
 
@@ -89,6 +95,7 @@ class Part:
                 at = marks.find(0, start)
                 self.floor = self.first + (at if at >= 0 else len(marks))
         self.live -= count
+        assert self.live >= 0, "done with more than there was"
         if not self.live:
             self._marks = None
             self.floor = self.last + 1
@@ -129,6 +136,7 @@ class Part:
 
     def restore_marks(self, first: int, floor: int, marks: bytes) -> int:
         """Be done with what a snapshot says; returns how many were not done before."""
+        assert first >= self.first, "marks of what is not there"
         count = self.finish(first, floor - 1)
         place = marks.find(_DONE)
         while place >= 0:
@@ -137,3 +145,19 @@ class Part:
             count += self.finish(first + place, first + end - 1)
             place = marks.find(_DONE, end)
         return count
+
+    def check_invariants(self) -> None:
+        """Assert that floor, marks and count say the same, and that blocks are in order."""
+        assert self.first <= self.floor <= self.last + 1, "the floor is outside"
+        assert self.readable <= self.last, "durable, and never appended"
+        live = sum(high - low + 1 for low, high in self.waiting(self.first))
+        assert self.live == live, f"{self.live} are counted, and {live} are not done"
+        assert self.next_waiting(self.first) == self.floor, "the floor is not the lowest"
+        assert len(self.marks()) <= self.last + 1 - self.first, "marks of what is not there"
+        assert self.live or self._marks is None, "marks, and all is done"
+        assert len(self._seqs) == len(self._blocks), "a block without its seq"
+        assert ascends(self._seqs), "seqs of blocks in no order"
+        assert ascends(self._blocks), "blocks in no order"
+        if self._seqs:
+            assert self.first <= self._seqs[0], "a block that begins before its part"
+            assert self._seqs[-1] <= self.readable, "a block behind what is durable"

@@ -113,6 +113,7 @@ def _restore_block(
     paging: Paging, page: Page, place: tuple[int, int], queue: Queue, block: FoundBlock
 ) -> None:
     number, first = place
+    assert page.blocks == number + 1, "a block behind one that is not known"
     count = len(block.sizes)
     paging.backlog_of(queue).grow(page, first, count, 0)
     page.parts[queue.queue_id].index(number, first, count)
@@ -121,6 +122,7 @@ def _restore_block(
 
 def _remove(blocks: _Blocks, ticket: int, low: int, high: int) -> None:
     """Apply one removal to the blocks that were there when it was recorded."""
+    assert low <= high, "a removal of nothing"
     end = bisect_right(blocks.tickets, ticket)
     at = bisect_right(blocks.firsts, low) - 1
     for place in range(max(at, 0), end):
@@ -177,4 +179,6 @@ def _count(paging: Paging, queue: Queue, blocks: _Blocks) -> None:
             if low > last:
                 break
             backlog.size += sum(sizes[low - first : min(high, last) + 1 - first])
+    assert backlog.size >= 0, "size went below zero"
+    assert paging.begun, "pages that the journal does not know"
     queue.counts.added += backlog.count

@@ -107,6 +107,7 @@ class Grouping:
 
     def unseated(self, held: Held) -> None:
         """A consumer is gone."""
+        assert not held.attached, "it leaves its groups, and stays"
         if self.groups is not None:
             self.groups.left(held)
 
@@ -140,6 +141,7 @@ class Grouping:
 
     def wait(self, member: Held) -> bool:
         """Whether what is for it may not have been scanned yet; the end of that will be told."""
+        assert member.attached, "one that has left waits"
         if not self.unfinished:
             return False
         if member not in self._patient:
@@ -230,3 +232,13 @@ class Grouping:
             copy.due = message.due
         self._out.mark(message)
         return copy
+
+    def check_invariants(self) -> None:
+        """Assert that nobody waits for a scan that there is not, and of the groups."""
+        groups = self.groups
+        if groups is None:
+            assert not self._patient, "one waits for the end of no scan"
+            return
+        assert self._attributes.group_buckets, "groups, and there are to be none"
+        assert len(set(self._patient)) == len(self._patient), "one waits twice for the same end"
+        groups.check_invariants(self._line.ready, self._seats.all)

@@ -21,6 +21,7 @@ from zlib import crc32
 
 from gateway.model.message import Message
 from gateway.queues.indexed import IndexedReady, Search, place_of
+from gateway.queues.ordered import is_heap
 from gateway.queues.ready import _key
 from gateway.queues.selecting import Held
 
@@ -88,6 +89,7 @@ class Groups:
 
     def end(self) -> None:
         """Let go of the index."""
+        assert self._search in self._index.searches, "groups have ended already"
         self._index.searches.remove(self._search)
 
     @property
@@ -112,6 +114,7 @@ class Groups:
             self._unpin(group)
         self._give_back(self._lanes.pop(held, []))
         self._loosen()
+        assert held not in self._lanes, "a lane for one that has left"
 
     def _loosen(self) -> None:
         """Have what no group holds to its lane scanned again: another consumer may have room."""
@@ -235,21 +238,42 @@ class Groups:
             else:
                 self.stale += 1
             if group:
+                assert self._in_lane[group] > 0, "a group is miscounted"
                 self._in_lane[group] -= 1
                 if closes and message is not None:
                     self._close(group, lane)
         if not lane:
             del self._lanes[held]
+        assert len(taken) <= max(0, room), "more taken than it has room for"
         self._index.remove(taken)
         return taken
 
     def _close(self, group: str, lane: list[Entry]) -> None:
         """The last message of a group goes out: what follows in the lane is for anybody."""
+        assert group in self.pinned, "a group closes that nobody has"
         if self._in_lane[group]:
             self._give_back([entry for entry in lane if entry[2] == group])
             lane[:] = [entry for entry in lane if entry[2] != group]
             heapq.heapify(lane)
         self._unpin(group)
+
+    def check_invariants(self, index: object, seated: list[Held]) -> None:
+        """Assert that groups and lanes are of consumers that are there, and are counted right."""
+        assert self._index is index, "groups of an index that is gone"
+        assert self._search in self._index.searches, "nothing tells groups of what comes back"
+        assert self.passed >= 0, "passed by fewer than none"
+        assert set(self.pinned.values()) <= set(seated), "a group is pinned to one that has left"
+        assert self._lanes.keys() <= set(seated), "a lane for one that has left"
+        assert self._in_lane.keys() <= self.pinned.keys(), "a free group is counted"
+        counted = dict.fromkeys(self._in_lane, 0)
+        for held, lane in self._lanes.items():
+            assert lane, "an empty lane"
+            assert is_heap([entry[:2] for entry in lane]), "a lane is no heap"
+            for _, _, group, _ in lane:
+                assert not group or self.pinned.get(group) is held, "in the lane of another"
+                if group:
+                    counted[group] = counted.get(group, 0) + 1
+        assert counted == self._in_lane, "groups are miscounted in their lanes"
 
 
 def _wants(held: Held, message: Message) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 
 from gateway.model.message import Message
+from gateway.queues.ordered import ascends
 from gateway.queues.selecting import Held
 
 
@@ -37,13 +38,15 @@ class InDelivery:
     def take_back(self, held: Held, messages: list[Message]) -> None:
         """It has these no more; some may have been handed out before they were noted."""
         count = len(messages)
-        held.count -= count
+        held.count = left = held.count - count
+        assert left >= 0, "a consumer gave back more than it had"
         self.count -= count
         if self.seqs:
             self._remove(messages)
 
     def mark(self, message: Message) -> None:
         """A consumer has a copy of this one, which is marked."""
+        assert self.count, "nobody has what is marked"
         if self.marked is None:
             self.marked = {}
         self.marked[message.seq] = message
@@ -85,3 +88,13 @@ class InDelivery:
             at = bisect_left(seqs, seq)
             if at < len(seqs) and seqs[at] == seq:
                 del seqs[at]
+
+    def check_invariants(self, held: int) -> None:
+        """Assert that consumers hold so many, and that what was noted is among these."""
+        assert self.count == held, f"{self.count} are in delivery, and {held} are held"
+        assert ascends(self.seqs), "what is in delivery is noted in no order"
+        assert len(self.seqs) <= self.count, "noted, and not in delivery"
+        marked = self.marked or {}
+        assert len(marked) <= self.count, "marked, and not in delivery"
+        for seq, message in marked.items():
+            assert seq == message.seq, "the mark of another message"

@@ -26,6 +26,7 @@ from itertools import chain, islice
 from typing import Final, Protocol
 
 from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
+from gateway.queues.ordered import ascends, is_heap
 from gateway.queues.ready import _key
 from gateway.queues.seen import Seen
 
@@ -100,6 +101,15 @@ class Search:
             level = message.flags & PRIORITY_MASK
             self.cursors[level] = min(self.cursors[level], place_of(message) - 1)
 
+    def check_invariants(self) -> None:
+        """Assert that what it remembers is whole and in order."""
+        assert len(self.cursors) == len(self.returned) == _LEVELS, "a level without a cursor"
+        for heap in self.returned:
+            assert is_heap([(place,) for place in heap]), "what came back for a search is no heap"
+        assert self.takes == (self.seen is None), "who takes needs not know what it was shown"
+        if self.seen is not None:
+            self.seen.check_invariants()
+
 
 class _Level:
     """Places in ascending order; those in front of `head` are forgotten."""
@@ -128,6 +138,7 @@ class _Level:
     def drop_head(self, count: int) -> None:
         """Forget the first `count`."""
         self.head += count
+        assert self.head <= len(self.places), "the head behind the end"
         if self.head == len(self.places):
             self.places.clear()
             self.head = 0
@@ -139,6 +150,14 @@ class _Level:
         """Forget empty places."""
         self.places = [place for place in self.places[self.head :] if place in waiting]
         self.head = 0
+
+    def check_invariants(self, messages: dict[int, Message]) -> None:
+        """Assert that places ascend, and that all of these messages have theirs."""
+        assert 0 <= self.head <= len(self.places), "the head behind the end"
+        assert self.head < len(self.places) or not self.head, "a level of what is forgotten"
+        assert ascends(self.places[self.head :]), "places in no order"
+        there = set(self.places[self.head :])
+        assert messages.keys() <= there, "a message waits that no level knows"
 
 
 class IndexedReady:
@@ -217,6 +236,7 @@ class IndexedReady:
 
     def take_next(self, count: int) -> list[Message]:
         """Remove and return the `count` that would be delivered next."""
+        assert count <= len(self.waiting), "more are to go than wait"
         taken: list[Message] = []
         while len(taken) < count:
             taken += self.take(count - len(taken))
@@ -253,6 +273,7 @@ class IndexedReady:
 
     def take_oldest(self, count: int) -> list[Message]:
         """Remove and return the `count` that arrived first, whatever their priority."""
+        assert count <= len(self.waiting), "more are to go than wait"
         return [self._pop_oldest() for _ in range(count)]
 
     def _pop_oldest(self) -> Message:
@@ -303,6 +324,7 @@ class IndexedReady:
     def clear(self) -> list[Message]:
         """Remove and return everything, in delivery order."""
         everything = list(self)
+        assert len(everything) == len(self.waiting), "a message waits that no level knows"
         self.waiting.clear()
         self._sweep()
         return everything
@@ -314,6 +336,7 @@ class IndexedReady:
         for level in self._levels:
             level.sweep(self.waiting)
         self._bits = sum(1 << p for p, level in enumerate(self._levels) if level.places)
+        assert self._bits or not self.waiting, "a message waits that no level knows"
 
     # ---- looking
 
@@ -397,4 +420,21 @@ class IndexedReady:
         if at > start:
             search.cursors[priority] = places[at - 1]
             search.allowance -= at - start
+            assert search.allowance >= 0, "a search has looked at more than it may"
         return at >= stop
+
+    def check_invariants(self) -> None:
+        """Assert that levels, bits and `waiting` agree, and of the searches."""
+        by_level: list[dict[int, Message]] = [{} for _ in range(_LEVELS)]
+        for place, message in self.waiting.items():
+            assert place == place_of(message), "waits at the place of another"
+            by_level[message.flags & PRIORITY_MASK][place] = message
+        for priority, level in enumerate(self._levels):
+            level.check_invariants(by_level[priority])
+            assert self._bits >> priority & 1 or not level.places, f"no bit for level {priority}"
+        assert not self._bits >> _LEVELS, "a bit of no level"
+        seqs = {message.seq for message in self.waiting.values()}
+        assert len(seqs) == len(self.waiting), "a message waits at two places"
+        assert len(set(map(id, self.searches))) == len(self.searches), "a search is told twice"
+        for search in self.searches:
+            search.check_invariants()

@@ -13,7 +13,7 @@ before the removal of the earlier one. Nothing is handed out between the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gateway.model.message import SCHEDULED, Message
@@ -43,6 +43,9 @@ class Values(Protocol):
     def take_superseded(self) -> list[Message]:
         """Return, once, those that were the last of their key before another one entered."""
 
+    def check_invariants(self, waiting: Iterable[Message]) -> None:
+        """Assert that of what waits each is the last of its key, or about to go."""
+
 
 class NoValues:
     """Values of a queue that keeps all."""
@@ -62,6 +65,9 @@ class NoValues:
     def take_superseded(self) -> list[Message]:
         """See Values."""
         return []
+
+    def check_invariants(self, waiting: Iterable[Message]) -> None:
+        """See Values."""
 
 
 class LastValues:
@@ -110,6 +116,19 @@ class LastValues:
         """See Values."""
         taken, self._superseded = self._superseded, []
         return taken
+
+    def check_invariants(self, waiting: Iterable[Message]) -> None:
+        """See Values."""
+        named = sum(map(len, self._values.values()))
+        assert named == len(self._keys), f"{named} values, and {len(self._keys)} have keys"
+        for key, values in self._values.items():
+            assert values, f"no value for {key!r}, and it is known"
+            for seq, message in values.items():
+                assert seq == message.seq, "the value of another message"
+                assert self._keys.get(seq) == key, "a value under another's key"
+        superseded = {message.seq for message in self._superseded}
+        for message in waiting:
+            assert self.is_last(message) or message.seq in superseded, "waits behind its successor"
 
     def last(self, key: str) -> Message | None:
         """Return the last value of a key."""
@@ -222,6 +241,13 @@ class ValueRing(Ring):
             messages = [m for m in messages if is_last(m)]
         return messages, self._take_superseded() + replaced
 
+    def check_invariants(self) -> None:
+        """See Ring; and the values are those of what is there."""
+        super().check_invariants()
+        assert self._dropped >= 0, "dropped fewer than none"
+        assert self._line.ready is self._index, "values of an index that is gone"
+        self.values.check_invariants(self._line.holdings())
+
 
 class LastValueQueue(Queue):
     """See the module text."""
@@ -238,6 +264,7 @@ class LastValueQueue(Queue):
 
     def be_keyed(self, key_of: KeyOf) -> None:
         """Keep only last values; called while the queue is empty."""
+        assert not self.message_count, "values are kept only from the first message on"
         self._values.values = LastValues(key_of)
 
     @property

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final, Protocol, TypeVar
 
-from gateway.model.message import EXPIRES, PRIORITY_MASK, SCHEDULED, Message
+from gateway.model.message import COUNT_SHIFT, EXPIRES, PRIORITY_MASK, SCHEDULED, SHARED, Message
 from gateway.queues.indexed import IndexedReady
 from gateway.queues.ready import Ready
 from gateway.queues.scheduled import NEVER, Scheduled
@@ -23,6 +23,8 @@ from gateway.queues.storing import Storing
 
 #: A ticket that all others are below.
 _ALL: Final = 1 << 62
+#: Flags that a message keeps: annotating makes its body its own, and deliveries are counted.
+_LASTING: Final = ((1 << COUNT_SHIFT) - 1) & ~SHARED
 _Order = TypeVar("_Order", Ready, IndexedReady)
 
 
@@ -42,7 +44,7 @@ class Line:
         scheduled: what waits for its time.
         room: what waits for the disk; None while nothing does, nor will.
         any_flags: at least the union of the flags of all that waits or is in delivery.
-        all_flags: at most what all of these have in common.
+        all_flags: at most what all of these have in common, of flags that messages keep.
         durable: whether the queue's messages can be on disk at all.
     """
 
@@ -128,6 +130,7 @@ class Line:
 
     def restore(self, messages: list[Message], *, amid: bool) -> None:
         """Put back what was found, in arrival order; `amid`: between others."""
+        assert messages[0].seq <= messages[-1].seq, "found in no order"
         kinds = {m.flags for m in messages}
         if len(kinds) == 1 and not amid and not messages[0].flags & SCHEDULED:
             self.ready.add_run(messages, messages[0].flags & PRIORITY_MASK)
@@ -174,6 +177,7 @@ class Line:
         stored = [] if self.room is None else self.room.remove_if(seqs)
         for message in stored:
             self.note(message.flags)
+        self._leave_room()
         return removed + stored
 
     def clear(self) -> list[Message]:
@@ -181,6 +185,7 @@ class Line:
         if self.room is not None:
             self.room.stamp(_ALL)
             self.stored(_ALL)
+        assert not self.storing_count, "it is cleared, and something waits for the disk"
         return self.ready.clear() + self.scheduled.clear()
 
     def forget_flags(self) -> bool:
@@ -206,6 +211,7 @@ class Line:
             self._become(Ready())
 
     def _become(self, ready: _Order) -> _Order:
+        assert len(ready) == len(self.ready), "messages lost on the way to the other order"
         if self._tail is self.ready:
             self._tail = ready
         self.ready = ready
@@ -271,3 +277,21 @@ class Line:
         if self.room is not None and self.room.idle:
             self.room = None
             self._tail = self.ready
+
+    def check_invariants(self) -> None:
+        """Assert that each message waits at one place, that flags cover it, and of the parts."""
+        self.ready.check_invariants()
+        self.scheduled.check_invariants()
+        if self.room is not None:
+            self.room.check_invariants()
+            assert not self.room.idle, "a waiting room for nobody"
+            assert self.durable or not self.stores_first, (
+                "waits for a disk that has no place for it"
+            )
+        assert self._tail is (self.ready if self.room is None else self.room), "another's tail"
+        assert isinstance(self.ready, IndexedReady) or not self._keeps_index, "the index is gone"
+        for message in self.holdings():
+            assert not message.flags & ~self.any_flags, "flags that nobody knows of"
+            assert not self.all_flags & _LASTING & ~message.flags, "flags that not all have"
+        seqs = [message.seq for message in chain(self.holdings(), self.storing())]
+        assert len(set(seqs)) == len(seqs) == len(self), "a message waits at two places"

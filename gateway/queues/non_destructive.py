@@ -26,6 +26,7 @@ from gateway.model.ports import Consumer
 from gateway.queues.indexed import Condition, Search, place_of
 from gateway.queues.last_value import LastValueQueue
 from gateway.queues.line import Line
+from gateway.queues.ordered import is_heap
 from gateway.queues.ports import Gone
 from gateway.queues.ready import _key
 from gateway.queues.selecting import Held
@@ -73,6 +74,13 @@ class Reader(Held):
             return False
         condition = self.search.condition
         return condition is None or condition.matches(message)
+
+    def check_invariants(self) -> None:
+        """Assert that what it is shown again, now or later, is in order."""
+        self.search.check_invariants()
+        assert is_heap([entry[:2] for entry in self.later]), "what it found early is no heap"
+        assert all(count > 0 for count in self.attempts.values()), "fewer than one attempt"
+        assert self.paged >= 0, "it looks before the first page"
 
 
 class NonDestructiveQueue(LastValueQueue):
@@ -294,9 +302,6 @@ class NonDestructiveQueue(LastValueQueue):
         self._let_go(held, messages)
         return 0
 
-    def note_acquired(self, messages: list[Message]) -> None:
-        """See Queue: a reader has a copy, and acquires nothing."""
-
     def kill(self, held: Held, messages: list[Message]) -> int:
         """See Queue: copies are dead letters, and they stay."""
         self._let_go(held, messages)
@@ -334,6 +339,7 @@ class NonDestructiveQueue(LastValueQueue):
 
     def _let_go(self, held: Held, messages: list[Message]) -> None:
         held.count -= len(messages)
+        assert held.count >= 0, "a consumer gave back more than it had"
         held_by = self._held_by
         for message in messages:
             left = held_by.get(message.seq, 0) - 1
@@ -351,14 +357,23 @@ class NonDestructiveQueue(LastValueQueue):
 
     def check_invariants(self) -> None:
         """See Queue."""
-        counts = self.counts
-        assert counts.added == self.message_count + counts.gone_count, "messages lost or made up"
+        super().check_invariants()
+        told = set(map(id, self._index.searches))
+        for reader in self.seats.all:
+            assert isinstance(reader, Reader), "a consumer of another queue"
+            assert id(reader.search) in told, "one that is not told of what comes"
+            reader.check_invariants()
+        for reader in self._readers_waiting:
+            assert self._readers_waiting.count(reader) == 1, "one waits twice for the same end"
+
+    def _check_held(self) -> None:
         assert self.delivering == len(self._held_by), "delivering is miscounted"
         # What was shown from its page may wait for its time in memory since.
         there = len(self.line) - self.line.storing_count + self.paged_count
         assert self.delivering <= there, "in delivery, but not there"
         assert sum(self._held_by.values()) <= sum(h.count for h in self.seats.all)
-        assert counts.size_bytes >= 0, "size went below zero"
+        assert min(self._held_by.values(), default=1) > 0, "in delivery to nobody"
+        self.out.check_invariants(len(self._held_by))
 
 
 def _once_more(message: Message) -> Message:

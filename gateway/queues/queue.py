@@ -367,9 +367,8 @@ class Queue:
             self._come_due(now_ms)
         searches = None
         if searching.open is not None:
-            searches = searching.begin(
-                now_ms, partial(self._effects.synced_below, self), self.backlog
-            )
+            synced_below = partial(self._effects.synced_below, self)
+            searches = searching.begin(now_ms, synced_below, self.backlog)
         if self.start is not None:
             opened = self.start.is_open(len(self.seats), now_ms)
             if self.next_time < NEVER:
@@ -390,17 +389,13 @@ class Queue:
             return grouping.hand_out(now_ms, limit)
         total = 0
         hand_round = self._shares.hand_round
-        while line.ready and total < limit:
-            went = hand_round(now_ms, limit - total)
-            if not went:
-                break
+        while line.ready and total < limit and (went := hand_round(now_ms, limit - total)):
             total += went
         return total
 
     def expire(self, now_ms: int) -> int:
         """Remove what has expired while waiting; returns how many. O(n) when any can expire."""
-        late = self.line.take_expired(now_ms)
-        if late:
+        if late := self.line.take_expired(now_ms):
             self._leave(late, Gone.EXPIRED)
         return len(late)
 
@@ -462,15 +457,13 @@ class Queue:
 
     def purge(self) -> int:
         """Remove all that waits; it counts as killed but goes nowhere. Returns how many."""
-        messages = self.line.clear()
-        if messages:
+        if messages := self.line.clear():
             self._leave(messages, Gone.REMOVED)
         return len(messages) + self.purge_pages()
 
     def take_out(self, seqs: set[int], why: Gone) -> list[Message]:
         """Remove those of these that wait, for an operator; returns them. O(n) of the queue."""
-        messages = self.line.remove_if(seqs)
-        if messages:
+        if messages := self.line.remove_if(seqs):
             self._leave(messages, why)
         return messages
 
@@ -480,11 +473,18 @@ class Queue:
         self.purge()
 
     def check_invariants(self) -> None:
-        """Assert the conservation law; tests call it after each command."""
+        """Assert the conservation law, and of all parts; tests call it after each command."""
         counts = self.counts
         assert counts.added == self.message_count + counts.gone_count, "messages lost or made up"
-        assert self.delivering == sum(h.count for h in self.seats.all), "delivering is miscounted"
-        assert counts.size_bytes >= 0, "size went below zero"
+        for part in (counts, self.line, self.seats, self.ring, self.searches, self.groups):
+            part.check_invariants()
+        counts.check_size((self.line.holdings(), self.line.storing()), exact=not self.out.count)
+        if self.start is not None:
+            self.start.check_invariants(len(self.seats))
+        self._check_held()
+
+    def _check_held(self) -> None:
+        self.out.check_invariants(sum(h.count for h in self.seats.all))
 
     # ---- pages
 

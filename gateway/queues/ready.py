@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Final
 
 from gateway.model.message import PRIORITY_MASK, SCHEDULED, Message
+from gateway.queues.ordered import ascends, is_heap
 
 _LEVELS = 10
 #: More than any seq has bits; a due time in front of it takes 64.
@@ -146,6 +147,7 @@ class Ready:
 
     def _drop_head(self, priority: int) -> None:
         level = self._levels[priority]
+        assert level, "the head of an empty level"
         level.popleft()
         if not level:
             self._bits &= ~(1 << priority)
@@ -153,6 +155,7 @@ class Ready:
 
     def take_oldest(self, count: int) -> list[Message]:
         """Remove and return the `count` that arrived first, whatever their priority."""
+        assert count <= self._count, "more are to go than wait"
         bits = self._bits
         if not self._returned and not bits & (bits - 1):
             return self.take(count)  # all have one priority, so that arrival is the order
@@ -173,6 +176,7 @@ class Ready:
 
     def take_next(self, count: int) -> list[Message]:
         """Remove and return the `count` that would be delivered next."""
+        assert count <= self._count, "more are to go than wait"
         taken: list[Message] = []
         while len(taken) < count:
             taken += self.take(count - len(taken))
@@ -230,13 +234,32 @@ class Ready:
         self._returned = [e for e in self._returned if e[2].seq not in doomed]
         heapq.heapify(self._returned)
         self._count -= len(removed)
+        assert self._count >= 0, "removed more than waited"
         return removed
 
     def clear(self) -> list[Message]:
         """Remove and return everything, in delivery order."""
         everything = list(self)
+        assert len(everything) == self._count, "what waits is miscounted"
         for level in self._levels:
             level.clear()
         self._returned.clear()
         self._bits = self._count = 0
         return everything
+
+    def check_invariants(self) -> None:
+        """Assert that levels, bits and count say the same, and that all is in order."""
+        for priority, level in enumerate(self._levels):
+            assert self._bits >> priority & 1 == bool(level), (
+                f"the bit of level {priority} is wrong"
+            )
+            assert ascends(m.seq for m in level), f"level {priority} is in no order"
+            for message in level:
+                assert message.flags & PRIORITY_MASK == priority, "waits in another level"
+                assert not message.flags & SCHEDULED, "came due, and waits behind others"
+        assert not self._bits >> _LEVELS, "a bit of no level"
+        assert is_heap([entry[:2] for entry in self._returned]), "what came back is no heap"
+        for level_key, place, message in self._returned:
+            assert (level_key, place) == _key(message), "came back to the place of another"
+        count = sum(map(len, self._levels)) + len(self._returned)
+        assert self._count == count, f"{self._count} are counted, and {count} wait"

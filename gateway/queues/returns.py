@@ -96,6 +96,7 @@ class Returns(Generic[Q]):
         elif len(messages) > 1:
             messages = sorted(messages, key=lambda m: m.seq, reverse=True)
         kept, replaced = self._ring.sort_returned(messages, backlog, later=due is not None)
+        assert len(kept) + len(replaced) >= len(messages), "neither kept nor replaced"
         if due is not None:
             ticket = max(ticket, self._postpone(kept, due))
         else:
@@ -128,10 +129,12 @@ class Returns(Generic[Q]):
             self._line.any_flags |= message.flags
             attempts = message.flags >> COUNT_SHIFT
             (dead if 0 < self.max_attempts <= attempts else stay).append(message)
+        assert len(stay) + len(dead) == len(messages), "neither waiting again nor dead"
         return stay, dead
 
     def note_acquired(self, messages: list[Message]) -> None:
         """Messages in delivery were with a consumer: the next one is not the first."""
+        assert len(messages) <= self._out.count, "more than are in delivery"
         for message in self._out.unmarked(messages):
             message.flags |= ACQUIRED
         self._line.any_flags |= ACQUIRED

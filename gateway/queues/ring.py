@@ -14,6 +14,7 @@ queue that has handed out before, a ring learns of deliveries from then on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from gateway.model.message import Message
 from gateway.queues.in_delivery import InDelivery
@@ -72,7 +73,9 @@ class Ring:
     def evict(self, count: int) -> None:
         """Have so many victims leave."""
         ready = self._line.ready
+        assert 0 < count <= len(ready), "more victims than wait"
         victims = ready.take_next(count) if self.evicts_next else ready.take_oldest(count)
+        assert len(victims) == count, "fewer victims than were to go"
         self._leave(victims, Gone.REPLACED)
 
     def admit_due(self, due: list[Message]) -> list[Message]:
@@ -115,3 +118,12 @@ class Ring:
         line = self._line
         excess = min(returned, line.waiting_count - self.size) if self.size >= 0 else 0
         return line.ready.take_oldest(min(excess, len(line.ready))) if excess > 0 else []
+
+    def check_invariants(self) -> None:
+        """Assert that it owes what can be evicted later, and that none is noted at two places."""
+        assert self.size >= -1, f"a ring of {self.size}"
+        assert self.owed >= 0, "it has evicted more than it owed"
+        noted = set(self._out.seqs)
+        if noted:
+            waiting = chain(self._line.holdings(), self._line.storing())
+            assert noted.isdisjoint(m.seq for m in waiting), "in delivery, and it waits"

@@ -10,7 +10,8 @@ import heapq
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.model.message import EXPIRES, Message
+from gateway.model.message import EXPIRES, SCHEDULED, Message
+from gateway.queues.ordered import is_heap
 
 #: Later than any time that a message can name.
 NEVER: Final = 1 << 64
@@ -34,6 +35,7 @@ class Scheduled:
 
     def add(self, message: Message) -> None:
         """Keep a message until its `due`."""
+        assert message.flags & SCHEDULED, "waits for a time that it has not"
         due = message.due
         heapq.heappush(self._heap, (due, message.seq, message))
         self.next_due = min(self.next_due, due)
@@ -45,6 +47,7 @@ class Scheduled:
         while heap and heap[0][0] <= now_ms:
             taken.append(heapq.heappop(heap)[2])
         self.next_due = heap[0][0] if heap else NEVER
+        assert self.next_due > now_ms, "due, and it still waits"
         return taken
 
     def take_expired(self, now_ms: int) -> list[Message]:
@@ -70,3 +73,12 @@ class Scheduled:
         self._heap.clear()
         self.next_due = NEVER
         return everything
+
+    def check_invariants(self) -> None:
+        """Assert that the heap is one, and that what is due first is known."""
+        assert is_heap([entry[:2] for entry in self._heap]), "what is scheduled is no heap"
+        first = min((entry[0] for entry in self._heap), default=NEVER)
+        assert self.next_due == first, f"next is due at {self.next_due}, not {first}"
+        for due, seq, message in self._heap:
+            assert message.flags & SCHEDULED, "waits for a time that it has not"
+            assert (due, seq) == (message.due, message.seq), "waits for the time of another"

@@ -59,7 +59,8 @@ class Searching:
 
     def leave(self, group: Group) -> None:
         """Take one member of a group away."""
-        searches = self._begun()
+        assert self.open is not None, "one leaves a group that there is not"
+        searches = self.open
         searches.leave(group)
         self._close(searches)
 
@@ -71,7 +72,8 @@ class Searching:
 
     def leave_browser(self, browser: Browser) -> None:
         """Show it nothing more."""
-        searches = self._begun()
+        assert self.open is not None, "one stops browsing that has not begun"
+        searches = self.open
         searches.leave_browser(browser)
         self._close(searches)
 
@@ -134,6 +136,16 @@ class Searching:
             self.more = False
             self._idle()
 
+    def check_invariants(self) -> None:
+        """Assert that what is searched is the line's index, and that somebody searches it."""
+        searches = self.open
+        if searches is None:
+            assert all(h.group is None for h in self._seats.all), "a selector that nobody applies"
+            return
+        assert len(searches), "searches of nobody"
+        assert searches.ready is self._line.ready, "another index is searched than the line's"
+        searches.check_invariants(self._seats.all)
+
 
 class Ahead:
     """What was found in the middle of the pages, for some consumers and for no others."""
@@ -159,6 +171,7 @@ class Ahead:
 
         What they do not take after all waits on its page again. Returns how many went out.
         """
+        assert group.members, "messages for a group of nobody"
         backlog.take(messages)
         group.allowance = max(group.allowance, len(self._line.ready))
         members = [h for h in self._seats.all if h.group is group]
@@ -169,6 +182,7 @@ class Ahead:
             if not step:
                 break
             went += step
+        assert went <= len(messages), "more went out than there were"
         behind = backlog.ahead
         left = {m.seq for m in messages if m.seq in behind and not m.flags & SCHEDULED}
         if left:
@@ -193,7 +207,9 @@ class Ahead:
         if not ahead:
             return messages
         others = [m for m in messages if m.seq not in behind]
+        assert len(others) + len(ahead) == len(messages), "messages lost on the way to their page"
         self._counts.size_bytes -= sum([len(m.body) for m in ahead])
+        assert self._counts.size_bytes >= 0, "size went below zero"
         backlog.give_back(ahead)
         self._searching.look_again(min([m.seq for m in ahead]))
         return others

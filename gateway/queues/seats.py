@@ -7,7 +7,7 @@ knows no message.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 
 from gateway.queues.selecting import Held
@@ -50,11 +50,13 @@ class Consumers:
         # The one that has an exclusive queue keeps it.
         while at > int(self.exclusive) and self.all[at - 1].priority < held.priority:
             at -= 1
+        assert held.attached, "one that has left takes a seat"
         self.all.insert(at, held)
         self._ranks.clear()
 
     def unseat(self, held: Held) -> None:
         """Take a consumer's place away."""
+        assert held.attached, "it has left already"
         held.attached = False
         consumers, priority = self.all, held.priority
         at = consumers.index(held)
@@ -63,6 +65,7 @@ class Consumers:
         first = bisect_left(consumers, -priority, after, at, key=lambda other: -other.priority)
         if at - first < self.turn:
             self.turn -= 1  # whose turn it is does not change
+        assert self.turn >= 0, "the turn of nobody"
         del consumers[at]
         self._ranks.clear()
 
@@ -112,4 +115,24 @@ class Consumers:
         for _, like in groupby(self.all, key=attrgetter("priority")):
             first = ranks[-1][1] if ranks else 0
             ranks.append((first, first + len(list(like))))
+        assert not ranks or ranks[-1][1] == len(self.all), "some have no rank"
         return ranks
+
+    def check_invariants(self) -> None:
+        """Assert that each has one seat, in the order of priorities."""
+        assert self.turn >= 0, "the turn of nobody"
+        assert len(set(map(id, self.all))) == len(self.all), "one has two seats"
+        assert all(held.attached for held in self.all), "one that has left has a seat"
+        assert all(held.count >= 0 for held in self.all), "one gave back more than it had"
+        falling = self.all[int(self.exclusive) :]
+        for before, after in pairwise(falling):
+            assert before.priority >= after.priority, "served before one of higher priority"
+        if self._ranks:
+            assert self._ranks[0][0] == 0, "no rank for the first"
+            assert self._ranks[-1][1] == len(self.all), "no rank for the last"
+        for first, after_last in self._ranks:
+            assert len({h.priority for h in self.all[first:after_last]}) == 1, (
+                "a rank of unlike ones"
+            )
+        for one, other in pairwise(self._ranks):
+            assert one[1] == other[0], "ranks with a gap"

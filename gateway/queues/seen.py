@@ -49,5 +49,14 @@ class Seen:
             return
         first, last = firsts[at], lasts[at]
         parts = [(low, high) for low, high in ((first, seq - 1), (seq + 1, last)) if low <= high]
+        assert first <= seq <= last, "taken out of a range that has it not"
         firsts[at : at + 1] = [low for low, _ in parts]
         lasts[at : at + 1] = [high for _, high in parts]
+
+    def check_invariants(self) -> None:
+        """Assert that ranges ascend, hold something, and do not touch."""
+        assert len(self._firsts) == len(self._lasts), "a range without an end"
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            assert first <= last, f"a range from {first} to {last}"
+        for last, first in zip(self._lasts, self._firsts[1:], strict=False):
+            assert last + 1 < first, f"ranges that touch, at {first}"

@@ -220,6 +220,7 @@ class Searches:
 
     def leave(self, group: Group) -> None:
         """Take one member away."""
+        assert group.members > 0, "one leaves a group of nobody"
         group.members -= 1
         if not group.members:
             self.groups.remove(group)
@@ -227,6 +228,7 @@ class Searches:
 
     def join_browser(self, browser: Browser) -> None:
         """Show a browser what waits from now on."""
+        assert browser not in self.browsers, "it browses already"
         self.browsers.append(browser)
         self.ready.searches.append(browser)
 
@@ -245,6 +247,7 @@ class Searches:
 
     def begin(self, now_ms: int, any_flags: int, until: int, backlog: Backlog | None) -> None:
         """Start a turn: everybody may look at some places; browsers do, before seq `until`."""
+        assert len(self), "a turn of no search"
         share = max(PLACES_MIN, TURN_PLACES // len(self))
         for group in self.groups:
             group.allowance = share
@@ -266,3 +269,19 @@ class Searches:
                 self.patient.append(member)
             else:
                 member.consumer.exhausted()
+
+    def check_invariants(self, seated: Sequence[Held]) -> None:
+        """Assert that the index tells each search, and that groups have the members they count."""
+        told = set(map(id, self.ready.searches))
+        assert all(id(search) in told for search in (*self.groups, *self.browsers)), "not told"
+        conditions = {id(group.condition) for group in self.groups}
+        assert len(conditions) == len(self.groups), "two groups with one selector"
+        for group in self.groups:
+            members = sum(held.group is group for held in seated)
+            assert group.members == members > 0, f"{group.members} counted, {members} in the group"
+        for held in seated:
+            assert held.group is None or held.group in self.groups, "one of a group that is gone"
+        assert len(set(self.patient)) == len(self.patient), "one waits twice for the same end"
+        for browser in self.browsers:
+            assert not browser.delivering, "it is being shown something, between two calls"
+            assert browser.page_next >= 0, "it browses before the first page"

@@ -54,6 +54,7 @@ class Shares:
         """
         if len(open_ones) == 1 and open_ones[0][0].group is None:
             return self._serve_one(open_ones[0], now_ms, limit)
+        assert open_ones, "shares for nobody"
         share, odd = divmod(min(len(self._line.ready), limit), len(open_ones))
         total = 0
         dealt: list[Group] = []
@@ -125,6 +126,7 @@ class Shares:
         flags = self._line.any_flags, self._line.all_flags
         total = 0
         counts, last = even(len(found), [part for _, part, _ in mates])
+        assert sum(counts) == len(found), "more was found than they have room for"
         if found:
             self._seats.turn = mates[last][2] + 1
         for (held, _, _), count in zip(mates, counts, strict=True):
@@ -182,6 +184,7 @@ class Shares:
             messages = (
                 self._line.ready.take(count) if group is None else _find(self._line, group, count)
             )
+        assert len(fitting) <= count, "more than it has room for"
         for message in reversed(aside):
             self._line.ready.put_back(message)
         return fitting, late
@@ -215,4 +218,6 @@ def even(count: int, most: Sequence[int]) -> tuple[list[int], int]:
         for at in served:
             parts[at] += step
             count -= step
+    assert count >= 0, "more was divided than there is"
+    assert last < len(most), "behind the last one"
     return parts, last

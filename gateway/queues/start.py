@@ -27,6 +27,7 @@ class Start:
 
     def is_open(self, consumers: int, now_ms: int) -> bool:
         """Whether a queue with so many consumers delivers now; the delay runs from the first."""
+        assert consumers >= 0, "fewer than no consumers"
         if not consumers:
             self._open = False
             self.opens_at = NEVER
@@ -42,3 +43,10 @@ class Start:
         """The last consumer is gone: the next ones are waited for again."""
         self._open = False
         self.opens_at = NEVER
+
+    def check_invariants(self, consumers: int) -> None:
+        """Assert that it waits for something that may happen."""
+        assert self._consumers > 0, "waits for nobody"
+        assert not self._open or self.opens_at == NEVER, "open, and it waits to be"
+        assert consumers or not self._open, "open for nobody"
+        assert self._delay_ms >= 0 or self.opens_at == NEVER, "a delay that nobody has set"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from gateway.model.message import DURABLE, SCHEDULED, Message
+from gateway.queues.ordered import ascends
 
 
 class Storing:
@@ -86,10 +87,12 @@ class Storing:
         """Remove and return the messages whose `seq` is in `doomed`; O(n)."""
         removed = [message for message in self if message.seq in doomed]
         if removed:
-            for runs in (*(runs for _, runs in self._waiting), self._open):
-                kept = [[m for m in run if m.seq not in doomed] for run in runs]
-                runs[:] = [run for run in kept if run]
+            left = [(ticket, _without(runs, doomed)) for ticket, runs in self._waiting]
+            # A ticket for which nobody waits is told to nobody: what came next would wait for it.
+            self._waiting = deque((ticket, runs) for ticket, runs in left if runs)
+            self._open = _without(self._open, doomed)
             self.count -= len(removed)
+            assert self.count >= 0, "more were removed than waited"
         return removed
 
     def let_out(self, ticket: int) -> int:
@@ -100,4 +103,23 @@ class Storing:
             for run in waiting.popleft()[1]:
                 self.count -= len(run)
                 self._arrive(run)
+        assert self.count >= 0, "more were let out than waited"
         return count - self.count
+
+    def check_invariants(self) -> None:
+        """Assert that all wait in the order in which they came, and for tickets in theirs."""
+        assert ascends(ticket for ticket, _ in self._waiting), "tickets in no order"
+        assert ascends(message.seq for message in self), "what waits for the disk is in no order"
+        runs = [run for _, runs in self._waiting for run in runs] + self._open
+        assert all(runs), "nothing waits, as a run"
+        assert all(runs for _, runs in self._waiting), "nobody waits for a ticket"
+        count = sum(map(len, runs))
+        assert self.count == count, f"{self.count} are counted, and {count} wait for the disk"
+        for run in runs:
+            assert len({m.flags for m in run}) == 1, "a run of messages that differ"
+
+
+def _without(runs: list[list[Message]], doomed: set[int]) -> list[list[Message]]:
+    """Return what is left of runs without these messages."""
+    kept = [[message for message in run if message.seq not in doomed] for run in runs]
+    return [run for run in kept if run]

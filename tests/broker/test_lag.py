@@ -9,6 +9,7 @@ import pytest
 from gateway.broker.pressure.lag import Lag
 from gateway.model.definitions import DivertDefinition
 from gateway.model.run import Run
+from gateway.queues.ports import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, body_of, entry, flags_of, stomp
 
 LIMIT, CALM = 0.1, 1.0
@@ -368,3 +369,15 @@ def test_a_limit_that_was_off_is_switched_on():
     core.send("q", b"1")
     relimit(core, LIMIT)
     lagging(core)
+
+
+def test_what_comes_after_all_that_waited_was_removed_waits_for_nothing():
+    core = core_of(serialized=(ANYCAST,))
+    taker = core.consume("q")
+    core.send("q", b"1")
+    queue = core.queue("q")
+    assert len(queue.take_out({queue.next_seq - 1}, Gone.REMOVED)) == 1
+    core.sync()
+    core.send("q", b"2", durable=False)
+    assert taker.bodies() == [b"2"]
+    core.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.address import parse_destination
-from gateway.model.message import DURABLE
+from gateway.model.message import ACQUIRED, DURABLE
 from gateway.model.run import Run
 from gateway.queues.queue import Gone
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, body_of, entry, flags_of
@@ -416,4 +416,14 @@ def test_last_values_on_pages_are_shown_once_each():
     assert waiting(core) == ["a19", "b19"]
     assert len(taker.bodies()) == len(set(taker.bodies()))
     assert taker.bodies()[-2:] == [b"a19", b"b19"]
+    core.check()
+
+
+def test_what_one_gives_back_was_acquired_by_nobody():
+    core = kept()
+    one = core.consume("q")
+    send(core, b"1")
+    one.release()
+    other = core.consume("q")
+    assert not other.got[0].flags & ACQUIRED
     core.check()

@@ -102,3 +102,18 @@ def test_data_verify_reads_pages_and_names_what_is_damaged(life):
     assert "1 of " in bad["damage"]
     assert lines_of(facts)[-1] == "damaged"
     assert json.dumps(facts)
+
+
+def test_what_is_lost_when_it_is_read_is_no_more_to_be_read(life):
+    store, _ = page_of(life, "q")
+    paging = life.gateway.addresses["q"].paging
+    page = max(paging.pages)
+    known = paging.pages[page]
+    spoil(life, (store, page), known.offsets[-1] + known.lengths[-1] - 1)
+    taker = life.consume("q", 100)
+    life.sync()
+    queue = life.gateway.queues["q"]
+    assert life.gateway.operations.pager.lost
+    assert (queue.paged_count, queue.backlog.size) == (0, 0)
+    life.check()
+    taker.ack()

@@ -133,3 +133,20 @@ def test_a_kill_is_known_where_only_pages_hold_messages(tmp_path):
     life.restart()
     taker = life.consume("q", 3)
     assert [m.flags & MAYBE_SEEN for m in taker.got] == [MAYBE_SEEN] * 3
+
+
+def test_a_purge_forgets_what_was_counted_of_what_is_on_pages(tmp_path):
+    life = node(tmp_path, SettingsEntry(match="#", values={"max_size_messages": 0}))
+    life.send("q", [b"1", b"2"])
+    life.sync()
+    taker = life.consume("q", 1)
+    life.sync()
+    taker.release(failed=True)
+    life.sync()
+    life.restart()
+    queue = life.gateway.queues["q"]
+    backlog = queue.backlog
+    assert backlog.flags
+    assert queue.purge() == 2
+    assert not backlog.flags
+    life.check()

@@ -119,7 +119,7 @@ class Hold:
         if undeliverable_here:
             self._held.bar(messages)
         due = around.effects.redelivery(queue) if delayed else None
-        if not (failed or unseen):
+        if not (failed or unseen or queue.keeps):  # else it was shown a copy
             queue.returns.note_acquired(messages)
         ticket = queue.release(self._held, messages, failed=failed, due=due)
         around.dispatch.touch(queue)
