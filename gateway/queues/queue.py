@@ -389,7 +389,10 @@ class Queue:
             return grouping.hand_out(now_ms, limit)
         total = 0
         hand_round = self._shares.hand_round
-        while line.ready and total < limit and (went := hand_round(now_ms, limit - total)):
+        while line.ready and total < limit:
+            went = hand_round(now_ms, limit - total)
+            if not went:
+                break
             total += went
         return total
 
@@ -406,10 +409,7 @@ class Queue:
         return self._settle(held, messages, Gone.ACKNOWLEDGED)
 
     def kill(self, held: Held, messages: list[Message]) -> int:
-        """Remove messages in delivery as undeliverable: they go to the dead-letter address.
-
-        Returns the ticket.
-        """
+        """Have messages in delivery go to the dead-letter address; returns the ticket."""
         return self._settle(held, messages, Gone.KILLED)
 
     def _settle(self, held: Held, messages: list[Message], why: Gone) -> int:
