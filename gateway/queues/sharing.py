@@ -69,12 +69,13 @@ class Shares:
                 dealt.append(group)
                 total += self._deal(group, open_ones, share or 1, now_ms)
                 continue
-            part = min(room, share + (at < odd) or 1)
-            messages = self._take_for(held, part, now_ms)
+            part = share + (at < odd) or 1
+            messages = self._take_for(held, min(room, part), now_ms)
             if not messages:
                 continue
             went = len(messages)
             held.consumer.deliver(messages, self._line.any_flags)
+            # Its room was a guess while it had seen no message: it may have more of it by now.
             if went < part and self._line.ready:
                 went += self._give_more(held, part - went, now_ms)
             total += went
@@ -129,7 +130,7 @@ class Shares:
         assert sum(counts) == len(found), "more was found than they have room for"
         if found:
             self._seats.turn = mates[last][2] + 1
-        for (held, _, _), count in zip(mates, counts, strict=True):
+        for (held, part, _), count in zip(mates, counts, strict=True):
             mine, found = found[:count], found[count:]
             remember(self._line, flags)
             if not held.attached:
@@ -140,6 +141,8 @@ class Shares:
             if messages:
                 total += len(messages)
                 held.consumer.deliver(messages, self._line.any_flags)
+            if count == part < share:  # as in `serve`: it may have more room by now
+                total += self._give_more(held, share - count, now_ms)
         return total
 
     def _take_for(

@@ -21,6 +21,9 @@ class Effects:
         self.left += [(why, m.seq, bool(queue.any_flags & m.flags & DURABLE)) for m in messages]
         return 0
 
+    def synced_below(self, queue) -> int:
+        return queue.next_seq
+
     def counted(self, queue, messages) -> int:
         self.counts += [(m.seq, m.delivery_count) for m in messages]
         return 0
@@ -213,3 +216,39 @@ def test_ready_is_a_sorted_list(steps):
         assert len(ready) == len(naive)
     assert ready.clear() == naive
     assert not ready.take(5)
+
+
+class Guesser(Taker):
+    """Has little room until it has seen how large messages are, as a link of AMQP."""
+
+    def room(self) -> int:
+        return self.left if self.got else min(17, self.left)
+
+
+class Even:
+    """A selector that all messages meet."""
+
+    text = "TRUE"
+
+    @staticmethod
+    def matches(message) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("condition", [None, Even()])
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_one_that_guessed_its_room_has_its_share_all_the_same(condition, first) -> None:
+    queue = Queue("q", "a", 1, Effects())
+    takers = [Guesser(queue, 1001), Guesser(queue, 3003)]
+    if condition is not None:
+        for taker in takers:
+            queue.detach(taker.held)
+            taker.held = queue.attach(taker, 0, condition)
+    for count in (first, 1000 - first):
+        for at in range(count):
+            queue.add_run(Run([b"abc"], (4, 4, 9)[at % 3]))
+        while queue.dispatch(0, 2048):
+            pass
+    one, other = (len(taker.got) for taker in takers)
+    assert one + other == 1000
+    assert abs(one - other) <= 1
