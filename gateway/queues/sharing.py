@@ -118,11 +118,12 @@ class Shares:
 
         `share` is what each may get. How much of what waits is for them is not known before.
         """
-        mates = [
-            (h, min(r, share), place)
-            for h, r, place in open_ones
-            if h.group is group and h.attached and not h.barred
-        ]
+        able = [one for one in open_ones if one[0].group is group]
+        able = [one for one in able if one[0].attached and not one[0].barred]
+        # As in `serve`, a room may be a guess: nobody gets more than the one with the least, which
+        # has its true room in the next round.
+        part = min([share, *(room for _, room, _ in able)])
+        mates = [(held, part, place) for held, _, place in able]
         found = _find(self._line, group, sum([part for _, part, _ in mates]))
         flags = self._line.any_flags, self._line.all_flags
         total = 0
@@ -130,7 +131,7 @@ class Shares:
         assert sum(counts) == len(found), "more was found than they have room for"
         if found:
             self._seats.turn = mates[last][2] + 1
-        for (held, part, _), count in zip(mates, counts, strict=True):
+        for (held, _, _), count in zip(mates, counts, strict=True):
             mine, found = found[:count], found[count:]
             remember(self._line, flags)
             if not held.attached:
@@ -141,8 +142,6 @@ class Shares:
             if messages:
                 total += len(messages)
                 held.consumer.deliver(messages, self._line.any_flags)
-            if count == part < share:  # as in `serve`: it may have more room by now
-                total += self._give_more(held, share - count, now_ms)
         return total
 
     def _take_for(
