@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 
 from gateway.model.message import EXPIRES, SCHEDULED, SHARED, Message, Share, SharedMessage
@@ -34,9 +34,11 @@ def made(run: Run, first: int, shares: Sequence[Share], origin: str) -> tuple[li
     return messages, flags
 
 
-def made_mixed(run: MixedRun, first: int) -> Iterator[Message]:
-    """Yield the messages of a run that differ in flags or expiry, and are for now."""
-    for message in map(Message, run.bodies, range(first, first + run.count), run.flags):
-        if message.flags & EXPIRES:
-            message.expires = run.expires[message.seq - first]
-        yield message
+def made_mixed(run: MixedRun, first: int) -> list[Message]:
+    """Return the messages of a run that differ in flags or expiry, and are for now."""
+    messages = list(map(Message, run.bodies, range(first, first + run.count), run.flags))
+    if any(run.expires):
+        for message, expires in zip(messages, run.expires, strict=True):
+            if message.flags & EXPIRES:
+                message.expires = expires
+    return messages

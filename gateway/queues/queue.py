@@ -269,8 +269,9 @@ class Queue:
         """As `add_run` for messages that differ in flags or expiry, and are for now."""
         first = self.counts.take(run.count)
         self.counts.size_bytes += run.size
+        add = self.line.add
         for message in made_mixed(run, first):
-            self.line.add(message)
+            add(message)
         return first
 
     def restore(self, messages: list[Message]) -> None:
