@@ -273,7 +273,7 @@ def _disk_kept(service: GatewayService) -> str:
     return f", disk keeps {monitor.floor >> 20} MiB free{full}"
 
 
-_SHOWN: Final = {"AMQP": "AMQP 1.0", "STOMP": "STOMP"}
+_SHOWN: Final = {"AMQP": "AMQP 1.0", "STOMP": "STOMP", "WS": "WebSocket"}
 
 
 def _short(path: str) -> str:

@@ -15,7 +15,7 @@ from gateway.config.tree import Config
 
 #: What is there without an `[acceptors.*]` table; `--set` edits it, a file's tables replace it.
 DEFAULT_ACCEPTORS: Final = {
-    "all": {"endpoint": "tcp:5672:interface=127.0.0.1", "protocols": ["AMQP", "STOMP"]},
+    "all": {"endpoint": "tcp:5672:interface=127.0.0.1", "protocols": ["AMQP", "STOMP", "WS"]},
     "stomp": {"endpoint": "tcp:61613:interface=127.0.0.1", "protocols": ["STOMP"]},
 }
 SERVICE_DATA: Final = "/var/lib/sluicegate"

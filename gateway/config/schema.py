@@ -98,8 +98,7 @@ ACCEPTOR: Final = Table(
     required=frozenset({"endpoint"}),
     later=_words(
         "amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
-        " stomp-max-frame-payload-length stomp-enable-message-id"
-        " stomp-min-large-message-size allowed-origins ws-ping-interval direct-deliver"
+        " stomp-enable-message-id stomp-min-large-message-size ws-ping-interval direct-deliver"
     ),
 )
 

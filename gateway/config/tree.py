@@ -37,10 +37,11 @@ MULTICAST_PREFIX: Final = "/topic/"
 
 
 class Wire(Enum):
-    """A protocol that an acceptor may speak."""
+    """A protocol that an acceptor may speak; WS carries the others, or both where it is alone."""
 
     AMQP = "AMQP"
     STOMP = "STOMP"
+    WS = "WS"
 
 
 class Sasl(Enum):
@@ -75,7 +76,8 @@ class LogLevel(Enum):
     ERROR = "error"
 
 
-_WIRES: Final = v.Read(v.choices(Wire, {"WS": "is known, but not supported yet by this version"}))
+_WIRES: Final = v.Read(v.choices(Wire))
+_ORIGINS: Final = v.Read(v.origins)
 _MECHANISMS: Final = v.Read(
     v.choices(
         Sasl,
@@ -101,7 +103,12 @@ class Acceptor:
     Attributes:
         name: the NAME of its table.
         endpoint: where it listens, as Twisted writes it.
-        protocols: those that it speaks; the first bytes of a connection choose.
+        protocols: those that it speaks; the first bytes of a connection choose. WS is WebSocket,
+            with the others inside, or both of them where it is alone.
+        allowed_origins: web pages that may connect over WebSocket beside those of the same origin
+            and of localhost: `https://shop.example`; `*` is any.
+        stomp_max_frame_payload_length: bytes of a WebSocket message, STOMP or AMQP;
+            `max-frame-size` where that is more.
         allow_anonymous: clients without a login are let in although there are users.
         sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
             verifier.
@@ -145,6 +152,10 @@ class Acceptor:
     name: str
     endpoint: Annotated[Endpoint, v.Read(read_endpoint)]
     protocols: Annotated[frozenset[Wire], NEW_CONNECTIONS, _WIRES] = frozenset(Wire)
+    allowed_origins: Annotated[frozenset[str], NEW_CONNECTIONS, _ORIGINS] = frozenset()
+    stomp_max_frame_payload_length: Annotated[
+        int, NEW_CONNECTIONS, Unit.BYTES, within(1024, 1 << 30)
+    ] = MIB
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000

@@ -29,6 +29,7 @@ _DURATION: Final = re.compile(r"\s*(-?\d[\d_]*(?:\.\d+)?)\s*(ms|s|m|min|h|d)?\s*
 _DURATION_UNITS: Final = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
+_ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?\Z")
 #: Whatever is counted is kept in a signed 64-bit number on disk and on the wire.
 INT_MAX: Final = (1 << 63) - 1
 
@@ -95,6 +96,16 @@ def names(value: object) -> frozenset[str]:
     if not isinstance(value, list):
         raise ValueError(f"needs an array of names, not {describe(value)}")  # noqa: TRY004
     return frozenset(name_text(item).lower() for item in value)
+
+
+def origins(value: object) -> frozenset[str]:
+    """Take an array of origins as browsers write them, kept in lower case; `*` is any."""
+    taken = names(value)
+    for one in taken:
+        if one != "*" and not _ORIGIN.match(one):
+            text = 'is no origin of web pages; write for example "https://shop.example:8443"'
+            raise ValueError(f"{describe(one)} {text}")
+    return taken
 
 
 def boolean(value: object) -> bool:

@@ -31,11 +31,12 @@ from protocols.stomp.session import StompSession
 from protocols.transport.reads import Reads
 from protocols.transport.shell import Wire
 from protocols.transport.sniff import sniff
-from protocols.transport.speaking import Speaker
+from protocols.transport.speaking import Session, Speaker
 from protocols.transport.strangers import decline
 from protocols.transport.timers import Timers
 from protocols.transport.tls import Tls
 from protocols.transport.unread import Output
+from protocols.websocket.session import WebSocketSession
 
 _log = structlog.get_logger()
 
@@ -140,7 +141,7 @@ class Connections(Factory):
     def figures(self) -> AcceptorFigures:
         """Return how many connections it took, refused, and has open by protocol."""
         sessions = (wire.session for wire in self.wires.values())
-        names = ["STOMP" if isinstance(s, StompSession) else "AMQP" for s in sessions if s]
+        names = [_name_of(s) for s in sessions if s]
         return AcceptorFigures(
             name=self.name, opened=self.opened, refused=self.refused, protocols=Counter(names)
         )
@@ -226,7 +227,7 @@ class Connections(Factory):
             peer=wire.peer().address,
             reason="protocol",
             protocol=what,
-            offered=" ".join(speaker.guess for speaker in self.speakers),
+            offered=" ".join(speaker.name or speaker.guess for speaker in self.speakers),
         )
 
     def _lost(self, name: str, wire: Wire) -> None:
@@ -277,6 +278,13 @@ def drain(reactor: IReactorTime, groups: Sequence[Connections], seconds: float) 
 def _told(data: bytes) -> str:
     """Return what the first bytes of a connection are, as the shell and its speakers name it."""
     return sniff(data).value
+
+
+def _name_of(session: Session) -> str:
+    """Return the protocol of a session: what is inside of a WebSocket, once that is known."""
+    if isinstance(session, WebSocketSession):
+        return "WS" if session.inner is None else _name_of(session.inner)
+    return "STOMP" if isinstance(session, StompSession) else "AMQP"
 
 
 def _nothing() -> None:

@@ -7,7 +7,7 @@ and nowhere else: times in ms become seconds, and keys that are not written get 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway import __version__
@@ -35,9 +35,13 @@ from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
+from protocols.websocket.limits import WebSocketLimits
+from protocols.websocket.session import WebSocketSession
 
 #: How long a STOMP consumer may hold deliveries and acknowledge none, where nothing is written.
 STOMP_STUCK_MS: Final = 1_800_000
+#: Browsers run the timers of a tab in the background once a minute: its heart-beats are as rare.
+TAB_TTL_MS: Final = 65_000
 #: A century: what "never" is to STOMP's clock.
 FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
@@ -57,47 +61,97 @@ def make_speakers(
     `unfinished` is what all its connections share, those of before as well; `containers` and
     `objects` what all acceptors do.
     """
-    open_to_all = gate.open or acceptor.allow_anonymous
-    if unfinished is None:
-        unfinished = budget_of(config, acceptor)
+    making = _Making(
+        config=config,
+        acceptor=acceptor,
+        broker=broker,
+        gate=gate,
+        unfinished=budget_of(config, acceptor) if unfinished is None else unfinished,
+        containers=containers,
+        objects=objects,
+    )
     speakers = []
-
-    def authenticator(peer: PeerFacts) -> PeerGate:
-        return gate.for_peer(peer.address, anonymous=acceptor.allow_anonymous)
-
     if Protocol.AMQP in acceptor.protocols:
-        sasl = sasl_offer(acceptor, gate)
-        amqp = amqp_limits(config, acceptor, unfinished, anonymous=open_to_all, sasl=sasl)
-        amqp = replace(amqp, objects=objects)
-        speakers.append(
-            Speaker(
-                guess=Guess.AMQP.value,
-                build=lambda peer: AmqpConnection(
-                    broker,
-                    (known := authenticator(peer)),
-                    amqp,
-                    peer,
-                    {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)},
-                    containers=containers,
-                ),
-            )
-        )
+        speakers.append(making.amqp())
     if Protocol.STOMP in acceptor.protocols:
-        stomp = replace(stomp_limits(config, acceptor, unfinished), objects=objects)
-        speakers.append(
-            Speaker(
-                guess=Guess.STOMP.value,
-                build=lambda peer: StompSession(
-                    broker,
-                    authenticator(peer),
-                    stomp,
-                    peer.name,
-                    amqp_to_stomp,
-                    remote=peer.address,
-                ),
-            )
-        )
+        speakers.append(making.stomp())
+    if Protocol.WS in acceptor.protocols:
+        speakers.append(making.websocket())
     return tuple(speakers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Making:
+    """What the speakers of an acceptor are made of."""
+
+    config: Config
+    acceptor: Acceptor
+    broker: Broker
+    gate: PasswordGate
+    unfinished: Budget
+    containers: Containers
+    objects: Objects
+
+    @property
+    def open_to_all(self) -> bool:
+        return self.gate.open or self.acceptor.allow_anonymous
+
+    def _known(self, peer: PeerFacts) -> PeerGate:
+        return self.gate.for_peer(peer.address, anonymous=self.acceptor.allow_anonymous)
+
+    def amqp(self) -> Speaker:
+        gate = self.gate
+        limits = amqp_limits(
+            self.config,
+            self.acceptor,
+            self.unfinished,
+            anonymous=self.open_to_all,
+            sasl=sasl_offer(self.acceptor, gate),
+        )
+        limits = replace(limits, objects=self.objects)
+
+        def build(peer: PeerFacts) -> AmqpConnection:
+            known = self._known(peer)
+            exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
+            return AmqpConnection(
+                self.broker, known, limits, peer, exchanges, containers=self.containers
+            )
+
+        return Speaker(guess=Guess.AMQP.value, build=build)
+
+    def stomp(self, ttl_floor_ms: int = 0) -> Speaker:
+        limits = stomp_limits(
+            self.config, self.acceptor, self.unfinished, ttl_floor_ms=ttl_floor_ms
+        )
+        limits = replace(limits, objects=self.objects)
+
+        def build(peer: PeerFacts) -> StompSession:
+            known, remote = self._known(peer), peer.address
+            return StompSession(self.broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
+
+        return Speaker(guess=Guess.STOMP.value, build=build)
+
+    def websocket(self) -> Speaker:
+        """Carry the other protocols of the acceptor; all there are where it has no other."""
+        inside = self.acceptor.protocols - {Protocol.WS} or frozenset(Protocol)
+        carried = [self.amqp()] if Protocol.AMQP in inside else []
+        carried += [self.stomp(TAB_TTL_MS)] if Protocol.STOMP in inside else []
+        by_name = {one.guess: one for one in carried}
+        limits = websocket_limits(self.acceptor, open_to_all=self.open_to_all)
+        return Speaker(
+            guess=Guess.HTTP.value,
+            build=lambda peer: WebSocketSession(by_name, limits, peer),
+            name=Protocol.WS.value,
+        )
+
+
+def websocket_limits(acceptor: Acceptor, *, open_to_all: bool) -> WebSocketLimits:
+    """Return an acceptor's settings for WebSocket."""
+    return WebSocketLimits(
+        message_bytes_max=max(acceptor.stomp_max_frame_payload_length, acceptor.max_frame_size),
+        origins=acceptor.allowed_origins,
+        open_to_all=open_to_all,
+    )
 
 
 def budget_of(config: Config, acceptor: Acceptor) -> Budget:
@@ -147,10 +201,15 @@ def amqp_limits(
 
 
 def stomp_limits(
-    config: Config, acceptor: Acceptor, unfinished: Budget | None = None
+    config: Config,
+    acceptor: Acceptor,
+    unfinished: Budget | None = None,
+    *,
+    ttl_floor_ms: int = 0,
 ) -> StompLimits:
-    """Return an acceptor's settings for STOMP."""
+    """Return an acceptor's settings for STOMP; no client's silence ends in less than the floor."""
     anycast, multicast = acceptor.prefixes(ANYCAST_PREFIX, MULTICAST_PREFIX)
+    ttl = acceptor.connection_ttl
     return StompLimits(
         body_bytes_max=acceptor.max_message_size,
         unfinished=unfinished or budget_of(config, acceptor),
@@ -158,8 +217,8 @@ def stomp_limits(
         frame_seconds=acceptor.unfinished_timeout / 1000,
         frame_bytes_per_second=acceptor.unfinished_min_rate,
         stuck_seconds=_stuck_seconds(acceptor, STOMP_STUCK_MS),
-        ttl_ms=FOR_EVER_MS if acceptor.connection_ttl < 0 else acceptor.connection_ttl,
-        ttl_min_ms=acceptor.connection_ttl_min,
+        ttl_ms=FOR_EVER_MS if ttl < 0 else max(ttl, ttl_floor_ms),
+        ttl_min_ms=max(acceptor.connection_ttl_min, ttl_floor_ms),
         ttl_max_ms=max(0, acceptor.connection_ttl_max),
         ttl_modifier=acceptor.heart_beat_to_connection_ttl_modifier,
         window_bytes=acceptor.stomp_consumer_window_size,

@@ -42,12 +42,11 @@ def tell_opened(
     seen, facts = session.seen, wire.peer()
     remote = remote_of(facts.address, facts.port)
     tls = {} if wire.tls is None else {"tls": " ".join(wire.tls)}
-    protocol = seen.state().protocol
     facts_said = {
         "connection": name,
         "acceptor": acceptor,
         "peer": remote,
-        "protocol": protocol,
+        "protocol": seen.state().protocol,
         **tls,
     }
     if failures is not None and failures.summing:
@@ -63,7 +62,7 @@ def tell_opened(
             connection=name,
             peer=remote,
             user=state.user,
-            protocol=f"{protocol} {state.version}",
+            protocol=f"{state.protocol} {state.version}",
             client_id=state.client_id,
             **_client(state),
         )

@@ -37,6 +37,7 @@ _WORDS: Final = (
             b"CONNECT",
         )
     ),
+    (b"PRI * HTTP/2.0\r\n", Guess.HTTP),
     (b"\x16\x03", Guess.TLS),
 )
 #: Line ends that a STOMP client may send ahead of its first frame; more is noise.

@@ -70,7 +70,11 @@ class PeerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """What an acceptor needs to speak one protocol; `guess` is what its first bytes are told as."""
+    """What an acceptor needs to speak one protocol; `guess` is what its first bytes are told as.
+
+    `name` is what it is called, where that is another word.
+    """
 
     guess: str
     build: Callable[[PeerFacts], Session]
+    name: str = ""

@@ -1,7 +1,8 @@
 """Who speaks something that an acceptor does not: what it is called, and what it is told. Pure.
 
-HTTP gets an answer of its own, and a WebSocket handshake the truth: that there is none here. For
-that the request's head must be there, which ends with an empty line.
+HTTP gets an answer of its own where the acceptor has no WebSocket, and a WebSocket handshake the
+truth: that there is none here. For that the request's head must be there, which ends with an empty
+line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _HTTP_TEXT: Final = (
     "management.endpoint in the configuration, port 8161 unless it is set.\n"
 )
 _WEBSOCKET_TEXT: Final = (
-    "WebSocket is not offered by this version. This port speaks AMQP 1.0 and STOMP over TCP.\n"
+    "WebSocket is not spoken at this port: `protocols` of its acceptor in the configuration does "
+    'not list "WS". This port speaks AMQP 1.0 and STOMP over TCP.\n'
 )
 
 

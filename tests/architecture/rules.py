@@ -191,6 +191,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.stuck",
         "protocols.transport",
     ),
+    "protocols.websocket": ("gateway.model", "protocols.transport"),
 }
 
 #: What touches the world: frameworks, threads, clocks, chance, sockets, processes, files, terminals

@@ -243,8 +243,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("[acceptors.a]\nprotocols=['AMQP']", "f.toml:1: acceptors.a: needs the key endpoint"),
         ("[acceptors.a]\nendpoint='tcp'", 'f.toml:2: acceptors.a.endpoint: "tcp" has the port ""'),
         (
-            "[acceptors.a]\nendpoint='tcp:1'\nprotocols=['WS']",
-            '"WS" is known, but not supported yet',
+            "[acceptors.a]\nendpoint='tcp:1'\nstomp-max-frame-payload-length=1000",
+            "stomp-max-frame-payload-length: 1000 is out of range",
         ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['PLAIN', 'EXTERNAL']",
@@ -258,7 +258,10 @@ def test_every_table_is_read(tmp_path: Path) -> None:
             "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['CRAM-MD5']",
             '"CRAM-MD5" is not one of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN',
         ),
-        ("[acceptors.a]\nendpoint='tcp:1'\nprotocols=['MQTT']", '"MQTT" is not one of AMQP, STOMP'),
+        (
+            "[acceptors.a]\nendpoint='tcp:1'\nprotocols=['MQTT']",
+            '"MQTT" is not one of AMQP, STOMP, WS',
+        ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\namqp-low-credits=1001",
             "1001 is above amqp-credits, 1000: credit never is that high; 300 is what fits",
@@ -269,8 +272,8 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ),
         ("[acceptors.a]\nendpoint='tcp:1'\nmulticast-prefix='/queue/'", "same as anycast-prefix"),
         (
-            "[acceptors.a]\nendpoint='tcp:1'\nallowed-origins=[]",
-            "allowed-origins: known, not supported",
+            "[acceptors.a]\nendpoint='tcp:1'\nallowed-origins=['shop.example']",
+            'allowed-origins: "shop.example" is no origin of web pages',
         ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\nheart-beat-to-connection-ttl-modifier=0.5",

@@ -78,15 +78,23 @@ def test_bounds_name_themselves() -> None:
 
 def test_choices() -> None:
     assert v.choice(LogLevel)("INFO") is LogLevel.INFO
-    assert v.choices(Wire)(["amqp", "STOMP"]) == frozenset(Wire)
+    assert v.choices(Wire)(["amqp", "STOMP", "Ws"]) == frozenset(Wire)
     with pytest.raises(ValueError, match="debug, info, warning, error"):
         v.choice(LogLevel)("loud")
     with pytest.raises(ValueError, match="array"):
         v.choices(Wire)("AMQP")
     with pytest.raises(ValueError, match="array"):
         v.choices(Wire)([])
-    with pytest.raises(ValueError, match='"ws" comes later'):
-        v.choices(Wire, {"WS": "comes later"})(["AMQP", "ws"])
+    with pytest.raises(ValueError, match='"stomp" comes later'):
+        v.choices(Wire, {"STOMP": "comes later"})(["AMQP", "stomp"])
+
+
+def test_origins_are_those_that_browsers_write() -> None:
+    taken = v.origins(["https://Shop.example", "http://[::1]:8080", "*"])
+    assert taken == {"https://shop.example", "http://[::1]:8080", "*"}
+    for wrong in ("shop.example", "https://shop.example/", "null", "https://*.example", "ws://x"):
+        with pytest.raises(ValueError, match="is no origin of web pages"):
+            v.origins([wrong])
 
 
 def test_texts() -> None:

@@ -225,7 +225,7 @@ def test_the_banner_names_what_is_open(tmp_path: Path) -> None:
     process.stdout.close()
     assert re.match(r"sluicegate \S+  data \S+/d \(new\)   limits: memory \d+ MiB", lines[0])
     assert re.match(
-        r"  AMQP 1.0, STOMP +127.0.0.1:[1-9]\d* +this machine only, any login", lines[1]
+        r"  AMQP 1.0, STOMP, WebSocket +127.0.0.1:[1-9]\d* +this machine only, any login", lines[1]
     )
     assert re.match(r"  STOMP +127.0.0.1:[1-9]\d* +this machine only", lines[2])
     assert re.match(r"  management +http://127.0.0.1:[1-9]\d*$", lines[3])

@@ -9,11 +9,13 @@ from gateway.config.load import load
 from gateway.config.tree import Config
 from gateway.listening.speakers import (
     FOR_EVER_MS,
+    TAB_TTL_MS,
     amqp_limits,
     budget_of,
     make_speakers,
     sasl_offer,
     stomp_limits,
+    websocket_limits,
 )
 from gateway.model.address import RoutingType
 from gateway.model.objects import Objects
@@ -24,6 +26,7 @@ from protocols.amqp.containers import Containers
 from protocols.stomp.session import StompSession
 from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
+from protocols.websocket.session import WebSocketSession
 from tests.protocols.scripted_broker import ScriptedBroker
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
@@ -51,15 +54,18 @@ def speakers(*sets: str) -> tuple[Speaker, ...]:
 class TestSpeakers:
     def test_an_acceptor_speaks_what_its_configuration_says(self) -> None:
         guesses = [[one.guess for one in speakers(*sets)] for sets in ((), (STOMP_ONLY,))]
-        assert guesses == [[Guess.AMQP.value, Guess.STOMP.value], [Guess.STOMP.value]]
+        both = [Guess.AMQP.value, Guess.STOMP.value]
+        assert guesses == [[*both, Guess.HTTP.value], [Guess.STOMP.value]]
 
     def test_each_connection_has_a_session_of_its_own(self) -> None:
-        amqp, stomp = speakers()
+        amqp, stomp, websocket = speakers()
         peer = PeerFacts(address="192.0.2.1", loopback=False, tls=False, name="all-1")
         assert isinstance(amqp.build(peer), AmqpConnection)
         first, second = stomp.build(peer), stomp.build(peer)
         assert isinstance(first, StompSession)
         assert first is not second
+        assert isinstance(websocket.build(peer), WebSocketSession)
+        assert (websocket.guess, websocket.name) == ("HTTP", "WS")
 
     def test_what_is_unfinished_shares_one_budget_of_the_acceptor(self) -> None:
         whole = config("global-max-size=40MiB", "acceptors.all.max-message-size=1MiB")
@@ -86,6 +92,21 @@ class TestLimits:
         assert (limits.anycast_prefixes, limits.multicast_prefixes) == (("/queue/",), ())
         assert limits.default_persistent is False
         assert limits.transaction_seconds == 120.0
+
+    def test_websocket_gets_the_keys_of_its_acceptor(self) -> None:
+        whole = config(
+            "acceptors.all.stomp-max-frame-payload-length=64KiB",
+            'acceptors.all.allowed-origins=["https://Shop.example"]',
+        )
+        limits = websocket_limits(whole.acceptors[0], open_to_all=True)
+        assert limits.message_bytes_max == 131_072, "no less than a frame of AMQP"
+        assert limits.origins == {"https://shop.example"}
+        assert limits.open_to_all
+
+    def test_a_tab_in_the_background_may_be_silent_for_longer(self) -> None:
+        whole = config("acceptors.all.connection-ttl=10s")
+        limits = stomp_limits(whole, whole.acceptors[0], ttl_floor_ms=TAB_TTL_MS)
+        assert (limits.ttl_ms, limits.ttl_min_ms) == (65_000, 65_000)
 
     def test_scram_is_offered_where_all_can_use_it_and_what_is_written_wins(self) -> None:
         (plain,) = [a for a in config().acceptors if a.name == "all"]

@@ -34,6 +34,11 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:x\n\n\x00"
 HTTP = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+WEBSOCKET = (
+    b"GET /stomp HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 TLS = (
     b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03" + bytes(range(32)) + b"\x00\x00\x04"
     b"\x13\x01\x13\x02\x01\x00"
@@ -129,7 +134,12 @@ WRONG = {
     "noise": ("all", NOISE, b""),
     "nul": ("all", b"\x00" * 64, b""),
     "line ends": ("all", b"\n" * 64, b""),
-    "http": ("all", HTTP, b"HTTP/1.1 400 Bad Request\r\n"),
+    "http": ("all", HTTP, b"HTTP/1.1 426 Upgrade Required\r\n"),
+    "http/2": ("all", HTTP_2, b"HTTP/1.1 404 Not Found\r\n"),
+    "http post": ("all", b"POST" + HTTP[3:], b"HTTP/1.1 405 Method Not Allowed\r\n"),
+    "http: long head": ("all", HTTP[:-2] + b"A: b\r\n" * 5000, b"HTTP/1.1 431 "),
+    "websocket: noise": ("all", WEBSOCKET + NOISE, b"HTTP/1.1 101 "),
+    "websocket: unmasked": ("all", WEBSOCKET + b"\x81\x01x", b"\x88"),
     "tls": ("all", TLS, b"\x15\x03\x01\x00\x02\x02\x28"),
     "amqp 0-9-1": ("all", b"AMQP\x00\x00\x09\x01", SASL),
     "amqp 0-10": ("all", b"AMQP\x01\x01\x00\x0a", SASL),
@@ -218,17 +228,9 @@ def test_wrong_bytes_within_tls_are_answered_as_they_are_without(
     assert gateway.request("GET", "/readyz")[0] == 200
 
 
-WEBSOCKET = (
-    b"GET /stomp HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-)
-
-
 @pytest.mark.parametrize(
     ("data", "protocol", "expected"),
     [
-        (WEBSOCKET, "WebSocket", b"HTTP/1.1 501 Not Implemented\r\n"),
-        (HTTP, "HTTP", b"HTTP/1.1 400 Bad Request\r\n"),
         (TLS, "TLS", b"\x15\x03\x01\x00\x02\x02\x28"),
         (NOISE, "unknown", b""),
     ],
@@ -240,7 +242,7 @@ def test_a_protocol_that_is_not_spoken_here_is_named_in_the_log(
     found = wait_records(gateway, "connection.refused", protocol=protocol)
     assert found[-1]["reason"] == "protocol"
     assert found[-1]["acceptor"] == "all"
-    assert found[-1]["offered"] == "AMQP STOMP"
+    assert found[-1]["offered"] == "AMQP STOMP WS"
 
 
 @pytest.mark.parametrize(
@@ -276,6 +278,8 @@ SILENT = {
     "half a sasl frame": ("all", SASL + frame(b"\x00\x53")[:9]),
     "half a word": ("all", b"CONN"),
     "half a connect": ("all", CONNECT[:20]),
+    "half a request": ("all", HTTP[:-2]),
+    "a handshake": ("all", WEBSOCKET),
     "stomp: nothing": ("stomp", b""),
     "stomp: half a connect": ("stomp", CONNECT[:20]),
     "stomp: drops of line ends": ("stomp", b"\n"),

@@ -38,7 +38,7 @@ def answer(data: bytes) -> tuple[int, str]:
 def test_a_websocket_handshake_is_told_that_there_is_none() -> None:
     status, text = answer(REQUEST + UPGRADE + b"\r\n")
     assert status == 501
-    assert "WebSocket is not offered by this version" in text
+    assert "WebSocket is not spoken at this port" in text
 
 
 @pytest.mark.parametrize("verb", [b"GET", b"POST", b"HEAD", b"OPTIONS"])

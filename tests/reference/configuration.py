@@ -34,6 +34,7 @@ _PLAIN = {
     v.text: "text",
     v.name_text: "text, not empty",
     v.names: "array of names",
+    v.origins: "array of origins, `https://shop.example`, or `*`",
     v.boolean: "true or false",
     v.size_bytes: "size",
     v.duration_ms: "duration",

@@ -1,0 +1,153 @@
+"""Frames to payload and back, over wsproto [RFC 6455 5]; no handshake, no extension.
+
+    reading ──a Close came──> closed
+       └──what breaks the rules, or is too much──> failed
+
+Payload is passed on as it comes: no frame and no message is ever held, so a limit is judged on
+what has come of it, and a control frame alone waits to be whole. Bytes behind the end are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
+
+from protocols.websocket.closing import Closing
+from protocols.websocket.limits import FRAMES_MAX
+
+
+class _RefusedError(Exception):
+    """A message is not what may come here: `closing` says so."""
+
+    def __init__(self, code: CloseReason, text: str) -> None:
+        super().__init__(text)
+        self.closing = Closing(code.value, text)
+
+
+def _too_much(what: str) -> _RefusedError:
+    return _RefusedError(CloseReason.MESSAGE_TOO_BIG, f"A message is {what}.")
+
+
+_BAD_TEXT: Final = "Text that is not UTF-8 came."
+#: What the peer of a protocol is told that is bytes, no text.
+BINARY_ONLY: Final = "AMQP is sent in binary messages, not in text."
+
+
+class Frames:
+    """Those of one connection, both ways.
+
+    Attributes:
+        text: whether the first message was text; None before.
+        any_text: whether one of them was.
+        ping: the payload of the last Ping that was not answered; the older ones need no answer
+            [RFC 6455 5.5.3].
+        behind: the turn was over before all was read.
+        binary_only: text may not come.
+        closed: the peer's Close.
+        failed: why nothing is read any more.
+    """
+
+    __slots__ = (
+        "_frames",
+        "_message_bytes",
+        "_message_bytes_max",
+        "_wsproto",
+        "any_text",
+        "behind",
+        "binary_only",
+        "closed",
+        "failed",
+        "ping",
+        "text",
+    )
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._wsproto = FrameProtocol(client=False, extensions=[])
+        self._message_bytes_max = message_bytes_max
+        self._message_bytes = self._frames = 0
+        self.text: bool | None = None
+        self.ping: bytes | None = None
+        self.any_text = self.behind = self.binary_only = False
+        self.closed: Closing | None = None
+        self.failed: Closing | None = None
+
+    def read(self, data: bytes, spent: Callable[[], bool]) -> bytes:
+        """Return the payload of what came, up to the end of the turn, or of all."""
+        self.behind = False
+        if self.closed is not None or self.failed is not None:
+            return b""
+        wsproto = self._wsproto
+        wsproto.receive_bytes(data)
+        payload: list[bytes] = []
+        try:
+            for frame in wsproto.received_frames():
+                if frame.opcode is Opcode.TEXT or frame.opcode is Opcode.BINARY:
+                    payload.append(self._count(frame))
+                elif frame.opcode is Opcode.CLOSE:
+                    self._hear_close(frame)
+                    break
+                elif frame.opcode is Opcode.PING:
+                    assert isinstance(frame.payload, bytes), "wsproto decodes text alone"
+                    self.ping = frame.payload
+                if spent():
+                    self.behind = True
+                    break
+        except ParseFailed as error:
+            bad_text = error.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA
+            self.failed = Closing(error.code.value, _BAD_TEXT if bad_text else f"{error}.")
+        except _RefusedError as error:
+            self.failed = error.closing
+        return payload[0] if len(payload) == 1 else b"".join(payload)
+
+    def _count(self, frame: Frame) -> bytes:
+        """Return the payload of a part of a message. Raises _RefusedError."""
+        said = frame.payload
+        data = said.encode() if isinstance(said, str) else said
+        assert isinstance(data, bytes), "a Close alone has a pair"
+        text = frame.opcode is Opcode.TEXT
+        if text and self.binary_only:
+            raise _RefusedError(CloseReason.UNSUPPORTED_DATA, BINARY_ONLY)
+        self.any_text |= text
+        if self.text is None:
+            self.text = text
+        self._message_bytes += len(data)
+        if self._message_bytes > self._message_bytes_max:
+            raise _too_much(f"larger than {self._message_bytes_max} bytes")
+        if frame.message_finished:
+            self._message_bytes = self._frames = 0
+        elif frame.frame_finished:
+            self._frames += 1
+            if self._frames >= FRAMES_MAX:
+                raise _too_much(f"in more than {FRAMES_MAX} frames")
+        return data
+
+    def _hear_close(self, frame: Frame) -> None:
+        assert isinstance(frame.payload, tuple), "wsproto splits what a Close has"
+        code, reason = frame.payload
+        told = None if code == CloseReason.NO_STATUS_RCVD else int(code)
+        self.closed = Closing(told, reason)
+
+    def message(self, data: bytes) -> bytes:
+        """Return a message: text where the peer began with text, and all of it is UTF-8."""
+        if self.text:
+            try:
+                return bytes(self._wsproto.send_data(data.decode()))
+            except UnicodeDecodeError:
+                pass
+        return bytes(self._wsproto.send_data(data))
+
+    def pong(self) -> bytes:
+        """Return the answer to the last Ping; nothing where none waits for one."""
+        ping, self.ping = self.ping, None
+        return b"" if ping is None else bytes(self._wsproto.pong(ping))
+
+    def ask(self) -> bytes:
+        """Return a Ping."""
+        return bytes(self._wsproto.ping())
+
+    def close(self, closing: Closing) -> bytes:
+        """Return a Close; a reason that is too long for it is cut."""
+        reason = closing.reason if closing.code is not None else None
+        return bytes(self._wsproto.close(closing.code, reason))

@@ -1,0 +1,165 @@
+"""The opening handshake: a request to its 101, or to the status and the words it is refused with.
+
+    in this order    the path, SockJS among them             404
+                     HTTP/1.1, GET, no body                  505, 405, 400
+                     Upgrade: a browser looks at this port   426, with what the port is
+                     Connection, version, key                400, 426, 400
+                     the page's origin                       403
+                     a subprotocol, where some are offered   400
+
+Pure. The subprotocol says what is inside; without one the first bytes of the payload do. Paths are
+those of other brokers, so that their addresses go on; none of them decides anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Mapping
+from http import HTTPStatus
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from wsproto.utilities import generate_accept_token
+
+from protocols.transport.speaking import PeerFacts
+from protocols.websocket.limits import WebSocketLimits
+from protocols.websocket.origins import may_connect
+from protocols.websocket.requests import Rejected, Request
+
+#: RabbitMQ's, Artemis', Azure's, and what anybody would try.
+PATHS: Final = ("/", "/ws", "/stomp", "/amqp", "/$servicebus/websocket")
+#: Subprotocol -> the protocol inside, best first [AMQP-WSB 2.1]. What Azure's clients offer comes
+#: after the standard's own name.
+SUBPROTOCOLS: Final[Mapping[str, str]] = {
+    "amqp": "AMQP",
+    "AMQPWSB10": "AMQP",
+    "v12.stomp": "STOMP",
+    "v11.stomp": "STOMP",
+    "v10.stomp": "STOMP",
+}
+#: What ends the paths of SockJS' transports.
+_SOCKJS: Final = frozenset(
+    ["info", "websocket", "xhr", "xhr_send", "xhr_streaming", "eventsource", "htmlfile", "jsonp"]
+)
+_VERSION: Final = ("Sec-WebSocket-Version", "13")
+_UPGRADE: Final = ("Upgrade", "websocket")
+_KEY_BYTES: Final = 16
+
+
+class Accepted(NamedTuple):
+    """A handshake that is done; `inside` is None where the first bytes tell it."""
+
+    answer: bytes
+    inside: str | None
+
+
+def judge(
+    request: Request, spoken: Collection[str], limits: WebSocketLimits, facts: PeerFacts
+) -> Accepted | Rejected:
+    """Return how a request is answered; `spoken` are the protocols that may be inside."""
+    refused = (
+        _wrong_path(request.target)
+        or _wrong_http(request)
+        or _no_upgrade(request, spoken)
+        or _wrong_upgrade(request)
+        or _wrong_origin(request, limits, tls=facts.tls)
+    )
+    if refused is not None:
+        return refused
+    offered = request.words("sec-websocket-protocol")
+    chosen = next((one for one in SUBPROTOCOLS if one in offered and _of(one) in spoken), None)
+    if offered and chosen is None:
+        known = ", ".join(one for one in SUBPROTOCOLS if _of(one) in spoken)
+        return _bad(f"None of the offered subprotocols is spoken here; these are: {known}.")
+    token = generate_accept_token(request.values("sec-websocket-key")[0].encode("ascii"))
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Accept: {token.decode('ascii')}",
+    ]
+    if chosen is not None:
+        lines.append(f"Sec-WebSocket-Protocol: {chosen}")
+    answer = "\r\n".join((*lines, "", "")).encode("ascii")
+    return Accepted(answer, None if chosen is None else _of(chosen))
+
+
+def _of(subprotocol: str) -> str:
+    return SUBPROTOCOLS[subprotocol]
+
+
+def _bad(text: str) -> Rejected:
+    return Rejected(HTTPStatus.BAD_REQUEST, text)
+
+
+def _wrong_path(target: str) -> Rejected | None:
+    path = unquote(target.partition("?")[0])
+    if path in PATHS:
+        return None
+    text = f"WebSocket is served at these paths: {' '.join(PATHS)}"
+    last = path.rpartition("/")[2]
+    if last in _SOCKJS or last.startswith("iframe"):
+        text = (
+            "SockJS is not spoken here: connect by WebSocket itself, without sockjs-client; every "
+            f"browser has it. {text}"
+        )
+    return Rejected(HTTPStatus.NOT_FOUND, text)
+
+
+def _wrong_http(request: Request) -> Rejected | None:
+    if request.version != "1.1":
+        text = f"HTTP/{request.version} has no WebSocket here; HTTP/1.1 has."
+        return Rejected(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, text)
+    if request.method != "GET":
+        text = f"WebSocket begins with GET, not with {request.method[:20]}."
+        return Rejected(HTTPStatus.METHOD_NOT_ALLOWED, text, (("Allow", "GET"),))
+    if request.values("transfer-encoding") or request.words("content-length") not in ([], ["0"]):
+        return _bad("A request for WebSocket has no body.")
+    return None
+
+
+def _no_upgrade(request: Request, spoken: Collection[str]) -> Rejected | None:
+    if "websocket" in (word.lower() for word in request.words("upgrade")):
+        return None
+    text = (
+        f"This is a port of Sluicegate, a message gateway. It speaks {' and '.join(spoken)} over "
+        f"WebSocket, at {' '.join(PATHS)}, and messaging protocols without it. The HTTP API is at "
+        "the management listener: management.endpoint in the configuration, port 8161 unless it is "
+        "set."
+    )
+    return Rejected(HTTPStatus.UPGRADE_REQUIRED, text, (_UPGRADE, _VERSION))
+
+
+def _wrong_upgrade(request: Request) -> Rejected | None:
+    if "upgrade" not in (word.lower() for word in request.words("connection")):
+        return _bad("The header Connection lacks the word Upgrade; a proxy may have taken it away.")
+    versions = request.words("sec-websocket-version")
+    if versions != ["13"]:
+        text = f"WebSocket is spoken here in version 13, not {', '.join(versions)[:40] or 'none'}."
+        return Rejected(HTTPStatus.UPGRADE_REQUIRED, text, (_UPGRADE, _VERSION))
+    keys = request.values("sec-websocket-key")
+    if len(keys) != 1 or not _is_key(keys[0]):
+        return _bad(f"Sec-WebSocket-Key is to be there once, with {_KEY_BYTES} bytes in base64.")
+    return None
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == _KEY_BYTES
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _wrong_origin(request: Request, limits: WebSocketLimits, *, tls: bool) -> Rejected | None:
+    origins = request.values("origin")
+    if len(origins) > 1:
+        return _bad("The header Origin came more than once.")
+    origin = origins[0] if origins else None
+    if may_connect(origin, request.values("host")[0], limits, tls=tls):
+        return None
+    text = (
+        f"Pages of {(origin or '')[:200]} may not connect; `allowed-origins` of the acceptor lists "
+        "those that may, beside pages of the same origin and of localhost."
+    )
+    return Rejected(HTTPStatus.FORBIDDEN, text)

@@ -1,0 +1,225 @@
+"""A WebSocket connection as the shell drives it, sans-IO: a request, and then a tunnel.
+
+    shaking ──101──> a tunnel, which has the rest
+       └──any other status, or no request in time──> closed
+
+The tunnel is a session too; here stands the choice between the two. What the shell sets before the
+tunnel is there is handed on to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+
+from gateway.model.errors import Refusal
+from gateway.model.peers import Cause, Ending, cause_of
+from protocols.transport.patience import never
+from protocols.transport.speaking import PeerFacts, Session, Speaker
+from protocols.websocket.frames import Frames
+from protocols.websocket.handshake import Accepted, judge
+from protocols.websocket.inside import Inside
+from protocols.websocket.limits import FIRST_BYTES_SECONDS, WebSocketLimits
+from protocols.websocket.peer import WebSocketPeer
+from protocols.websocket.requests import Head, Rejected
+from protocols.websocket.tunnel import Tunnel
+
+
+class WebSocketSession:
+    """Implements the shell's Session.
+
+    Attributes:
+        wake, spent: set by the shell before anything comes.
+        seen: the connection as an operator sees it.
+    """
+
+    __slots__ = (
+        "_choked",
+        "_deadline",
+        "_facts",
+        "_head",
+        "_limits",
+        "_out",
+        "_retick",
+        "_speakers",
+        "_tunnel",
+        "_write_room",
+        "seen",
+        "spent",
+        "wake",
+    )
+
+    def __init__(
+        self, speakers: Mapping[str, Speaker], limits: WebSocketLimits, facts: PeerFacts
+    ) -> None:
+        """Begin; `speakers` build what is inside, by the name of its protocol."""
+        self.seen = WebSocketPeer(self._dismissed)
+        self.wake: Callable[[], None] = _nothing
+        self.spent: Callable[[], bool] = never
+        self._speakers = speakers
+        self._limits = limits
+        self._facts = facts
+        self._head: Head | None = Head()  # until the request is judged
+        self._tunnel: Tunnel | None = None  # once it is, and well
+        self._out = b""
+        self._deadline: float | None = None
+        self._write_room = True
+        self._choked = self._retick = False
+
+    @property
+    def inner(self) -> Session | None:
+        """The session inside, once it is known."""
+        return None if self._tunnel is None else self._tunnel.inner
+
+    # ---- the request
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """See the shell's Session."""
+        if self._tunnel is not None:
+            self._tunnel.receive_data(data, now)
+            return
+        if self._head is None or (found := self._head.receive(data)) is None:
+            return
+        if isinstance(found, Rejected):
+            self._reject(found)
+            return
+        judged = judge(found, tuple(self._speakers), self._limits, self._facts)
+        if isinstance(judged, Rejected):
+            self._reject(judged)
+        else:
+            self._accept(judged, self._head.rest, now)
+
+    def _accept(self, accepted: Accepted, rest: bytes, now: float) -> None:
+        """Say 101, and have the tunnel take what came behind the request."""
+        self._head = None
+        self._out = accepted.answer
+        frames = Frames(self._limits.message_bytes_max)
+        inside = Inside(self._speakers, self._facts, accepted.inside)
+        self._tunnel = tunnel = Tunnel(frames, inside, self.seen, now)
+        tunnel.wake, tunnel.spent = self.wake, self.spent
+        tunnel.write_room, tunnel.choked = self._write_room, self._choked
+        tunnel.retick = True
+        if rest:
+            tunnel.receive_data(rest, now)
+
+    def _reject(self, rejected: Rejected, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
+        self._head = None
+        self._out = rejected.answer
+        self.seen.end(Ending(cause=cause, text=f"{rejected.status.value}: {rejected.text}"))
+
+    # ---- what the shell sets
+
+    @property
+    def write_room(self) -> bool:
+        """See the shell's Session."""
+        return self._write_room
+
+    @write_room.setter
+    def write_room(self, room: bool) -> None:
+        self._write_room = room
+        if self._tunnel is not None:
+            self._tunnel.write_room = room
+
+    @property
+    def choked(self) -> bool:
+        """See the shell's Session."""
+        return self._choked
+
+    @choked.setter
+    def choked(self, choked: bool) -> None:
+        self._choked = choked
+        if self._tunnel is not None:
+            self._tunnel.choked = choked
+
+    @property
+    def retick(self) -> bool:
+        """See the shell's Session."""
+        return self._retick if self._tunnel is None else self._tunnel.retick
+
+    @retick.setter
+    def retick(self, retick: bool) -> None:
+        self._retick = retick
+        if self._tunnel is not None:
+            self._tunnel.retick = retick
+
+    # ---- what the shell asks
+
+    @property
+    def closing(self) -> bool:
+        """See the shell's Session."""
+        if self._tunnel is None:
+            return self._head is None
+        return self._tunnel.closing
+
+    @property
+    def behind(self) -> bool:
+        """See the shell's Session."""
+        return self._tunnel is not None and self._tunnel.behind
+
+    @property
+    def paused_reading(self) -> bool:
+        """See the shell's Session."""
+        return self._tunnel is not None and self._tunnel.paused_reading
+
+    def go_on(self, now: float) -> None:
+        """See the shell's Session."""
+        if self._tunnel is not None:
+            self._tunnel.go_on(now)
+
+    def data_to_send(self) -> bytes:
+        """See the shell's Session."""
+        out, self._out = self._out, b""
+        if self._tunnel is None:
+            return out
+        return out + self._tunnel.data_to_send()
+
+    def write_resumed(self) -> None:
+        """See the shell's Session."""
+        self._choked = False
+        if self._tunnel is not None:
+            self._tunnel.write_resumed()
+
+    def tick(self, now: float) -> float | None:
+        """See the shell's Session."""
+        if self._tunnel is not None:
+            return self._tunnel.tick(now)
+        if self._head is None:
+            return None
+        if self._deadline is None:
+            self._deadline = now + FIRST_BYTES_SECONDS
+        if now < self._deadline:
+            return self._deadline
+        text = f"The request was not whole after {FIRST_BYTES_SECONDS:g} s."
+        self._reject(Rejected(HTTPStatus.REQUEST_TIMEOUT, text), Cause.TIMED_OUT)
+        return None
+
+    # ---- the end
+
+    def connection_lost(self, now: float) -> None:
+        """See the shell's Session."""
+        if self._tunnel is None:
+            self._head = None
+            self.seen.end(Ending(cause=Cause.CUT))
+        else:
+            self._tunnel.connection_lost(now)
+
+    def stop(self, now: float) -> None:
+        """See the shell's Session."""
+        if self._tunnel is not None:
+            self._tunnel.stop(now)
+        elif self._head is not None:
+            text = "The gateway is shutting down; connect again later."
+            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, text), Cause.STOPPING)
+
+    def _dismissed(self, refusal: Refusal) -> None:
+        """An operator ends a connection that has nothing inside yet."""
+        cause = cause_of(refusal.code)
+        if self._tunnel is not None:
+            self._tunnel.end(cause, refusal.text)
+        elif self._head is not None:
+            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text), cause)
+        self.wake()
+
+
+def _nothing() -> None:
+    """Stand for `wake` until the shell sets it."""

@@ -1,0 +1,300 @@
+"""A WebSocket behind its handshake, sans-IO: frames around the session of what is inside.
+
+    state     input    next
+    OPEN      CLOSE    CLOSING   we said Close: what is inside has ended, or a frame is wrong
+    OPEN      END      CLOSED    the peer said Close, and we answered
+    CLOSING   END      CLOSED    the peer said Close, or did not in its time
+
+    bytes -> Frames -> payload -> session inside -> its bytes -> Frames -> bytes
+
+The session inside is told of every read, also of one that had a Pong alone or half a frame: that is
+life too, since a browser answers a Ping for a tab whose timers hardly run. In CLOSING nothing that
+comes counts but Close: a socket that is closed with bytes unread would take our last ones along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from gateway.model.peers import Cause, Ending
+from protocols.transport.patience import never
+from protocols.transport.speaking import Session
+from protocols.websocket.closing import Closing, closing_for
+from protocols.websocket.frames import Frames
+from protocols.websocket.inside import Inside
+from protocols.websocket.limits import CLOSE_SECONDS, FIRST_BYTES_SECONDS, PING_SECONDS
+from protocols.websocket.peer import WebSocketPeer
+
+
+class State(Enum):
+    """Where a connection stands; see the module text."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class Input(Enum):
+    """What can happen to it."""
+
+    CLOSE = "close"
+    END = "end"
+
+
+_NEXT: Final = {
+    (State.OPEN, Input.CLOSE): State.CLOSING,
+    (State.OPEN, Input.END): State.CLOSED,
+    (State.CLOSING, Input.END): State.CLOSED,
+}
+
+
+class Tunnel:
+    """Implements the shell's Session.
+
+    Attributes:
+        state: see the module text.
+        inner: the session inside, once there is one.
+        seen: the connection as an operator sees it.
+    """
+
+    __slots__ = (
+        "_choked",
+        "_deadline",
+        "_frames",
+        "_heard",
+        "_inside",
+        "_out",
+        "_retick",
+        "_write_room",
+        "inner",
+        "seen",
+        "spent",
+        "state",
+        "wake",
+    )
+
+    def __init__(self, frames: Frames, inside: Inside, seen: WebSocketPeer, now: float) -> None:
+        self.state = State.OPEN
+        self.inner: Session | None = None
+        self.seen = seen
+        self.wake: Callable[[], None] = _nothing
+        self.spent: Callable[[], bool] = never
+        self._frames = frames
+        self._inside = inside
+        self._out: list[bytes] = []
+        # Of the first bytes, then of the answer to our Close; None where a tick is to set it.
+        self._deadline: float | None = now + FIRST_BYTES_SECONDS
+        self._heard = now  # when something came last, or was asked for
+        self._write_room = True
+        self._choked = self._retick = False
+        frames.binary_only = inside.binary_only
+
+    # ---- what the shell sets, for the session inside as well
+
+    @property
+    def write_room(self) -> bool:
+        """See the shell's Session."""
+        return self._write_room
+
+    @write_room.setter
+    def write_room(self, room: bool) -> None:
+        self._write_room = room
+        if self.inner is not None:
+            self.inner.write_room = room
+
+    @property
+    def choked(self) -> bool:
+        """See the shell's Session."""
+        return self._choked
+
+    @choked.setter
+    def choked(self, choked: bool) -> None:
+        self._choked = choked
+        if self.inner is not None:
+            self.inner.choked = choked
+
+    @property
+    def retick(self) -> bool:
+        """See the shell's Session."""
+        return self._retick or (self.inner is not None and self.inner.retick)
+
+    @retick.setter
+    def retick(self, retick: bool) -> None:
+        self._retick = retick
+        if self.inner is not None:
+            self.inner.retick = retick
+
+    # ---- what the shell asks
+
+    @property
+    def closing(self) -> bool:
+        """See the shell's Session."""
+        return self.state is State.CLOSED
+
+    @property
+    def behind(self) -> bool:
+        """See the shell's Session."""
+        inner_behind = self.inner is not None and self.inner.behind
+        return self.state is State.OPEN and (self._frames.behind or inner_behind)
+
+    @property
+    def paused_reading(self) -> bool:
+        """See the shell's Session; a Close is listened for whatever held up what was inside."""
+        return self.state is State.OPEN and self.inner is not None and self.inner.paused_reading
+
+    # ---- bytes in
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """See the shell's Session."""
+        if self.state is State.OPEN:
+            self._hear(data, now)
+        elif self.state is State.CLOSING:
+            self._frames.read(data, never)
+            if self._frames.closed is not None:
+                self._step(Input.END)
+
+    def _hear(self, data: bytes, now: float) -> None:
+        """Pass on the payload of what came, then act on what ended it."""
+        frames = self._frames
+        self._heard = now
+        payload = frames.read(data, self.spent)
+        if self.inner is None and payload:
+            payload = self._look_inside(payload)
+        if self.inner is not None:
+            self.inner.receive_data(payload, now)
+        if self.state is not State.OPEN:
+            return
+        if frames.failed is not None:
+            self._take_out()
+            self._say_close(frames.failed, Cause.PROTOCOL_ERROR)
+            self.connection_lost(now)
+        elif frames.closed is not None:
+            self._answer_close(frames.closed, now)
+
+    def _look_inside(self, payload: bytes) -> bytes:
+        """Build the session inside, once it is known; returns what it is given to begin with."""
+        found = self._inside.find(payload, text=self._frames.any_text)
+        if isinstance(found, Closing):
+            self._say_close(found, Cause.PROTOCOL_ERROR)
+        if found is None or isinstance(found, Closing):
+            return b""
+        found.wake, found.spent = self.wake, self.spent
+        found.write_room, found.choked = self._write_room, self._choked
+        self._frames.binary_only = self._inside.binary_only
+        self.inner, self._retick = found, True  # its times begin
+        self.seen.show(found.seen)
+        first, self._inside.first = self._inside.first, b""
+        return first
+
+    def go_on(self, now: float) -> None:
+        """See the shell's Session."""
+        inner = self.inner
+        if inner is not None and inner.behind:
+            inner.go_on(now)
+        held = inner is not None and inner.behind
+        if self.state is State.OPEN and self._frames.behind and not held:
+            self._hear(b"", now)
+
+    # ---- bytes out
+
+    def data_to_send(self) -> bytes:
+        """See the shell's Session."""
+        if self.state is State.OPEN:
+            self._take_out()
+            inner = self.inner
+            if inner is not None and inner.closing:
+                cause = Cause.CLIENT if inner.seen.ending is None else inner.seen.ending.cause
+                self._say_close(closing_for(cause), cause)
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def _take_out(self) -> None:
+        """Put what the session inside has to say behind what WebSocket has."""
+        if self._frames.ping is not None:
+            self._out.append(self._frames.pong())
+        if self.inner is not None:
+            data = self.inner.data_to_send()
+            if data:
+                self._out.append(self._frames.message(data))
+
+    def write_resumed(self) -> None:
+        """See the shell's Session."""
+        self._choked = False
+        if self.inner is not None:
+            self.inner.write_resumed()
+
+    # ---- time
+
+    def tick(self, now: float) -> float | None:
+        """See the shell's Session."""
+        if self.state is State.CLOSED:
+            return None
+        if self.state is State.OPEN and self.inner is not None:
+            following, asked = self.inner.tick(now), self._ask(now)
+            return asked if following is None else min(following, asked)
+        if self._deadline is None:
+            self._deadline = now + CLOSE_SECONDS
+        if now < self._deadline:
+            return self._deadline
+        if self.state is State.OPEN:
+            text = f"Nothing that tells a protocol came for {FIRST_BYTES_SECONDS:g} s."
+            self.end(Cause.TIMED_OUT, text)
+        else:
+            self._step(Input.END)
+        return None
+
+    def _ask(self, now: float) -> float:
+        """Ask a peer that was silent for long for a sign of life; returns when to do so next."""
+        if now >= self._heard + PING_SECONDS:
+            if self._write_room:
+                self._out.append(self._frames.ask())
+            self._heard = now
+        return self._heard + PING_SECONDS
+
+    # ---- the end
+
+    def _answer_close(self, said: Closing, now: float) -> None:
+        """The peer said Close: so do we, with its code [RFC 6455 5.5.1]."""
+        self._take_out()
+        self._out.append(self._frames.close(Closing(said.code, "")))
+        self.seen.end(Ending(cause=Cause.CLIENT, text=said.shown))
+        self._step(Input.END)
+        self.connection_lost(now)
+
+    def _say_close(self, closing: Closing, cause: Cause) -> None:
+        self._out.append(self._frames.close(closing))
+        self.seen.end(Ending(cause=cause, text=closing.reason))
+        self._deadline = None
+        self._retick = True  # the time for the peer's answer begins
+        self._step(Input.CLOSE)
+
+    def end(self, cause: Cause, text: str) -> None:
+        """End a connection with nothing inside."""
+        if self.state is State.OPEN:
+            self._say_close(closing_for(cause, text), cause)
+
+    def connection_lost(self, now: float) -> None:
+        """See the shell's Session; also when WebSocket has ended: what was delivered goes back."""
+        if self.inner is None:
+            self.seen.end(Ending(cause=Cause.CUT))
+        else:
+            self.inner.connection_lost(now)
+
+    def stop(self, now: float) -> None:
+        """See the shell's Session."""
+        if self.inner is None:
+            self.end(Cause.STOPPING, "The gateway is shutting down; connect again later.")
+        else:
+            self.inner.stop(now)
+
+    def _step(self, what: Input) -> None:
+        following = _NEXT.get((self.state, what))
+        assert following is not None, f"{what.value} in state {self.state.value}"
+        self.state = following
+
+
+def _nothing() -> None:
+    """Stand for `wake` until the shell sets it."""

@@ -1,0 +1,1 @@
+"""WebSocket: the handshake, frames, and the session around what is inside."""
