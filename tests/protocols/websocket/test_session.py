@@ -9,6 +9,7 @@ import pytest
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause
 from protocols.transport.speaking import PeerFacts
+from protocols.websocket.plain import AT_ONCE
 from tests.protocols.websocket.client import (
     BINARY,
     PING,
@@ -228,15 +229,17 @@ class TestPressure:
 
     def test_frames_wait_for_another_turn_when_this_one_is_over(self) -> None:
         client = Client(hurried=True)
-        client.session.receive_data(b"".join(frame(TEXT, b"%d\n" % n) for n in range(3)), 100.0)
+        zeros, ones = b"0\n" * AT_ONCE, b"1\n" * AT_ONCE
+        said = frame(TEXT, b"0\n") * AT_ONCE + frame(TEXT, b"1\n") * AT_ONCE + frame(TEXT, b"2\n")
+        client.session.receive_data(said, 100.0)
         inner = client.built.inner
-        assert inner.came == b"0\n"
+        assert inner.came == zeros
         assert client.session.behind
         inner.behind = True
         client.session.go_on(100.0)
-        assert inner.came == b"0\n1\n", "first what is inside goes on, then there is more of it"
+        assert inner.came == zeros + ones, "first what is inside goes on, then there is more of it"
         client.turn()
-        assert inner.came == b"0\n1\n2\n"
+        assert inner.came == zeros + ones + b"2\n"
 
     def test_a_turn_of_one_that_has_ended(self) -> None:
         client = Client()
