@@ -27,6 +27,8 @@ _LONG: Final = Struct(">BBQ")
 _uint16 = Struct(">H").unpack_from
 _uint64 = Struct(">Q").unpack_from
 READ_BYTES: Final = 1 << 18
+#: Artemis takes frames of up to 64 KiB.
+MESSAGE_BYTES: Final = 60_000
 _BUFFER: Final = memoryview(bytearray(READ_BYTES))
 _AT_ONCE: Final = socket.MSG_DONTWAIT
 #: By protocol: what the handshake offers, the path, and the kind of messages that are sent.
@@ -137,9 +139,11 @@ class WebSocket:
             self.flush()
 
     def send(self, data: bytes | memoryview) -> int:
-        """Take all of `data`; nothing while earlier bytes wait for the socket."""
+        """Take up to a message of `data`; nothing while earlier bytes wait for the socket."""
         if self._left and not self.flush():
             return 0
+        if not self.raw:
+            data = data[:MESSAGE_BYTES]
         self._left = data if self.raw else framed(bytes(data), self._kind)[0]
         if not self.flush():
             self._left = bytes(self._left)  # a driver's bytes are good until its next
