@@ -26,6 +26,8 @@
 #   make bench-pages  reading back from pages; BENCH="--against HOST:PORT --address NAME" beside another
 #   make bench-stalls  the longest time that the reactor does nothing else while pages of a slow disk
 #                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
+#   make bench-tabs  idle browser tabs over WebSocket: memory of each, and what active ones feel;
+#                BENCH="--tabs 1000" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -44,7 +46,7 @@ ONLY ?=
 ROUNDS ?= 60
 
 .PHONY: demo test quick coverage check fmt simulate crash power mutants attack soak scenarios reference bench bench-store \
-	bench-pages bench-stalls bench-growth clean
+	bench-pages bench-stalls bench-tabs bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -110,6 +112,9 @@ bench-pages: $(STAMP)
 
 bench-stalls: $(STAMP)
 	@$(BIN)/python -m tests.paging.stalls $(BENCH)
+
+bench-tabs: $(STAMP)
+	@$(BIN)/python -m gateway.bench.tabs $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.bench.growth

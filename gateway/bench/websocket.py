@@ -8,6 +8,7 @@ and not nothing, so that the broker has its work and the client next to none [RF
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -123,7 +124,7 @@ class WebSocket:
             if data[at] & 0x08:
                 if end < start + size:
                     break
-                self._control(data[at], bytes(data[start : start + size]))
+                self._control(data[at], bytes(data[start : start + size]), found)
                 at = start + size
                 continue
             self._owed = size
@@ -131,9 +132,10 @@ class WebSocket:
         self._rest = bytes(data[at:])
         return b"".join(found)
 
-    def _control(self, kind: int, payload: bytes) -> None:
+    def _control(self, kind: int, payload: bytes, before: Sequence[memoryview | bytes]) -> None:
         if kind == _CLOSE:
-            raise PeerError(f"the peer closed the WebSocket: {payload!r}")
+            said = b"".join(before)[-300:]
+            raise PeerError(f"the peer closed the WebSocket: {payload!r} after {said!r}")
         if kind == _PING:
             self._left = bytes(self._left) + framed(payload, _PONG)[0]
             self.flush()
