@@ -136,8 +136,9 @@ class Tunnel:
     @property
     def behind(self) -> bool:
         """See the shell's Session."""
-        inner_behind = self.inner is not None and self.inner.behind
-        return self.state is State.OPEN and (self._frames.behind or inner_behind)
+        if self.state is not State.OPEN:
+            return self.state is State.CLOSING and self._frames.behind
+        return self._frames.behind or (self.inner is not None and self.inner.behind)
 
     @property
     def paused_reading(self) -> bool:
@@ -151,9 +152,7 @@ class Tunnel:
         if self.state is State.OPEN:
             self._hear(data, now)
         elif self.state is State.CLOSING:
-            self._frames.read(data, never)
-            if self._frames.closed is not None:
-                self._step(Input.END)
+            self._hear_close(data)
 
     def _hear(self, data: bytes, now: float) -> None:
         """Pass on the payload of what came, then act on what ended it."""
@@ -172,6 +171,12 @@ class Tunnel:
             self.connection_lost(now)
         elif frames.closed is not None:
             self._answer_close(frames.closed, now)
+
+    def _hear_close(self, data: bytes) -> None:
+        """We have said Close: the peer's is all that counts."""
+        self._frames.read(data, self.spent)
+        if self._frames.closed is not None:
+            self._step(Input.END)
 
     def _look_inside(self, payload: bytes) -> bytes:
         """Build the session inside, once it is known; returns what it is given to begin with."""
@@ -194,7 +199,9 @@ class Tunnel:
         if inner is not None and inner.behind:
             inner.go_on(now)
         held = inner is not None and inner.behind
-        if self.state is State.OPEN and self._frames.behind and not held:
+        if self.state is State.CLOSING and self._frames.behind:
+            self._hear_close(b"")
+        elif self.state is State.OPEN and self._frames.behind and not held:
             self._hear(b"", now)
 
     # ---- bytes out
