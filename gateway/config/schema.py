@@ -98,7 +98,7 @@ ACCEPTOR: Final = Table(
     required=frozenset({"endpoint"}),
     later=_words(
         "amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
-        " stomp-enable-message-id stomp-min-large-message-size ws-ping-interval direct-deliver"
+        " stomp-enable-message-id stomp-min-large-message-size direct-deliver"
     ),
 )
 

@@ -61,6 +61,13 @@ class StompDiskFull(Enum):
     PAUSE = "pause"
 
 
+class WsCompression(Enum):
+    """What WebSocket messages may be compressed with."""
+
+    OFF = "off"
+    DEFLATE = "deflate"
+
+
 class LogFormat(Enum):
     """How log events are written: AUTO is HUMAN on a terminal and JSON elsewhere."""
 
@@ -111,6 +118,11 @@ class Acceptor:
             and of localhost: `https://shop.example`; `*` is any.
         stomp_max_frame_payload_length: bytes of a WebSocket message, STOMP or AMQP;
             `max-frame-size` where that is more.
+        ws_ping_interval: ms of silence after which a WebSocket peer is asked for a sign of life; 0
+            or less: never.
+        ws_compression: permessage-deflate is agreed to with WebSocket clients that offer it, or
+            not; a message that comes compressed costs up to 48 KiB until it is whole, beside what
+            it inflates to, and nothing is kept of it.
         allow_anonymous: clients without a login are let in although there are users.
         sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
             verifier.
@@ -160,6 +172,8 @@ class Acceptor:
     stomp_max_frame_payload_length: Annotated[
         int, NEW_CONNECTIONS, Unit.BYTES, within(1024, 1 << 30)
     ] = MIB
+    ws_ping_interval: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(-1)] = 20_000
+    ws_compression: Annotated[WsCompression, NEW_CONNECTIONS] = WsCompression.OFF
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000

@@ -19,6 +19,7 @@ from gateway.config.tree import (
     Config,
     Sasl,
     StompDiskFull,
+    WsCompression,
 )
 from gateway.config.tree import Wire as Protocol
 from gateway.model.address import RoutingType
@@ -153,6 +154,8 @@ def websocket_limits(config: Config, acceptor: Acceptor, *, open_to_all: bool) -
         message_bytes_max=max(acceptor.stomp_max_frame_payload_length, acceptor.max_frame_size),
         origins=acceptor.allowed_origins,
         open_to_all=open_to_all,
+        ping_seconds=max(0, acceptor.ws_ping_interval) / 1000,
+        deflate=acceptor.ws_compression is WsCompression.DEFLATE,
         origins_key=f"{here}.allowed-origins",
     )
     if not acceptor.on_management:

@@ -1,4 +1,4 @@
-"""Frames to payload and back, over wsproto [RFC 6455 5]; no handshake, no extension.
+"""Frames to payload and back, over wsproto [RFC 6455 5]; no handshake.
 
     reading ──a Close came──> closed
        └──what breaks the rules, or is too much──> failed
@@ -15,6 +15,7 @@ from typing import Final
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from protocols.websocket.closing import Closing
+from protocols.websocket.deflate import AT_ONCE_BYTES, Deflate
 from protocols.websocket.limits import FRAMES_MAX
 
 
@@ -43,6 +44,7 @@ class Frames:
         any_text: whether one of them was.
         ping: the payload of the last Ping that was not answered; the older ones need no answer
             [RFC 6455 5.5.3].
+        controls: Ping and Pong frames since whoever counts them has set it to 0.
         behind: the turn was over before all was read.
         binary_only: text may not come.
         closed: the peer's Close.
@@ -50,6 +52,7 @@ class Frames:
     """
 
     __slots__ = (
+        "_deflate",
         "_frames",
         "_message_bytes",
         "_message_bytes_max",
@@ -58,15 +61,17 @@ class Frames:
         "behind",
         "binary_only",
         "closed",
+        "controls",
         "failed",
         "ping",
         "text",
     )
 
-    def __init__(self, message_bytes_max: int) -> None:
-        self._wsproto = FrameProtocol(client=False, extensions=[])
+    def __init__(self, message_bytes_max: int, deflate: Deflate | None = None) -> None:
+        self._wsproto = FrameProtocol(client=False, extensions=[deflate] if deflate else [])
+        self._deflate = deflate
         self._message_bytes_max = message_bytes_max
-        self._message_bytes = self._frames = 0
+        self._message_bytes = self._frames = self.controls = 0
         self.text: bool | None = None
         self.ping: bytes | None = None
         self.any_text = self.behind = self.binary_only = False
@@ -78,7 +83,9 @@ class Frames:
         self.behind = False
         if self.closed is not None or self.failed is not None:
             return b""
-        wsproto = self._wsproto
+        wsproto, deflate = self._wsproto, self._deflate
+        if deflate is not None:
+            deflate.made = 0
         wsproto.receive_bytes(data)
         payload: list[bytes] = []
         try:
@@ -88,15 +95,19 @@ class Frames:
                 elif frame.opcode is Opcode.CLOSE:
                     self._hear_close(frame)
                     break
-                elif frame.opcode is Opcode.PING:
-                    assert isinstance(frame.payload, bytes), "wsproto decodes text alone"
-                    self.ping = frame.payload
-                if spent():
+                else:
+                    self.controls += 1
+                    if frame.opcode is Opcode.PING:
+                        assert isinstance(frame.payload, bytes), "wsproto decodes text alone"
+                        self.ping = frame.payload
+                if spent() or (deflate is not None and deflate.made >= AT_ONCE_BYTES):
                     self.behind = True
                     break
         except ParseFailed as error:
             bad_text = error.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA
             self.failed = Closing(error.code.value, _BAD_TEXT if bad_text else f"{error}.")
+            if deflate is not None and deflate.failed is not None:
+                self.failed = deflate.failed
         except _RefusedError as error:
             self.failed = error.closing
         return payload[0] if len(payload) == 1 else b"".join(payload)

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 from wsproto.utilities import generate_accept_token
 
 from protocols.transport.speaking import PeerFacts
+from protocols.websocket.deflate import Agreed, agree
 from protocols.websocket.limits import WebSocketLimits
 from protocols.websocket.origins import may_connect, names_us, read_host
 from protocols.websocket.requests import Rejected, Request
@@ -49,10 +50,16 @@ _KEY_BYTES: Final = 16
 
 
 class Accepted(NamedTuple):
-    """A handshake that is done; `inside` is None where the first bytes tell it."""
+    """A handshake that is done.
+
+    Attributes:
+        inside: None where the first bytes tell it.
+        deflate: what was agreed on; None: no compression.
+    """
 
     answer: bytes
     inside: str | None
+    deflate: Agreed | None = None
 
 
 def judge(
@@ -90,8 +97,11 @@ def _judge(
     ]
     if chosen is not None:
         lines.append(f"Sec-WebSocket-Protocol: {chosen}")
+    agreed = agree(request.words("sec-websocket-extensions")) if limits.deflate else None
+    if agreed is not None:
+        lines.append(f"Sec-WebSocket-Extensions: {agreed.answer}")
     answer = "\r\n".join((*lines, "", "")).encode("ascii")
-    return Accepted(answer, None if chosen is None else _of(chosen))
+    return Accepted(answer, None if chosen is None else _of(chosen), agreed)
 
 
 def _of(subprotocol: str) -> str:

@@ -19,6 +19,7 @@ from gateway.model.errors import Refusal
 from gateway.model.peers import Cause, Ending, cause_of
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker
+from protocols.websocket.deflate import Deflate
 from protocols.websocket.frames import Frames
 from protocols.websocket.handshake import Accepted, judge
 from protocols.websocket.inside import Inside
@@ -106,9 +107,12 @@ class WebSocketSession:
         """Say 101, and have the tunnel take what came behind the request."""
         self._head = None
         self._out = accepted.answer
-        frames = Frames(self._limits.message_bytes_max)
+        most, agreed = self._limits.message_bytes_max, accepted.deflate
+        frames = Frames(most, None if agreed is None else Deflate(agreed, most))
         inside = Inside(self._speakers, self._facts, accepted.inside)
-        self._tunnel = tunnel = Tunnel(frames, inside, self.seen, now)
+        self._tunnel = tunnel = Tunnel(
+            frames, inside, self.seen, now, ping_seconds=self._limits.ping_seconds
+        )
         tunnel.wake, tunnel.spent = self.wake, self.spent
         tunnel.write_room, tunnel.choked = self._write_room, self._choked
         tunnel.retick = True
