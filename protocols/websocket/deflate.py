@@ -107,6 +107,7 @@ class Deflate(Extension):
     """That of one connection, as wsproto asks it.
 
     Attributes:
+        idle: nothing is inflated any more: what comes counts for nothing.
         made: bytes that were inflated since whoever reads has set it to 0.
         failed: why nothing more is inflated.
     """
@@ -114,6 +115,7 @@ class Deflate(Extension):
     name = NAME
 
     def __init__(self, agreed: Agreed, message_bytes_max: int) -> None:
+        self.idle = False
         self.made = 0
         self.failed: Closing | None = None
         self._bits = agreed.bits
@@ -153,7 +155,7 @@ class Deflate(Extension):
         self, proto: FrameDecoder | FrameProtocol, data: bytes
     ) -> bytes | CloseReason:
         """See wsproto: inflate a part of a frame, within what is left of the message."""
-        if self._control or not self._compressed or not data:
+        if self._control or not self._compressed or self.idle or not data:
             return data
         return self._inflate(data)
 
@@ -163,7 +165,7 @@ class Deflate(Extension):
         fin: bool,  # noqa: FBT001 - wsproto's
     ) -> bytes | CloseReason | None:
         """See wsproto: a frame has ended; with `fin` its message has, too."""
-        if self._control or not fin:
+        if self._control or not fin or self.idle:
             return None
         rest: bytes | CloseReason = self._inflate(_TAIL) if self._compressed else b""
         self._inflater = None

@@ -112,6 +112,11 @@ class Frames:
             self.failed = error.closing
         return payload[0] if len(payload) == 1 else b"".join(payload)
 
+    def only_close(self) -> None:
+        """Spare what is for payload alone: the peer's Close is all that counts from now on."""
+        if self._deflate is not None:
+            self._deflate.idle = True
+
     def _count(self, frame: Frame) -> bytes:
         """Return the payload of a part of a message. Raises _RefusedError."""
         said = frame.payload

@@ -188,6 +188,8 @@ class Tunnel:
             self.inner.receive_data(payload, now)
         if self.state is not State.OPEN:
             return
+        if self.inner is not None and self.inner.closing and frames.closed is None:
+            return  # it came first, and has its own Close
         if frames.failed is not None:
             self._take_out()
             self._say_close(frames.failed, Cause.PROTOCOL_ERROR)
@@ -308,6 +310,7 @@ class Tunnel:
 
     def _say_close(self, closing: Closing, cause: Cause) -> None:
         self._out.append(self._frames.close(closing))
+        self._frames.only_close()
         self.seen.end(Ending(cause=cause, text=closing.reason))
         self._deadline = None
         self._retick = True  # the time for the peer's answer begins

@@ -109,7 +109,7 @@ REQUESTS: dict[str, Bad] = {
 NOT_AT_THE_DOOR = frozenset(
     [
         *("sockjs", "a form of a page", "another path", "http/2", "two spaces", "an authority"),
-        *("an asterisk", "an absolute target"),
+        *("an asterisk", "an absolute target", "no version of http"),
     ]
 )
 
@@ -139,7 +139,7 @@ FRAMES: dict[str, Bad] = {
     "the top bit": Bad(b"\x82\xff" + struct.pack("!Q", 1 << 63) + b"\0" * 9, 1002, "MSB"),
     "a length of all": Bad(b"\x82\xff" + b"\xff" * 8 + b"\0" * 9, 1002, "MSB"),
     "2^63-1 bytes": Bad(
-        b"\x82\xff" + struct.pack("!Q", (1 << 63) - 1) + b"\0" * (MESSAGE_BYTES + 100),
+        b"\x82\xff" + struct.pack("!Q", (1 << 63) - 1) + b"\0" * 4 + b"\n" * (MESSAGE_BYTES + 1),
         1009,
         _TOO_LARGE,
     ),

@@ -14,7 +14,7 @@ from protocols.websocket.deflate import AT_ONCE_BYTES, DEFLATED_MAX, DEFLATED_MI
 from protocols.websocket.frames import Frames
 from protocols.websocket.limits import WebSocketLimits
 from tests.lanes import examples
-from tests.protocols.websocket.client import BINARY, PING, TEXT, Client, frame, request
+from tests.protocols.websocket.client import BINARY, PING, TEXT, Client, close, frame, request
 from tests.protocols.websocket.inner import Built
 
 PLAIN = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
@@ -163,8 +163,8 @@ class TestMessages:
         assert said == b"\x82\x7e\x13\x88" + data
 
 
-BOMB = pressed(b"\0" * (64 << 20))
-MANY = pressed(b"\0" * (1 << 20))
+BOMB = pressed(b"\n" * (64 << 20))
+MANY = pressed(b"\n" * (1 << 20))
 BROKEN = {
     "a bomb": (frame(BINARY, BOMB, reserved=4), 1009),
     "a bomb of text": (frame(TEXT, BOMB, reserved=4), 1009),
@@ -265,3 +265,15 @@ def test_nothing_hangs_on_how_the_bytes_were_cut(data: st.DataObject) -> None:
         found.append((came[: sum(map(len, said))], peer.ends()))
     assert found[0] == found[1]
     assert found[0][0] == b"".join(said)
+
+
+def test_nothing_is_inflated_behind_our_close() -> None:
+    peer = Pressed()
+    peer.say(frame(TEXT, b"bye"))
+    frames: Frames = peer.session._tunnel._frames  # type: ignore[union-attr]
+    peer.say(frame(BINARY, BOMB, reserved=4) * 3 + frame(PING, b"x"))
+    assert frames.failed is None
+    assert not peer.session.behind
+    assert not peer.session.closing
+    peer.say(close(1000))
+    assert peer.session.closing
