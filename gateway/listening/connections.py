@@ -94,12 +94,15 @@ class Connections(Factory):
         *,
         contexts: Contexts | None = None,
         descriptors: Descriptors | None = None,
+        path: str = "",
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
-        `descriptors` are shared by all acceptors.
+        `descriptors` are shared by all acceptors; `path` is the listener's in the configuration.
         """
         self.name = name
+        self._path = path or f"acceptors.{name}"
+        self._stopping = False
         self.speakers: tuple[Speaker, ...] = ()
         self.output = Output()
         self.wires: dict[str, Wire] = {}
@@ -179,6 +182,18 @@ class Connections(Factory):
         )
 
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
+        if self._refuses(addr):
+            return None
+        return self._make(None if self._contexts is None else Tls(self._contexts()))
+
+    def adopt(self, addr: IAddress | None, tls: Tls | None) -> Wire | str:
+        """Return what goes on with a connection that another factory took, or why it may not."""
+        if self._stopping:
+            return "the gateway is shutting down"
+        return self._refuses(addr) or self._make(tls)
+
+    def _refuses(self, addr: IAddress | None) -> str:
+        """Return the limit that refuses one more connection, told to the log; empty: none."""
         limit = self._make_room()
         if limit:
             self.refused += 1
@@ -191,10 +206,11 @@ class Connections(Factory):
                     reason="too-many",
                     limit=limit,
                 )
-            return None
+        return limit
+
+    def _make(self, tls: Tls | None) -> Wire:
         self.opened += 1
         name = f"{self.name}-{self.opened}"
-        tls = None if self._contexts is None else Tls(self._contexts())
         wire = Wire(
             self._turn,
             self._timers,
@@ -218,7 +234,7 @@ class Connections(Factory):
         self._strangers.pop(name, None)
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
-        tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
+        tell_tls_failed(self._path, wire.peer().address, why)
 
     def _declined(self, wire: Wire, what: str) -> None:
         _log.info(
@@ -238,7 +254,8 @@ class Connections(Factory):
             self.emptied()
 
     def stop(self) -> None:
-        """Say good-bye in each protocol's words."""
+        """Say good-bye in each protocol's words, and take nobody in any more."""
+        self._stopping = True
         for wire in list(self.wires.values()):
             wire.stop()
 

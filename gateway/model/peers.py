@@ -29,6 +29,7 @@ class Cause(Enum):
     STORE_FAILED = "store-failed"
     TLS_FAILED = "tls-failed"
     DISMISSED = "made-room"
+    FULL = "full"
 
 
 _OF_CODE = {
@@ -37,6 +38,11 @@ _OF_CODE = {
     Code.SHUTTING_DOWN: Cause.STOPPING,
     Code.STORE_FAILED: Cause.STORE_FAILED,
     Code.BAD_FRAME: Cause.PROTOCOL_ERROR,
+    Code.ADDRESS_FULL: Cause.FULL,
+    Code.PAGE_FULL: Cause.FULL,
+    Code.MEMORY_FULL: Cause.FULL,
+    Code.DISK_FULL: Cause.FULL,
+    Code.STORE_BUSY: Cause.FULL,
 }
 
 

@@ -59,13 +59,14 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerFacts:
-    """What is known of the other end before it has said anything."""
+    """What is known of the other end before it has said anything; `own` is our address there."""
 
     address: str
     loopback: bool
     tls: bool
     name: str
     port: int = 0
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

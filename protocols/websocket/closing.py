@@ -15,6 +15,8 @@ _CODES: Final[Mapping[Cause, CloseReason]] = {
     Cause.STOPPING: CloseReason.GOING_AWAY,
     Cause.PROTOCOL_ERROR: CloseReason.PROTOCOL_ERROR,
     Cause.STORE_FAILED: CloseReason.INTERNAL_ERROR,
+    # What waiting helps against.
+    Cause.FULL: CloseReason.TRY_AGAIN_LATER,
 }
 
 

@@ -1,4 +1,4 @@
-"""Frames to payload and back, over wsproto [RFC 6455 5]; no handshake, no extension.
+"""Frames to payload and back, over wsproto [RFC 6455 5]; no handshake.
 
     reading ──a Close came──> closed
        └──what breaks the rules, or is too much──> failed
@@ -19,6 +19,7 @@ from typing import Final
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from protocols.websocket.closing import Closing
+from protocols.websocket.deflate import AT_ONCE_BYTES, Deflate
 from protocols.websocket.limits import FRAMES_MAX
 from protocols.websocket.masking import turned, unmask
 from protocols.websocket.plain import (
@@ -58,6 +59,7 @@ class Frames:
         any_text: whether one of them was.
         ping: the payload of the last Ping that was not answered; the older ones need no answer
             [RFC 6455 5.5.3].
+        controls: Ping and Pong frames since whoever counts them has set it to 0.
         behind: the turn was over before all was read.
         binary_only: text may not come.
         closed: the peer's Close.
@@ -65,6 +67,7 @@ class Frames:
     """
 
     __slots__ = (
+        "_deflate",
         "_frames",
         "_key",
         "_left",
@@ -77,15 +80,17 @@ class Frames:
         "behind",
         "binary_only",
         "closed",
+        "controls",
         "failed",
         "ping",
         "text",
     )
 
-    def __init__(self, message_bytes_max: int) -> None:
-        self._wsproto = FrameProtocol(client=False, extensions=[])
+    def __init__(self, message_bytes_max: int, deflate: Deflate | None = None) -> None:
+        self._wsproto = FrameProtocol(client=False, extensions=[deflate] if deflate else [])
+        self._deflate = deflate
         self._message_bytes_max = message_bytes_max
-        self._message_bytes = self._frames = 0
+        self._message_bytes = self._frames = self.controls = 0
         self._left = b""  # what was not read in the last turn, or the beginning of a head
         self._owed = 0  # bytes of a frame that has begun and is not over
         self._key: bytes | None = None  # of that frame, where it is not wsproto's
@@ -101,6 +106,8 @@ class Frames:
         self.behind = False
         if self.closed is not None or self.failed is not None:
             return b""
+        if self._deflate is not None:
+            self._deflate.made = 0
         if self._left:
             data, self._left = self._left + data, b""
         payload: list[bytes] = []
@@ -109,6 +116,8 @@ class Frames:
         except ParseFailed as error:
             bad_text = error.code is CloseReason.INVALID_FRAME_PAYLOAD_DATA
             self.failed = Closing(error.code.value, _BAD_TEXT if bad_text else f"{error}.")
+            if self._deflate is not None and self._deflate.failed is not None:
+                self.failed = self._deflate.failed
         except UnicodeDecodeError:
             self.failed = Closing(CloseReason.INVALID_FRAME_PAYLOAD_DATA.value, _BAD_TEXT)
         except _RefusedError as error:
@@ -134,7 +143,7 @@ class Frames:
                 continue
             else:
                 at = after
-            if at < end and spent():
+            if at < end and (spent() or self._inflated_enough()):
                 self.behind = True
                 break
         self._left = data[at:]
@@ -179,9 +188,19 @@ class Frames:
                 payload.append(self._count(frame))
             elif frame.opcode is Opcode.CLOSE:
                 self._hear_close(frame)
-            elif frame.opcode is Opcode.PING:
-                assert isinstance(frame.payload, bytes), "wsproto decodes text alone"
-                self.ping = frame.payload
+            else:
+                self.controls += 1
+                if frame.opcode is Opcode.PING:
+                    assert isinstance(frame.payload, bytes), "wsproto decodes text alone"
+                    self.ping = frame.payload
+
+    def _inflated_enough(self) -> bool:
+        return self._deflate is not None and self._deflate.made >= AT_ONCE_BYTES
+
+    def only_close(self) -> None:
+        """Spare what is for payload alone: the peer's Close is all that counts from now on."""
+        if self._deflate is not None:
+            self._deflate.idle = True
 
     def _count(self, frame: Frame) -> bytes:
         """Return the payload of a part of a message. Raises _RefusedError."""
@@ -214,7 +233,10 @@ class Frames:
 
     def message(self, data: bytes) -> bytes:
         """Return a message: text where the peer began with text, and all of it is UTF-8."""
-        return head_of(data, text=self.text is True and is_utf8(data)) + data
+        text = self.text is True and is_utf8(data)
+        if self._deflate is None:
+            return head_of(data, text=text) + data
+        return bytes(self._wsproto.send_data(data.decode() if text else data))
 
     def pong(self) -> bytes:
         """Return the answer to the last Ping; nothing where none waits for one."""
