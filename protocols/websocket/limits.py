@@ -17,6 +17,9 @@ FIRST_BYTES_SECONDS: Final = 10.0
 #: A peer that has been silent for so long is asked for a sign of life: the browser answers it,
 #: also for a tab whose timers it runs once a minute only.
 PING_SECONDS: Final = 20.0
+#: What may come while what is inside wants to be told no more: heart-beats, and frames that a
+#: client was about to send. Above it nothing is read; a read has more, and is kept as over TCP.
+HELD_BYTES_MAX: Final = 16_384
 #: How long a peer may take to say Close after we did.
 CLOSE_SECONDS: Final = 2.0
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from gateway.model.errors import Refusal
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.errors import STOPPING, Refusal
+from gateway.model.peers import Cause, Ending, cause_of, ending_of
+from gateway.model.retry import retry_after
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker
 from protocols.websocket.frames import Frames
@@ -208,17 +209,22 @@ class WebSocketSession:
         if self._tunnel is not None:
             self._tunnel.stop(now)
         elif self._head is not None:
-            text = "The gateway is shutting down; connect again later."
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, text), Cause.STOPPING)
+            self._reject_for(STOPPING)
 
     def _dismissed(self, refusal: Refusal) -> None:
         """An operator ends a connection that has nothing inside yet."""
-        cause = cause_of(refusal.code)
         if self._tunnel is not None:
-            self._tunnel.end(cause, refusal.text)
+            self._tunnel.end(ending_of(refusal))
         elif self._head is not None:
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text), cause)
+            self._reject_for(refusal)
         self.wake()
+
+    def _reject_for(self, refusal: Refusal) -> None:
+        """Answer the request with 503, and when to come again where waiting helps [RFC 9110]."""
+        seconds = retry_after(refusal)
+        headers = () if seconds is None else (("Retry-After", str(seconds)),)
+        rejected = Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text, headers)
+        self._reject(rejected, cause_of(refusal.code))
 
 
 def _nothing() -> None:
