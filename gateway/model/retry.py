@@ -1,8 +1,8 @@
 """After how many seconds is it worth trying again what was refused? Never, for most refusals. Pure.
 
     HELPS    time takes the reason away: others consume, leave or log in, a disk is freed, a gateway
-             starts again; of these only what is refused as `transient`, since one code may stand
-             for a limit of all clients and for one of a frame
+             starts again; of these only what is refused as `transient` or with a `wait`, since one
+             code may stand for a limit of all clients and for one of a frame
     NEVER    the request, the client, or what an operator has set has to change
 
 Both together are all codes. What the place that refuses knows better (`Refusal.wait`) wins.
@@ -61,7 +61,9 @@ WAIT_MAX: Final = 300
 
 def retry_after(refusal: Refusal) -> int | None:
     """Return the seconds after which the same may work; None where waiting does not help."""
-    usual = HELPS.get(refusal.code)
-    if usual is None or not refusal.transient:
+    usual, wait = HELPS.get(refusal.code), refusal.wait
+    if usual is None:
         return None
-    return usual if refusal.wait is None else max(1, min(math.ceil(refusal.wait), WAIT_MAX))
+    if wait is None:
+        return usual if refusal.transient else None
+    return max(1, min(math.ceil(wait), WAIT_MAX))

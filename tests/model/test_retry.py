@@ -59,8 +59,10 @@ def test_what_does_not_pass_is_not_waited_for(code: Code) -> None:
     ("wait", "seconds"), [(0.0, 1), (0.1, 1), (1.0, 1), (11.2, 12), (299.5, 300), (1e9, WAIT_MAX)]
 )
 def test_what_is_known_better_wins_in_whole_seconds(wait: float, seconds: int) -> None:
-    refusal = Refusal(code=Code.DISK_FULL, text="No.", transient=True, wait=wait)
-    assert retry_after(refusal) == seconds
+    for transient in (True, False):
+        # `disk-full-policy` FAIL has senders told at once, of what passes all the same.
+        refusal = Refusal(code=Code.DISK_FULL, text="No.", transient=transient, wait=wait)
+        assert retry_after(refusal) == seconds
 
 
 def test_a_wait_makes_nothing_pass() -> None:
