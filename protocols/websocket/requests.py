@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import h11
 
+from gateway.model.errors import Refusal
+from gateway.model.retry import retry_after
 from protocols.websocket.limits import HEAD_BYTES_MAX, HEADERS_MAX
 
 
@@ -56,6 +58,13 @@ class Rejected(NamedTuple):
             "Connection: close",
         )
         return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def reject_for(status: HTTPStatus, refusal: Refusal) -> Rejected:
+    """Return the answer for a refusal, with when to come again where waiting helps [RFC 9110]."""
+    seconds = retry_after(refusal)
+    headers = () if seconds is None else (("Retry-After", str(seconds)),)
+    return Rejected(status, refusal.text, headers)
 
 
 #: A larger head is refused by us, in our words: h11 never holds as much.

@@ -14,7 +14,6 @@ from http import HTTPStatus
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending, cause_of, ending_of
-from gateway.model.retry import retry_after
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker
 from protocols.websocket.frames import Frames
@@ -22,7 +21,7 @@ from protocols.websocket.handshake import Accepted, judge
 from protocols.websocket.inside import Inside
 from protocols.websocket.limits import FIRST_BYTES_SECONDS, WebSocketLimits
 from protocols.websocket.peer import WebSocketPeer
-from protocols.websocket.requests import Head, Rejected
+from protocols.websocket.requests import Head, Rejected, reject_for
 from protocols.websocket.tunnel import Tunnel
 
 
@@ -220,10 +219,7 @@ class WebSocketSession:
         self.wake()
 
     def _reject_for(self, refusal: Refusal) -> None:
-        """Answer the request with 503, and when to come again where waiting helps [RFC 9110]."""
-        seconds = retry_after(refusal)
-        headers = () if seconds is None else (("Retry-After", str(seconds)),)
-        rejected = Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text, headers)
+        rejected = reject_for(HTTPStatus.SERVICE_UNAVAILABLE, refusal)
         self._reject(rejected, cause_of(refusal.code))
 
 

@@ -21,9 +21,9 @@ from tests.conformance.small_disk import GIB, TOTAL, FiguresGateway
 from tests.gateway.hostile import GROWTH_MAX, resident
 from tests.gateway.stomp_peer import StompPeer
 from tests.gateway.web_tab import SECONDS, Tab
-from tests.gateway.websocket_peer import WebSocketClient
+from tests.gateway.websocket_peer import ClosedError, WebSocketClient
 from tests.interop.support import queue, wait_until
-from tests.logs import wait_log
+from tests.logs import wait_log, wait_records
 from tests.protocols.amqp.peer import frame, of, parse
 from tests.secure import connected
 
@@ -349,6 +349,48 @@ def test_a_page_that_comes_too_early_finds_no_port_and_then_all(tmp_path: Path) 
     assert early, "nothing was tried before it was there"
     page.peer.socket.close()
     gateway.stop()
+
+
+@pytest.mark.parametrize("wire", ["ws", "wss"])
+def test_a_page_for_which_there_is_no_place_is_told_when_to_come_again(
+    tmp_path: Path, wire: str
+) -> None:
+    pair, context = None, None
+    if wire == "wss":
+        authority = Authority(tmp_path / "made")
+        made = authority.issue()
+        pair, context = (made.certificate, made.key), authority.client()
+    settings = ["acceptors.all.connections-allowed=1"]
+    with FiguresGateway(tmp_path, settings=settings, tls=pair) as gateway:
+        with Tab(gateway.port, context=context) as first:
+            first.send("q", "x", "1")
+            assert first.frame()[1] == {"receipt-id": "1"}
+            with connected(gateway.port, context) as page:
+                page.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\r\n")
+                answer = page.rest()
+            assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+            assert b"\r\nRetry-After: 10\r\n" in answer
+            assert answer.endswith(b"connections-allowed is 1. Try again later.\n")
+            other = StompPeer(gateway.port, context=context)
+            command, headers, _ = other.greeting
+            assert (command, headers["error-code"]) == ("ERROR", "too-many")
+            assert headers["retry-after"] == "10"
+            other.close()
+            first.send("q", "y", "2")
+            assert first.frame()[1] == {"receipt-id": "2"}
+            told = wait_records(gateway, "connection.refused")
+            assert "connections-allowed is 1 (--set" in told[0]["limit"]
+        wait_until(lambda: comes_in(gateway.port, context), SECONDS)
+
+
+def comes_in(port: int, context: ssl.SSLContext | None) -> bool:
+    """Whether a page is let in now."""
+    try:
+        page = Tab(port, context=context)
+    except ClosedError:
+        return False
+    page.peer.socket.close()
+    return True
 
 
 @every_version
