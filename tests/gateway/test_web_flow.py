@@ -18,13 +18,15 @@ import pytest
 from protocols.amqp.performatives import Attach, Begin, Flow, Open, Source, Target
 from tests.certificates import Authority
 from tests.conformance.small_disk import GIB, TOTAL, FiguresGateway
-from tests.gateway.hostile import GROWTH_MAX, resident
+from tests.gateway.hostile import GROWTH_MAX, Flood, resident
 from tests.gateway.stomp_peer import StompPeer
 from tests.gateway.web_tab import SECONDS, Tab
 from tests.gateway.websocket_peer import ClosedError, WebSocketClient
 from tests.interop.support import queue, wait_until
 from tests.logs import wait_log, wait_records
 from tests.protocols.amqp.peer import frame, of, parse
+from tests.protocols.websocket.client import frame as masked
+from tests.protocols.websocket.client import request
 from tests.secure import connected
 
 pytestmark = pytest.mark.timeout(180)
@@ -252,7 +254,10 @@ def put(where: Gateway, name: str, count: int) -> None:
 
 def held_for(where: Gateway, page: Tab) -> int:
     """Return how many bytes the gateway holds since a page does not read them."""
-    port = page.peer.socket.getsockname()[1]
+    return held_by(where, page.peer.socket.getsockname()[1])
+
+
+def held_by(where: Gateway, port: int) -> int:
     path = f"/api/v1/connections?remote=127.0.0.1:{port}"
     status, found = where[0].request("GET", path)
     assert status == 200
@@ -290,6 +295,23 @@ def test_a_tab_that_does_not_read_costs_its_window_and_its_buffer(where: Gateway
         assert left > count / 4
     else:
         assert left == count
+
+
+def test_answers_that_a_tab_does_not_read_are_bounded_and_end_it(where: Gateway) -> None:
+    gateway, context = where
+    receipt = "r" * 8000
+    sends = f"SEND\ndestination:unread\nreceipt:{receipt}\n\nx\0".encode() * 20
+    hello = request(Sec_WebSocket_Protocol="v12.stomp", Host=f"127.0.0.1:{gateway.port}")
+    with Flood(gateway, gateway.port, context) as flood:
+        flood.say(hello + masked(1, b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"))
+        most = 0
+        assert flood.pour(masked(1, sends)), f"{flood.sent} bytes were taken"
+        if not flood.gone:
+            most = held_by(where, flood.socket.getsockname()[1])
+        # 1 MiB is no reason to stop yet, then 64 KiB of answers are, as a read makes them.
+        assert most <= (1024 + 64 + 512) * KIB
+        assert flood.peak < GROWTH_MAX
+        assert flood.gone or flood.cut_within(UNREAD_SECONDS + SECONDS)
 
 
 @pytest.mark.parametrize(
