@@ -145,6 +145,8 @@ class Acceptor:
         connection_ttl_max: most ms of it; -1 no upper bound.
         stomp_consumer_window_size: unacknowledged bytes of a STOMP subscription that acknowledges;
             -1 no limit.
+        stomp_ws_consumer_window_size: the same over WebSocket, for what asks for no window of its
+            own; -1 no limit.
         stomp_disk_full: what a STOMP sender meets while the disk is full: an ERROR and the end, or
             no reading.
         max_unread_size: bytes of answers that a client may leave unread before nothing more is read
@@ -194,6 +196,9 @@ class Acceptor:
     connection_ttl_max: Annotated[int, NEW_CONNECTIONS, Unit.MS, limit()] = -1
     stomp_consumer_window_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, at_least(-1)] = (
         10 * 1024
+    )
+    stomp_ws_consumer_window_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, at_least(-1)] = (
+        64 * 1024
     )
     stomp_disk_full: Annotated[StompDiskFull, NEW_CONNECTIONS] = StompDiskFull.ERROR
     max_unread_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(65_536, 1 << 26)] = MIB

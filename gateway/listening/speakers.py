@@ -121,11 +121,13 @@ class _Making:
 
         return Speaker(guess=Guess.AMQP.value, build=build)
 
-    def stomp(self, ttl_floor_ms: int = 0) -> Speaker:
-        limits = stomp_limits(
-            self.config, self.acceptor, self.unfinished, ttl_floor_ms=ttl_floor_ms
-        )
+    def stomp(self, *, web: bool = False) -> Speaker:
+        """Speak STOMP; to `web` pages with a window and with patience of their own."""
+        floor = TAB_TTL_MS if web else 0
+        limits = stomp_limits(self.config, self.acceptor, self.unfinished, ttl_floor_ms=floor)
         limits = replace(limits, objects=self.objects)
+        if web:
+            limits = replace(limits, window_bytes=self.acceptor.stomp_ws_consumer_window_size)
 
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer), peer.address
@@ -137,7 +139,7 @@ class _Making:
         """Carry the other protocols of the acceptor; all there are where it has no other."""
         inside = self.acceptor.protocols - {Protocol.WS} or frozenset(Protocol)
         carried = [self.amqp()] if Protocol.AMQP in inside else []
-        carried += [self.stomp(TAB_TTL_MS)] if Protocol.STOMP in inside else []
+        carried += [self.stomp(web=True)] if Protocol.STOMP in inside else []
         by_name = {one.guess: one for one in carried}
         limits = websocket_limits(self.config, self.acceptor, open_to_all=self.open_to_all)
         return Speaker(

@@ -379,5 +379,8 @@ class Authenticator(Protocol):
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         """Verify off the reactor; `done` gets the answer later, never inside this call."""
 
+    def held(self, user: str) -> float:
+        """Return for how many seconds no login of a user is looked at; 0: the next one is."""
+
     def proves(self, user: str) -> bool:
         """Whether who is let in by this name has proved it; else anybody may give it."""

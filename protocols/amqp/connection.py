@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, assert_never
 
-from gateway.model.errors import Refusal
+from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
-    CONNECTION_FORCED,
     FRAMING_ERROR,
     ILLEGAL_STATE,
     ConnectionFaultError,
@@ -481,10 +480,10 @@ class AmqpConnection:
     def stop(self, now: float) -> None:
         """See the shell's Session."""
         self.now = now
-        self.seen.end(Cause.STOPPING)
         if self.state is State.OPENED:
-            self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
+            self.fail(error_of(STOPPING))
         else:
+            self.seen.end(Cause.STOPPING)
             self.cut("the gateway is stopping")
 
 

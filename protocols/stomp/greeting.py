@@ -5,6 +5,7 @@ Pure decisions about the headers; who may come in is asked by the session.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -83,6 +84,16 @@ def wrong_login(user: str | None) -> Refusal:
     if user is None:
         text = "This gateway has users: CONNECT needs the headers login and passcode."
     return Refusal(code=Code.NOT_AUTHORIZED, text=text)
+
+
+def login_held(user: str, seconds: float) -> Refusal:
+    """Return why a login was not looked at; in `seconds` the next one is."""
+    text = (
+        f"Logins of user name [{user}] from this address are not looked at now, after wrong "
+        "passwords or because too many logins are being checked; try again in "
+        f"{math.ceil(seconds)} s."
+    )
+    return Refusal(code=Code.TOO_MANY, text=text, transient=True, wait=seconds)
 
 
 def login_too_late(limits: StompLimits) -> Refusal:

@@ -21,13 +21,14 @@ from typing import Final, NoReturn
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.objects import NOBODY
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import Authenticator
 from protocols.stomp import frame
 from protocols.stomp.frame import Head
 from protocols.stomp.greeting import (
     Greeting,
     greet,
+    login_held,
     login_too_late,
     no_common_version,
     too_much_before_login,
@@ -181,8 +182,12 @@ class Login:
         else:
             self._step(Input.LOGIN)
             self._moved()  # what came with the CONNECT is kept before anybody can answer
+            # Asked before: a wrong password may be the one that closes the door.
+            held = self._authenticator.held(greeting.user)
             self._authenticator.check(
-                greeting.user, greeting.password, lambda good: self._checked(greeting, good=good)
+                greeting.user,
+                greeting.password,
+                lambda good: self._checked(greeting, good=good, held=held),
             )
 
     def broken(self, error: FrameError) -> None:
@@ -207,13 +212,15 @@ class Login:
 
     # ---- outcomes
 
-    def _checked(self, greeting: Greeting, *, good: bool) -> None:
-        """The authenticator has answered, on a later turn."""
+    def _checked(self, greeting: Greeting, *, good: bool, held: float) -> None:
+        """The authenticator has answered, on a later turn; see its `held`."""
         if self.over:
             return
         if good:
             self.account = greeting.user or NOBODY
             self._let_in(Input.YES, greeting)
+        elif held and greeting.user is not None:
+            self._refuse(Input.NO, login_held(greeting.user, held))
         else:
             self._refuse(Input.NO, wrong_login(greeting.user))
 
@@ -231,9 +238,9 @@ class Login:
         ending: Ending | None = None,
     ) -> None:
         if ending is None:
-            wrong = refusal.code is Code.NOT_AUTHORIZED
-            cause = Cause.LOGIN_REFUSED if wrong else cause_of(refusal.code)
-            ending = Ending(cause=cause, text=refusal.text)
+            wrong = what is Input.NO or refusal.code is Code.NOT_AUTHORIZED
+            cause = Cause.LOGIN_REFUSED if wrong else None
+            ending = ending_of(refusal, cause)
         self._end(what, ending, frame.error(refusal, receipt))
 
     def _end(self, what: Input, ending: Ending, last_word: bytes) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from gateway.model.errors import Code, Refusal
+from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending
 from gateway.model.ports import Authenticator, Broker
 from protocols.stomp.commands import Commands
@@ -226,8 +226,7 @@ class StompSession:
     def stop(self, now: float) -> None:
         """Say that the gateway is going down, and end."""
         self.connection.now = now
-        text = "The gateway is shutting down; connect again later."
-        self.connection.expel(Refusal(code=Code.SHUTTING_DOWN, text=text, transient=True))
+        self.connection.expel(STOPPING)
 
     # ---- memory
 

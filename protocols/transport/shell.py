@@ -230,6 +230,11 @@ class Wire(TwistedProtocol):
         return self._out.bytes_out
 
     @property
+    def unread(self) -> int:
+        """Bytes that the gateway holds since the peer does not read them."""
+        return self._out.held
+
+    @property
     def session(self) -> Session | None:
         """The protocol's session, once the first bytes told which."""
         return self._session

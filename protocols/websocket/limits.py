@@ -18,6 +18,9 @@ FIRST_BYTES_SECONDS: Final = 10.0
 #: Whoever measures a way sends a few in a second, and so does who was not read from for long.
 CONTROLS_MAX: Final = 1000
 CONTROLS_A_SECOND: Final = 10.0
+#: What may come while what is inside wants to be told no more: heart-beats, and frames that a
+#: client was about to send. Above it nothing is read; a read has more, and is kept as over TCP.
+HELD_BYTES_MAX: Final = 16_384
 #: How long a peer may take to say Close after we did, or to end a request that is refused.
 CLOSE_SECONDS: Final = 2.0
 #: What is read of that, and dropped.

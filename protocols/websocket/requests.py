@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 
 import h11
 
+from gateway.model.errors import Refusal
+from gateway.model.retry import retry_after
 from protocols.websocket.limits import HEAD_BYTES_MAX, HEADERS_MAX
 from protocols.websocket.pages import PAGE_HEADERS, page
 
@@ -87,6 +89,13 @@ class Rejected(NamedTuple):
         )
         head = "\r\n".join((*lines, "", "")).encode()
         return head if self.head_only else head + body
+
+
+def reject_for(status: HTTPStatus, refusal: Refusal) -> Rejected:
+    """Return the answer for a refusal, with when to come again where waiting helps [RFC 9110]."""
+    seconds = retry_after(refusal)
+    headers = () if seconds is None else (("Retry-After", str(seconds)),)
+    return Rejected(status, refusal.text, headers)
 
 
 #: A line that goes on in the next one, or ends without CR [RFC 9112 2.2, 5.2].

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from gateway.model.errors import Refusal
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.errors import STOPPING, Refusal
+from gateway.model.peers import Cause, Ending, cause_of, ending_of
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker
 from protocols.websocket.deflate import Deflate
@@ -30,7 +30,7 @@ from protocols.websocket.limits import (
     WebSocketLimits,
 )
 from protocols.websocket.peer import WebSocketPeer
-from protocols.websocket.requests import Head, Rejected
+from protocols.websocket.requests import Head, Rejected, reject_for
 from protocols.websocket.tunnel import Tunnel
 
 
@@ -239,19 +239,21 @@ class WebSocketSession:
         if self._tunnel is not None:
             self._tunnel.stop(now)
         elif self._head is not None:
-            text = "The gateway is shutting down; connect again later."
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, text), Cause.STOPPING)
+            self._reject_for(STOPPING)
         else:
             self._dropped = None
 
     def _dismissed(self, refusal: Refusal) -> None:
         """An operator ends a connection that has nothing inside yet."""
-        cause = cause_of(refusal.code)
         if self._tunnel is not None:
-            self._tunnel.end(cause, refusal.text)
+            self._tunnel.end(ending_of(refusal))
         elif self._head is not None:
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text), cause)
+            self._reject_for(refusal)
         self.wake()
+
+    def _reject_for(self, refusal: Refusal) -> None:
+        rejected = reject_for(HTTPStatus.SERVICE_UNAVAILABLE, refusal)
+        self._reject(rejected, cause_of(refusal.code))
 
 
 def _nothing() -> None:

@@ -8,7 +8,9 @@
     bytes -> Frames -> payload -> session inside -> its bytes -> Frames -> bytes
 
 The session inside is told of every read, also of one that had a Pong alone or half a frame: that is
-life too, since a browser answers a Ping for a tab whose timers hardly run. In CLOSING nothing that
+life too, since a browser answers a Ping for a tab whose timers hardly run. It is also told of the
+little that comes while it wants to hear nothing, at a full address: it keeps and counts that, and
+the Pings between are answered. In CLOSING nothing that
 comes counts but Close: a socket that is closed with bytes unread would take our last ones along.
 """
 
@@ -20,10 +22,11 @@ from typing import Final
 
 from wsproto.frame_protocol import CloseReason
 
-from gateway.model.peers import Cause, Ending
+from gateway.model.errors import STOPPING
+from gateway.model.peers import Cause, Ending, ending_of
 from protocols.transport.patience import never
 from protocols.transport.speaking import Session
-from protocols.websocket.closing import Closing, closing_for
+from protocols.websocket.closing import Closing, closing_for, say
 from protocols.websocket.frames import Frames
 from protocols.websocket.inside import Inside
 from protocols.websocket.limits import (
@@ -31,6 +34,7 @@ from protocols.websocket.limits import (
     CONTROLS_A_SECOND,
     CONTROLS_MAX,
     FIRST_BYTES_SECONDS,
+    HELD_BYTES_MAX,
 )
 from protocols.websocket.peer import WebSocketPeer
 
@@ -73,6 +77,7 @@ class Tunnel:
         "_deadline",
         "_frames",
         "_heard",
+        "_held",
         "_inside",
         "_out",
         "_ping_seconds",
@@ -108,6 +113,7 @@ class Tunnel:
         self._ping_seconds = ping_seconds
         self._controls = 0.0  # of what came lately
         self._counted = now  # when they were
+        self._held = 0  # bytes that what is inside was given while it wanted no more
         self._write_room = True
         self._choked = self._retick = False
         frames.binary_only = inside.binary_only
@@ -163,8 +169,15 @@ class Tunnel:
 
     @property
     def paused_reading(self) -> bool:
-        """See the shell's Session; a Close is listened for whatever held up what was inside."""
-        return self.state is State.OPEN and self.inner is not None and self.inner.paused_reading
+        """See the shell's Session.
+
+        While what is inside wants no more, Pings and a Close are still listened for, as long as
+        what else comes is little; a Close is, whatever held up what was inside.
+        """
+        inner = self.inner
+        if self.state is not State.OPEN or inner is None or not inner.paused_reading:
+            return False
+        return self._held >= HELD_BYTES_MAX
 
     # ---- bytes in
 
@@ -185,6 +198,7 @@ class Tunnel:
         if self.inner is None and payload:
             payload = self._look_inside(payload)
         if self.inner is not None:
+            self._held = self._held + len(payload) if self.inner.paused_reading else 0
             self.inner.receive_data(payload, now)
         if self.state is not State.OPEN:
             return
@@ -247,8 +261,8 @@ class Tunnel:
             self._take_out()
             inner = self.inner
             if inner is not None and inner.closing:
-                cause = Cause.CLIENT if inner.seen.ending is None else inner.seen.ending.cause
-                self._say_close(closing_for(cause), cause)
+                ending = inner.seen.ending or Ending(cause=Cause.CLIENT)
+                self._say_close(closing_for(ending), ending.cause)
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         return data
@@ -283,7 +297,7 @@ class Tunnel:
             return self._deadline
         if self.state is State.OPEN:
             text = f"Nothing that tells a protocol came for {FIRST_BYTES_SECONDS:g} s."
-            self.end(Cause.TIMED_OUT, text)
+            self.end(Ending(cause=Cause.TIMED_OUT, text=text))
         else:
             self._step(Input.END)
         return None
@@ -316,10 +330,10 @@ class Tunnel:
         self._retick = True  # the time for the peer's answer begins
         self._step(Input.CLOSE)
 
-    def end(self, cause: Cause, text: str) -> None:
-        """End a connection with nothing inside."""
+    def end(self, ending: Ending) -> None:
+        """End a connection with nothing inside, which would say why: the Close has to."""
         if self.state is State.OPEN:
-            self._say_close(closing_for(cause, text), cause)
+            self._say_close(say(ending, ending.text), ending.cause)
 
     def connection_lost(self, now: float) -> None:
         """See the shell's Session; also when WebSocket has ended: what was delivered goes back."""
@@ -331,7 +345,7 @@ class Tunnel:
     def stop(self, now: float) -> None:
         """See the shell's Session."""
         if self.inner is None:
-            self.end(Cause.STOPPING, "The gateway is shutting down; connect again later.")
+            self.end(ending_of(STOPPING))
         else:
             self.inner.stop(now)
 

@@ -328,6 +328,10 @@ class ScriptedAuthenticator:
         self._users = users or not is_open
         self.asked: list[tuple[str, str]] = []
         self.answer: Callable[[bool], None] | None = None
+        self.seconds = 0.0
+
+    def held(self, user: str) -> float:
+        return self.seconds
 
     def proves(self, user: str) -> bool:
         return bool(user) and self._users
