@@ -108,7 +108,18 @@ _NO_HEADER: Final = _NO_PROPERTY | {"id"}
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _CONTROL_IN_NAME: Final = re.compile("[\x00-\x1f\x7f]")
 
-_PREFIXES: Final = (("/queue/", 0), ("/topic/", 1))
+#: How a destination is written, and its kind by JMS: queue, topic, temporary queue and topic.
+_PREFIXES: Final = (
+    ("/queue/", 0),
+    ("/topic/", 1),
+    ("queue://", 0),
+    ("topic://", 1),
+    ("/exchange/amq.topic/", 1),
+    ("/amq/queue/", 0),
+    ("/reply-queue/", 2),
+    ("/remote-temp-queue/", 2),
+    ("/remote-temp-topic/", 3),
+)
 _MULTICAST: Final = "MULTICAST"
 _WILD: Final = frozenset("*#")
 _TEXT_MESSAGE: Final = Byte(5)
@@ -411,7 +422,7 @@ def _amqp_properties(
 
 
 def _without_prefix(destination: str) -> tuple[str, int | None]:
-    """Return the address in a destination, and 0 for a queue's prefix, 1 for a topic's."""
+    """Return the address in a destination, and the kind that its prefix says."""
     for prefix, kind in _PREFIXES:
         if len(destination) > len(prefix) and destination.startswith(prefix):
             return destination[len(prefix) :], kind

@@ -51,6 +51,7 @@ class Route:
         "credited",
         "is_leg",
         "promised",
+        "remakes",
         "sent",
         "user",
     )
@@ -80,6 +81,7 @@ class Route:
         self.is_leg = is_leg
         self.user: str | None = None  # for whom the address is made again; None: the gateway
         self.credited = True
+        self.remakes = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
         self._queue: Queue | None = None
@@ -229,8 +231,11 @@ class Route:
         old = self._address
         place = self._place
         only = None if place.only is None else place.only.name
+        destination = Destination(old.name, only)
+        if not self.remakes:
+            self._shared.on_demand.check_there(destination)
         self._address, queue = self._shared.on_demand.for_sending(
-            Destination(old.name, only), place.routing, self.user
+            destination, place.routing, self.user
         )
         place.move(self._address, queue)
         if self._shared.branches.ends(old, self._key):
