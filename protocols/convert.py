@@ -129,14 +129,14 @@ _BYTES_MESSAGE: Final = Byte(3)
 # ---- AMQP to STOMP
 
 
-def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes:
+def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int | None = None) -> bytes:
     """Return the stored STOMP form of an AMQP message; never raises.
 
     Args:
         body: encoded sections.
         flags: the message's; priority and durability come from here.
         address: becomes the destination, where it is no wildcard or the message does not say.
-        expires: ms since the epoch when the queue will drop it; 0 takes absolute-expiry-time.
+        expires: ms since the epoch when the queue will drop it, 0 never; None: as it says itself.
     """
     kept = flags & (PRIORITY_MASK | DURABLE)
     try:
@@ -152,7 +152,7 @@ def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) ->
             flags & PRIORITY_MASK,
             bool(flags & DURABLE),
             content_type=RAW_AMQP,
-            expires=expires,
+            expires=expires or 0,
             headers=((_CREATION, "0"),),
         )
     return b"%b%d%b%b" % (before, len(content), behind, content)
@@ -190,7 +190,7 @@ def _stomp_outline(
     head: bytes,
     flags: int,
     address: str,
-    expires: int,
+    expires: int | None,
     made_json: bool,  # noqa: FBT001 - the arguments are the cache's key
 ) -> tuple[bytes, bytes]:
     """Return what stands before and behind content-length, for all that is in front of a body."""
@@ -202,7 +202,7 @@ def _stomp_outline(
         flags & PRIORITY_MASK,
         bool(flags & DURABLE),
         content_type=None if content_type is None else _clean(content_type),
-        expires=expires or max(found.absolute_expiry_time or 0, 0),
+        expires=max(found.absolute_expiry_time or 0, 0) if expires is None else expires,
         headers=_stomp_headers(found).items(),
     )
 

@@ -14,7 +14,7 @@ from gateway.broker.directory.address import Address
 from gateway.broker.ports.store import Appends
 from gateway.broker.pressure.admission import headroom, promise
 from gateway.broker.pressure.load import OVERHEAD_BYTES
-from gateway.broker.routing.expiry_rules import apply_expiry_rules
+from gateway.broker.routing.expiry_rules import apply_expiry_rules, with_end
 from gateway.broker.routing.fan import Fan
 from gateway.broker.routing.guarded import send_admitted, send_at_full_disk, send_guarded
 from gateway.broker.routing.ingress import stamp_run
@@ -435,7 +435,7 @@ class Route:
         if settings.durability is Durability.MEMORY:
             flags &= ~DURABLE
         now_ms = self._shared.clock.now_ms()
-        return run.marked(*apply_expiry_rules(settings, flags, run.expires, now_ms))
+        return with_end(run, *apply_expiry_rules(settings, flags, run.expires, now_ms))
 
     def record_taps(self, run: Run) -> int:
         """Give a run to the taps alone; returns the ticket."""
