@@ -65,6 +65,7 @@ class Producer(Protocol):
         """What is done before a durable message is confirmed: fsync, write or memory."""
 
     credited: bool  # what comes was promised before, by credit; a protocol without sets it to False
+    remakes: bool  # whether an address that was deleted is made again for what is sent next
     stamps: bool  # whether it gives messages the time; what transactions keep is asked for it
 
     def blocked(self) -> Refusal | None:
@@ -341,6 +342,12 @@ class Broker(Protocol):
 
         `owner`: the connection. A temporary address, and the queue of a subscription without a
         name, are read by the one that made them alone.
+        """
+
+    def find(self, name: str) -> Destination | None:
+        """Return what has this name, and make nothing: a queue as `address::queue`.
+
+        A temporary address without a queue of its name is itself; None when there is neither.
         """
 
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:

@@ -112,8 +112,8 @@ def too_much_before_login(size: int, limits: StompLimits) -> Refusal:
     return Refusal(code=Code.TOO_LARGE, text=text)
 
 
-def no_common_version(limits: StompLimits) -> bytes:
+def no_common_version(receipt: bytes | None) -> bytes:
     """Return the ERROR for a peer that speaks no version of ours [STOMP 1.2 Negotiation]."""
     versions = ", ".join(f"v{version.text}" for version in Version)
     refusal = Refusal(code=Code.BAD_HEADER, text=f"Supported protocol versions are {versions}.")
-    return error(refusal, extra=[("version", SUPPORTED)])
+    return error(refusal, receipt, extra=[("version", SUPPORTED)])

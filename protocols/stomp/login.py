@@ -93,6 +93,7 @@ class Login:
         "_limits",
         "_moved",
         "_name",
+        "_receipt",
         "account",
         "ending",
         "greeting",
@@ -114,6 +115,7 @@ class Login:
         self._moved = moved
         self._began: float | None = None
         self._came = 0
+        self._receipt: bytes | None = None  # of the CONNECT that is being checked
         self.stage = Stage.CONNECT
         self.greeting: Greeting | None = None
         self.account = NOBODY
@@ -169,17 +171,18 @@ class Login:
         try:
             greeting = greet(head.headers, self._limits, self._name)
         except RefusedError as error:
-            self._refuse(Input.BAD, error.refusal)
+            self._refuse(Input.BAD, error.refusal, head.receipt)
             return
         if greeting is None:
             text = "No version of STOMP is spoken by both."
             ending = Ending(cause=Cause.PROTOCOL_ERROR, text=text)
-            self._end(Input.BAD, ending, no_common_version(self._limits))
+            self._end(Input.BAD, ending, no_common_version(head.receipt))
         elif self._authenticator.open and not self._authenticator.proves(greeting.user or ""):
             self._let_in(Input.WELCOME, greeting)
         elif greeting.user is None:
-            self._refuse(Input.BAD, wrong_login(None))
+            self._refuse(Input.BAD, wrong_login(None), head.receipt)
         else:
+            self._receipt = head.receipt
             self._step(Input.LOGIN)
             self._moved()  # what came with the CONNECT is kept before anybody can answer
             # Asked before: a wrong password may be the one that closes the door.
@@ -222,7 +225,7 @@ class Login:
         elif held and greeting.user is not None:
             self._refuse(Input.NO, login_held(greeting.user, held))
         else:
-            self._refuse(Input.NO, wrong_login(greeting.user))
+            self._refuse(Input.NO, wrong_login(greeting.user), self._receipt)
 
     def _let_in(self, what: Input, greeting: Greeting) -> None:
         self._step(what)

@@ -291,6 +291,11 @@ class ScriptedBroker:
         self.subscriptions.append(made)
         return made
 
+    def find(self, name: str) -> Destination | None:
+        if name in self.queues:
+            return Destination(name, name)
+        return Destination(name) if name in self.temporaries else None
+
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         return ("", False) if durable_name in self.queues else None
 
