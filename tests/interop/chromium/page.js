@@ -152,7 +152,12 @@
         pump,
         enough,
         tick,
-        seen: () => ({ ...seen, unconfirmed: unconfirmed.size, visible: document.visibilityState }),
+        seen: () => ({
+            ...seen,
+            unconfirmed: unconfirmed.size,
+            visible: document.visibilityState,
+            now: performance.now(),
+        }),
         leave: () => (client.deactivate ? client.deactivate() : client.close()),
     };
 })();
