@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wsproto.frame_protocol import CloseReason
@@ -13,6 +13,9 @@ from protocols.websocket.closing import Closing
 from protocols.websocket.frames import BINARY_ONLY
 
 _TEXTLESS: Final = Guess.AMQP.value
+#: Of a message with AMQP that goes out: clients on Netty take no frame above a limit of theirs,
+#: 64 KiB where nobody has set it (Qpid JMS: 1 MiB), and end the connection.
+OUT_BYTES_MAX: Final = 65_536
 
 
 class Inside:
@@ -57,3 +60,13 @@ class Inside:
     def binary_only(self) -> bool:
         """Whether it is known that no text may come."""
         return self._told == _TEXTLESS
+
+    def messages(self, data: bytes) -> Sequence[bytes]:
+        """Return what goes out, message by message.
+
+        AMQP is a stream: a message may have any part of it. What STOMP says goes as
+        it is, since some of its clients want whole frames in a message.
+        """
+        if not self.binary_only or len(data) <= OUT_BYTES_MAX:
+            return (data,)
+        return [data[at : at + OUT_BYTES_MAX] for at in range(0, len(data), OUT_BYTES_MAX)]

@@ -218,7 +218,7 @@ class Tunnel:
         if self.inner is not None:
             data = self.inner.data_to_send()
             if data:
-                self._out.append(self._frames.message(data))
+                self._out += map(self._frames.message, self._inside.messages(data))
 
     def write_resumed(self) -> None:
         """See the shell's Session."""

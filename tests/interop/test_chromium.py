@@ -113,7 +113,9 @@ def test_rhea_logs_in_by_plain(browser: Browser, tmp_path: Path, pair: KeyPair) 
         for password in ("wrong", "se:cret"):
             with browser.open() as tab:
                 login = {"username": "ann", "password": password, "reconnect": False}
-                tab.run("amqp", url=url(gateway), protocols=["AMQPWSB10"], address="in", login=login)
+                tab.run(
+                    "amqp", url=url(gateway), protocols=["AMQPWSB10"], address="in", login=login
+                )
                 if password == "wrong":
                     (error,) = tab.wait(lambda seen: seen["errors"])["errors"]
                     assert "authenticat" in str(error).lower()
@@ -187,23 +189,26 @@ def test_sends_to_a_full_address_wait_and_go_on(browser: Browser, tmp_path: Path
         'address-settings."#".address-full-policy=BLOCK',
         'address-settings."#".max-size-messages=5',
     )
-    with ScratchGateway(tmp_path, settings=settings) as gateway:
-        with browser.open() as tab, browser.open() as reader:
-            tab.run("stomp", url=url(gateway), beat=300)
-            tab.run("send", destination="full", bodies=[str(number) for number in range(20)])
-            tab.wait(lambda seen: len(seen["confirmed"]) >= 5)
-            # The gateway's heart-beats go on meanwhile.
-            beats = tab.seen["beats"]["came"]
-            seen = tab.wait(lambda seen: seen["beats"]["came"] >= beats + 4)
-            held = seen["unconfirmed"]
-            assert held > 0
-            assert len(seen["confirmed"]) + held == 20
-            assert queue(gateway, "full")["messageCount"] < 20
-            reader.run("stomp", url=url(gateway), source="full")
-            read = reader.wait(lambda seen: len(seen["messages"]) == 20)
-            assert bodies(read) == [str(number) for number in range(20)]
-            seen = tab.wait(lambda seen: len(seen["confirmed"]) == 20)
-            assert (seen["connects"], seen["errors"], seen["closes"]) == (1, [], [])
+    with (
+        ScratchGateway(tmp_path, settings=settings) as gateway,
+        browser.open() as tab,
+        browser.open() as reader,
+    ):
+        tab.run("stomp", url=url(gateway), beat=300)
+        tab.run("send", destination="full", bodies=[str(number) for number in range(20)])
+        tab.wait(lambda seen: len(seen["confirmed"]) >= 5)
+        # The gateway's heart-beats go on meanwhile.
+        beats = tab.seen["beats"]["came"]
+        seen = tab.wait(lambda seen: seen["beats"]["came"] >= beats + 4)
+        held = seen["unconfirmed"]
+        assert held > 0
+        assert len(seen["confirmed"]) + held == 20
+        assert queue(gateway, "full")["messageCount"] < 20
+        reader.run("stomp", url=url(gateway), source="full")
+        read = reader.wait(lambda seen: len(seen["messages"]) == 20)
+        assert bodies(read) == [str(number) for number in range(20)]
+        seen = tab.wait(lambda seen: len(seen["confirmed"]) == 20)
+        assert (seen["connects"], seen["errors"], seen["closes"]) == (1, [], [])
 
 
 def test_a_page_of_another_origin_is_refused_until_the_configuration_names_it(
@@ -257,9 +262,7 @@ def test_a_wrong_password_is_told_and_the_right_one_lets_in(
         tab.wait(lambda seen: seen["confirmed"])
 
 
-def test_what_stomp_sends_by_tcp_comes_to_a_page(
-    browser: Browser, gateway: ScratchGateway
-) -> None:
+def test_what_stomp_sends_by_tcp_comes_to_a_page(browser: Browser, gateway: ScratchGateway) -> None:
     context = None
     if gateway.certificate is not None:
         context = ssl.create_default_context(cafile=str(gateway.certificate))

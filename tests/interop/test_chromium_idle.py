@@ -1,8 +1,8 @@
 """Tabs that nobody looks at for two minutes: their timers hardly run, their connections stay.
 
 Chromium runs the timers of a tab in the background once a minute, and those of a frozen one not at
-all; so the heart-beats that stompjs owes come late, or never. The browser itself answers a Ping, and
-a Pong is life to the gateway.
+all; so the heart-beats that stompjs owes come late, or never. The browser itself answers a Ping,
+and a Pong is life to the gateway.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""stompjs, the client for browsers and Node, over a stream socket and WebSocket, in each version."""
+"""stompjs, the client for browsers and Node, by stream sockets and WebSocket, in each version."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_wrong_password_is_told(
         assert len(seen["bodies"]) >= 3
 
 
-@pytest.mark.parametrize("frames", FRAMES, ids=lambda frames: "-".join(frames))
+@pytest.mark.parametrize("frames", FRAMES, ids="-".join)
 def test_large_text_and_bytes_in_frames_of_every_kind(
     node: list[str], shared: ScratchGateway, address: str, frames: dict[str, Any]
 ) -> None:

@@ -14,6 +14,7 @@ from tests.protocols.websocket.client import (
     PING,
     PONG,
     TEXT,
+    BytesMessage,
     Client,
     CloseConnection,
     Ping,
@@ -44,6 +45,24 @@ class TestInside:
             client.say(frame(BINARY, first[at : at + 1]))
         assert [made for made, _ in client.built.made] == [name]
         assert client.built.inner.came == first
+
+    def test_amqp_goes_out_in_messages_that_every_client_takes(self) -> None:
+        """Qpid JMS ends a connection at a frame of more than 1 MiB, and Netty's default is less."""
+        out = bytes(range(256)) * 5000
+        client = Client(protocol="amqp")
+        client.say(frame(BINARY, AMQP))
+        client.built.inner.out = out
+        messages = [one for one in client.read(client.turn()) if isinstance(one, BytesMessage)]
+        assert b"".join(one.data for one in messages) == out
+        assert max(len(one.data) for one in messages) == 65_536
+        assert all(one.message_finished for one in messages)
+
+    def test_what_stomp_says_goes_out_whole(self) -> None:
+        client = Client(protocol="v12.stomp")
+        client.say(frame(TEXT, STOMP))
+        client.built.inner.out = b"x" * 200_000
+        (message,) = client.read(client.turn())
+        assert message == TextMessage(data="x" * 200_000)
 
     def test_first_bytes_of_nothing_that_is_spoken(self) -> None:
         for spoken, first in (("STOMP", AMQP), ("AMQP", STOMP), ("STOMP", b"\x00noise")):
