@@ -271,3 +271,61 @@ def test_what_stomp_sends_by_tcp_comes_to_a_page(browser: Browser, gateway: Scra
         tab.wait(lambda seen: seen["connects"])
         StompPeer(gateway.stomp_port, context=context).send("crossing", "grün".encode())
         assert bodies(tab.wait(lambda seen: seen["messages"])) == ["grün"]
+
+
+def test_large_texts_go_both_ways(browser: Browser, gateway: ScratchGateway) -> None:
+    large = ["grün " * 80_000, "x" * 1_000_000, "small"]
+    with browser.open() as tab:
+        tab.run("stomp", url=url(gateway), source="large")
+        tab.run("send", destination="large", bodies=large)
+        seen = tab.wait(lambda seen: len(seen["messages"]) == len(seen["confirmed"]) == 3)
+        assert bodies(seen) == large
+        assert (seen["connects"], seen["closes"]) == (1, [])
+
+
+def test_a_page_is_told_that_its_message_is_too_large(
+    browser: Browser, gateway: ScratchGateway
+) -> None:
+    with browser.open() as tab, browser.open() as other:
+        other.run("stomp", url=url(gateway))
+        other.wait(lambda seen: seen["connects"])
+        tab.run("stomp", url=url(gateway), reconnectDelay=0)
+        tab.run("send", destination="huge", bodies=["x" * 2_000_000])
+        (close,) = tab.wait(lambda seen: seen["closes"])["closes"]
+        assert (close["code"], close["reason"]) == (1009, "A message is larger than 1048576 bytes")
+        other.run("send", destination="huge", bodies=["not so huge"])
+        assert other.wait(lambda seen: seen["confirmed"])["connects"] == 1
+
+
+def test_what_a_closed_tab_had_goes_to_another(browser: Browser, gateway: ScratchGateway) -> None:
+    with browser.open() as other:
+        other.run("stomp", url=url(gateway))
+        with browser.open() as tab:
+            tab.run("stomp", url=url(gateway), source="orphans", ack="never")
+            tab.wait(lambda seen: seen["connects"])
+            other.run("send", destination="orphans", bodies=THREE)
+            tab.wait(lambda seen: len(seen["messages"]) == 3)
+            assert queue(gateway, "orphans")["deliveringCount"] == 3
+        other.run("subscribe", destination="orphans")
+        seen = other.wait(lambda seen: len(seen["messages"]) == 3)
+        assert bodies(seen) == THREE
+        assert {one["redelivered"] for one in seen["messages"]} == {"true"}
+
+
+def test_a_page_is_told_of_a_stop_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    gateway = ScratchGateway(tmp_path)
+    gateway.start()
+    with browser.open() as tab:
+        tab.run("stomp", url=url(gateway))
+        tab.run("pump", destination="stopping", count=20)
+        tab.wait(lambda seen: len(seen["confirmed"]) > 20)
+        assert gateway.stop() == 0
+        seen = tab.wait(lambda seen: seen["closes"])
+        assert "shutting down" in seen["errors"][0]["headers"]["message"]
+        assert (seen["closes"][0]["code"], seen["closes"][0]["wasClean"]) == (1001, True)
+        gateway.start()
+        tab.wait(lambda seen: seen["connects"] == 2)
+        tab.run("enough")
+        seen = tab.wait(lambda seen: seen["unconfirmed"] == 0)
+        assert queue(gateway, "stopping")["messageCount"] >= len(seen["confirmed"])
+    assert gateway.stop() == 0

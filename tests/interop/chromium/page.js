@@ -57,8 +57,12 @@
         client.subscribe(destination, (message) => {
             const { redelivered, 'content-type': type } = message.headers;
             seen.messages.push({ body: message.body, redelivered, type });
-            if (ack !== 'auto') message.ack();
-        }, { ack: ack || 'client-individual' });
+            if (!ack) message.ack();
+        }, { ack: ack === 'auto' ? ack : 'client-individual' });
+    }
+
+    function subscribe(given) {
+        listen(given.destination);
     }
 
     // Send each body; its receipt is `prefix` and its place, and it counts once that has come.
@@ -110,7 +114,9 @@
         sender.on('accepted', ({ delivery }) => confirm(under.get(delivery.id)));
         if (given.source) {
             connection.open_receiver(given.source).on('message', ({ message }) => {
-                seen.messages.push({ body: message.body });
+                const { body } = message; // of STOMP it is a data section
+                const bytes = body !== null && body.typecode === 0x75;
+                seen.messages.push({ body: bytes ? body.content.toString() : body });
             });
         }
     }
@@ -146,6 +152,7 @@
     window.page = {
         stomp,
         send,
+        subscribe,
         login,
         amqp,
         offer,
