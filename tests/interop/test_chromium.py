@@ -230,6 +230,7 @@ def test_a_page_of_another_origin_is_refused_until_the_configuration_names_it(
             seen = tab.wait(lambda seen: seen["closes"])
             assert (seen["connects"], seen["closes"][0]["code"]) == (0, 1006)
         wait_log(gateway, f"403: Pages of {allowed} may not connect")
+        assert shop.run("sandboxed", url=url(gateway)) == ["null", False]
         live.reload(f'[acceptors.all]\nallowed-origins = ["{allowed}"]\n')
         # Both go on trying; one gets in.
         assert shop.wait(lambda seen: seen["connects"])["connects"] == 1
@@ -292,7 +293,7 @@ def test_a_page_is_told_that_its_message_is_too_large(
         tab.run("stomp", url=url(gateway), reconnectDelay=0)
         tab.run("send", destination="huge", bodies=["x" * 2_000_000])
         (close,) = tab.wait(lambda seen: seen["closes"])["closes"]
-        assert (close["code"], close["reason"]) == (1009, "A message is larger than 1048576 bytes")
+        assert (close["code"], close["reason"]) == (1009, "A message is larger than 1048576 bytes.")
         other.run("send", destination="huge", bodies=["not so huge"])
         assert other.wait(lambda seen: seen["confirmed"])["connects"] == 1
 
@@ -322,10 +323,32 @@ def test_a_page_is_told_of_a_stop_and_comes_back(browser: Browser, tmp_path: Pat
         assert gateway.stop() == 0
         seen = tab.wait(lambda seen: seen["closes"])
         assert "shutting down" in seen["errors"][0]["headers"]["message"]
-        assert (seen["closes"][0]["code"], seen["closes"][0]["wasClean"]) == (1001, True)
+        assert (seen["closes"][0]["code"], seen["closes"][0]["reason"]) == (
+            1001,
+            "gateway-stopping",
+        )
         gateway.start()
         tab.wait(lambda seen: seen["connects"] == 2)
         tab.run("enough")
         seen = tab.wait(lambda seen: seen["unconfirmed"] == 0)
         assert queue(gateway, "stopping")["messageCount"] >= len(seen["confirmed"])
     assert gateway.stop() == 0
+
+
+def test_a_page_that_is_busy_gets_all_of_a_flood_in_its_time(
+    browser: Browser, tmp_path: Path
+) -> None:
+    amount = 10_000
+    with ScratchGateway(tmp_path) as gateway, browser.open() as tab:
+        tab.run("stomp", url=url(gateway), beat=500)
+        tab.wait(lambda seen: seen["connects"])
+        peer = StompPeer(gateway.stomp_port)
+        for number in range(amount - 1):
+            peer.send("flood", f"{number} {'x' * 1000}".encode())
+        peer.send("flood", f"{amount - 1}".encode(), receipt="last")
+        assert peer.read()[1]["receipt-id"] == "last"
+        tab.run("count", destination="flood")
+        # Longer than the heart-beats that the page is to hear.
+        tab.run("block", ms=2000)
+        seen = tab.wait(lambda seen: seen["count"] == amount)
+        assert (seen["connects"], seen["closes"], seen["errors"]) == (1, [], [])

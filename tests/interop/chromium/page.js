@@ -79,6 +79,15 @@
         client.connectHeaders = headers;
     }
 
+    // Count what comes: bodies that begin with 0, 1, 2 and so on; nothing else of them is kept.
+    function count(given) {
+        seen.count = 0;
+        client.subscribe(given.destination, (message) => {
+            if (parseInt(message.body, 10) === seen.count) seen.count += 1;
+            else seen.errors.push(`${message.body.slice(0, 20)} came for ${seen.count}`);
+        }, { ack: 'auto', 'consumer-window-size': '-1' });
+    }
+
     // ---- AMQP
 
     function amqp(given) {
@@ -149,6 +158,27 @@
         setInterval(() => seen.ticks.push(Math.round(performance.now())), 1000);
     }
 
+    // Have nothing else of this page run for so long.
+    function block(given) {
+        const end = performance.now() + given.ms;
+        while (performance.now() < end);
+    }
+
+    // Whether a frame without an origin may connect.
+    function sandboxed(given) {
+        const frame = document.createElement('iframe');
+        frame.sandbox = 'allow-scripts';
+        frame.srcdoc = `<script>
+            const socket = new WebSocket(${JSON.stringify(given.url)});
+            socket.onopen = () => parent.postMessage([origin, true], '*');
+            socket.onclose = () => parent.postMessage([origin, false], '*');
+        </script>`;
+        return new Promise((resolve) => {
+            window.addEventListener('message', ({ data }) => resolve(data), { once: true });
+            document.body.append(frame);
+        });
+    }
+
     window.page = {
         stomp,
         send,
@@ -159,6 +189,9 @@
         pump,
         enough,
         tick,
+        count,
+        block,
+        sandboxed,
         seen: () => ({
             ...seen,
             unconfirmed: unconfirmed.size,
