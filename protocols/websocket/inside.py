@@ -13,9 +13,8 @@ from protocols.websocket.closing import Closing
 from protocols.websocket.frames import BINARY_ONLY
 
 _TEXTLESS: Final = Guess.AMQP.value
-#: Of a message with AMQP that goes out: clients on Netty take no frame above a limit of theirs,
-#: 64 KiB where nobody has set it (Qpid JMS: 1 MiB), and end the connection.
-OUT_BYTES_MAX: Final = 65_536
+#: Of output that goes in pieces: clients on Netty take no larger frame, where nobody has told them.
+PIECE_BYTES_MAX: Final = 65_536
 
 
 class Inside:
@@ -61,12 +60,10 @@ class Inside:
         """Whether it is known that no text may come."""
         return self._told == _TEXTLESS
 
-    def messages(self, data: bytes) -> Sequence[bytes]:
-        """Return what goes out, message by message.
 
-        AMQP is a stream: a message may have any part of it. What STOMP says goes as
-        it is, since some of its clients want whole frames in a message.
-        """
-        if not self.binary_only or len(data) <= OUT_BYTES_MAX:
-            return (data,)
-        return [data[at : at + OUT_BYTES_MAX] for at in range(0, len(data), OUT_BYTES_MAX)]
+def pieces(data: bytes, most: int) -> Sequence[bytes]:
+    """Return output in pieces of up to `most` bytes, each for a message; whole where that is 0."""
+    most = min(most, PIECE_BYTES_MAX)
+    if most == 0 or len(data) <= most:
+        return (data,)
+    return [data[at : at + most] for at in range(0, len(data), most)]

@@ -39,37 +39,41 @@ PASSWORD = "the store's password"
 OVER_WEBSOCKET = ["transacted", "large", "listener", "request", "bodies"]
 
 
-def url(gateway: ScratchGateway, *, websocket: bool = False) -> str:
+def url(gateway: ScratchGateway, *, websocket: bool = False, **options: str) -> str:
     """Where AMQP is spoken; over TLS with the one certificate that is trusted."""
     where = amqp_url(gateway)
     if websocket:
         where = where.replace("amqps:", "amqpwss:").replace("amqp:", "amqpws:")
-    if gateway.certificate is None:
-        return where
-    trusted = x509.load_pem_x509_certificate(gateway.certificate.read_bytes())
-    store = gateway.certificate.with_suffix(".p12")
-    protection = serialization.BestAvailableEncryption(PASSWORD.encode())
-    store.write_bytes(
-        pkcs12.serialize_java_truststore(
-            [pkcs12.PKCS12Certificate(trusted, b"gateway")], protection
+    if gateway.certificate is not None:
+        trusted = x509.load_pem_x509_certificate(gateway.certificate.read_bytes())
+        store = gateway.certificate.with_suffix(".p12")
+        protection = serialization.BestAvailableEncryption(PASSWORD.encode())
+        store.write_bytes(
+            pkcs12.serialize_java_truststore(
+                [pkcs12.PKCS12Certificate(trusted, b"gateway")], protection
+            )
         )
-    )
-    options = {
-        "transport.trustStoreLocation": str(store),
-        "transport.trustStorePassword": PASSWORD,
-        "transport.trustStoreType": "PKCS12",
-    }
-    return f"{where}?{urlencode(options)}"
+        options |= {
+            "transport.trustStoreLocation": str(store),
+            "transport.trustStorePassword": PASSWORD,
+            "transport.trustStoreType": "PKCS12",
+        }
+    return f"{where}?{urlencode(options)}" if options else where
 
 
 class Peer:
     """A Java process that plays one scenario after the other."""
 
     def __init__(
-        self, command: list[str], gateway: ScratchGateway, *, websocket: bool = False
+        self,
+        command: list[str],
+        gateway: ScratchGateway,
+        *,
+        websocket: bool = False,
+        options: dict[str, str] | None = None,
     ) -> None:
         self._process = subprocess.Popen(
-            [*command, url(gateway, websocket=websocket)],
+            [*command, url(gateway, websocket=websocket, **(options or {}))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -256,6 +260,16 @@ def test_a_request_is_answered_at_a_temporary_queue(peer: Peer, address: str) ->
 def test_a_session_that_recovers_gets_them_again(peer: Peer, address: str) -> None:
     seen = peer.play("recover", address)
     assert seen == {"first": ["0", "1"], "again": ["0", "1"], "last": "2", "left": 0}
+
+
+def test_messages_of_websocket_are_no_larger_than_the_frames_that_qpid_takes(
+    gateway: ScratchGateway, command: list[str]
+) -> None:
+    peer = Peer(command, gateway, websocket=True, options={"amqp.maxFrameSize": "4096"})
+    try:
+        assert peer.play("large", "ws.small.frames") == {"same": True, "left": 0}
+    finally:
+        peer.end()
 
 
 @pytest.mark.parametrize("scenario", OVER_WEBSOCKET)

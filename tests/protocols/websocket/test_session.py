@@ -46,18 +46,19 @@ class TestInside:
         assert [made for made, _ in client.built.made] == [name]
         assert client.built.inner.came == first
 
-    def test_amqp_goes_out_in_messages_that_every_client_takes(self) -> None:
-        """Qpid JMS ends a connection at a frame of more than 1 MiB, and Netty's default is less."""
+    @pytest.mark.parametrize(("said", "most"), [(512, 512), (65_536, 65_536), (131_072, 65_536)])
+    def test_output_goes_in_messages_as_large_as_clients_take(self, said: int, most: int) -> None:
         out = bytes(range(256)) * 5000
         client = Client(protocol="amqp")
         client.say(frame(BINARY, AMQP))
         client.built.inner.out = out
+        client.built.inner.piece_bytes_max = said
         messages = [one for one in client.read(client.turn()) if isinstance(one, BytesMessage)]
         assert b"".join(one.data for one in messages) == out
-        assert max(len(one.data) for one in messages) == 65_536
+        assert max(len(one.data) for one in messages) == most
         assert all(one.message_finished for one in messages)
 
-    def test_what_stomp_says_goes_out_whole(self) -> None:
+    def test_output_goes_whole_where_it_says_nothing(self) -> None:
         client = Client(protocol="v12.stomp")
         client.say(frame(TEXT, STOMP))
         client.built.inner.out = b"x" * 200_000
