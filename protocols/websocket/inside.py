@@ -60,10 +60,9 @@ class Inside:
         """Whether it is known that no text may come."""
         return self._told == _TEXTLESS
 
-
-def pieces(data: bytes, most: int) -> Sequence[bytes]:
-    """Return output in pieces of up to `most` bytes, each for a message; whole where that is 0."""
-    most = min(most, PIECE_BYTES_MAX)
-    if most == 0 or len(data) <= most:
-        return (data,)
-    return [data[at : at + most] for at in range(0, len(data), most)]
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """Return output in pieces of `most` bytes, each for a message; whole where that is 0."""
+        most = min(most, PIECE_BYTES_MAX)
+        if most == 0 or len(data) <= most:
+            return (data,)
+        return [data[at : at + most] for at in range(0, len(data), most)]

@@ -23,7 +23,7 @@ from protocols.transport.patience import never
 from protocols.transport.speaking import Session
 from protocols.websocket.closing import Closing, closing_for
 from protocols.websocket.frames import Frames
-from protocols.websocket.inside import Inside, pieces
+from protocols.websocket.inside import Inside
 from protocols.websocket.limits import CLOSE_SECONDS, FIRST_BYTES_SECONDS, PING_SECONDS
 from protocols.websocket.peer import WebSocketPeer
 
@@ -134,15 +134,15 @@ class Tunnel:
         return self.state is State.CLOSED
 
     @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return 0
+
+    @property
     def behind(self) -> bool:
         """See the shell's Session."""
         inner_behind = self.inner is not None and self.inner.behind
         return self.state is State.OPEN and (self._frames.behind or inner_behind)
-
-    @property
-    def piece_bytes_max(self) -> int:
-        """See the shell's Session; nothing carries a WebSocket."""
-        return 0
 
     @property
     def paused_reading(self) -> bool:
@@ -223,7 +223,8 @@ class Tunnel:
         if self.inner is not None:
             data = self.inner.data_to_send()
             if data:
-                self._out += map(self._frames.message, pieces(data, self.inner.piece_bytes_max))
+                pieces = self._inside.pieces(data, self.inner.piece_bytes_max)
+                self._out += map(self._frames.message, pieces)
 
     def write_resumed(self) -> None:
         """See the shell's Session."""
