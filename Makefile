@@ -36,6 +36,7 @@ STAMP := $(VENV)/.installed
 # What is copied into the environment, not linked: a change here means another install.
 COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
 	tests/interop/rhea/package-lock.json tests/interop/stompjs/package-lock.json \
+	tests/interop/chromium/package-lock.json \
 	tests/interop/jms/jars.sha256 $(wildcard gateway/spark/pyspark_sluicegate.py)
 WORKERS ?= 2
 TESTS ?=

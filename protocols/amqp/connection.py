@@ -302,6 +302,11 @@ class AmqpConnection:
         self._out.append(data)
         self._out_bytes += len(data)
 
+    @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session: Qpid JMS takes no larger message of WebSocket either."""
+        return self.remote_frame_max
+
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
         data = frame(performative, channel, AMQP_FRAME, payload)
         if len(data) <= self.remote_frame_max:

@@ -126,6 +126,11 @@ class StompSession:
         )
 
     @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session: some clients want whole frames in a message of WebSocket."""
+        return 0
+
+    @property
     def write_room(self) -> bool:
         """Set by the shell; False while much output waits."""
         return self._outbox.write_room

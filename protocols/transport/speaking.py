@@ -35,6 +35,10 @@ class Session(Protocol):
         """Whether the session does not want to be told more now."""
 
     @property
+    def piece_bytes_max(self) -> int:
+        """Bytes of its output that go in one message, where messages carry it; 0: all there are."""
+
+    @property
     def seen(self) -> Peer:
         """The connection as an operator sees it."""
 

@@ -189,6 +189,11 @@ class WebSocketSession:
         """See the shell's Session."""
         return self._tunnel is not None and self._tunnel.paused_reading
 
+    @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return 0
+
     def go_on(self, now: float) -> None:
         """See the shell's Session."""
         if self._tunnel is not None:

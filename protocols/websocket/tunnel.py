@@ -161,6 +161,11 @@ class Tunnel:
         return self.state is State.CLOSED
 
     @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return 0
+
+    @property
     def behind(self) -> bool:
         """See the shell's Session."""
         if self.state is not State.OPEN:
@@ -274,7 +279,8 @@ class Tunnel:
         if self.inner is not None:
             data = self.inner.data_to_send()
             if data:
-                self._out.append(self._frames.message(data))
+                pieces = self._inside.pieces(data, self.inner.piece_bytes_max)
+                self._out += map(self._frames.message, pieces)
 
     def write_resumed(self) -> None:
         """See the shell's Session."""

@@ -66,6 +66,7 @@ class Inner:
         self.write_room = True
         self.choked = self.retick = self.closing = False
         self.behind = self.paused_reading = False
+        self.piece_bytes_max = 0
         self.lost = self.stopped = self.resumed = 0
         self.deadline: float | None = None
 

@@ -16,6 +16,7 @@ from tests.protocols.websocket.client import (
     PING,
     PONG,
     TEXT,
+    BytesMessage,
     Client,
     CloseConnection,
     Ping,
@@ -46,6 +47,25 @@ class TestInside:
             client.say(frame(BINARY, first[at : at + 1]))
         assert [made for made, _ in client.built.made] == [name]
         assert client.built.inner.came == first
+
+    @pytest.mark.parametrize(("said", "most"), [(512, 512), (65_536, 65_536), (131_072, 65_536)])
+    def test_output_goes_in_messages_as_large_as_clients_take(self, said: int, most: int) -> None:
+        out = bytes(range(256)) * 5000
+        client = Client(protocol="amqp")
+        client.say(frame(BINARY, AMQP))
+        client.built.inner.out = out
+        client.built.inner.piece_bytes_max = said
+        messages = [one for one in client.read(client.turn()) if isinstance(one, BytesMessage)]
+        assert b"".join(one.data for one in messages) == out
+        assert max(len(one.data) for one in messages) == most
+        assert all(one.message_finished for one in messages)
+
+    def test_output_goes_whole_where_it_says_nothing(self) -> None:
+        client = Client(protocol="v12.stomp")
+        client.say(frame(TEXT, STOMP))
+        client.built.inner.out = b"x" * 200_000
+        (message,) = client.read(client.turn())
+        assert message == TextMessage(data="x" * 200_000)
 
     def test_first_bytes_of_nothing_that_is_spoken(self) -> None:
         for spoken, first in (("STOMP", AMQP), ("AMQP", STOMP), ("STOMP", b"\x00noise")):
