@@ -1,0 +1,311 @@
+"""Start the order board: a gateway, a worker, a Spark query, a page server. `make web` runs this.
+
+    python examples/web [--port 8080]
+
+All listen on loopback. Ctrl-C ends all of them; when one ends by itself, all end, and its last
+words are shown. `k` and Enter kill the gateway as a power cut would, and start it again 5 s later:
+the page shows what that does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import queue
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from board import PASSCODE, say
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT))  # a checkout that is not installed
+
+from gateway.trial.java import NoJavaError, spark_environment  # noqa: E402  (after the path)
+from gateway.trial.scratch import (  # noqa: E402
+    HOST,
+    GatewayFailedError,
+    ScratchGateway,
+    free_ports,
+    importing_environment,
+)
+
+FOLDER = Path(__file__).resolve().parent
+#: Spark needs some fifteen seconds on two cores; this is for a machine that is busy.
+READY_SECONDS = 180.0
+STOP_SECONDS = 20.0
+AWAY_SECONDS = 5.0
+POLL_SECONDS = 0.1
+TELL_SECONDS = 5.0
+TAIL_LINES = 15
+
+
+class PartFailedError(Exception):
+    """A part ended by itself, or never became ready; the text says which, and its last words."""
+
+
+class Part:
+    """One process of the order board: says `ready` when it is, ends when its input does."""
+
+    def __init__(self, name: str, log: Path, *arguments: str, env: dict[str, str]) -> None:
+        """Start `python arguments`; what it says is shown, its standard error goes to the log."""
+        self.name = name
+        self.ready = threading.Event()
+        self._log = log
+        with log.open("wb") as errors:
+            # A session of its own: Ctrl-C comes to the launcher alone, which ends all in order.
+            self._process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=env,
+                start_new_session=True,
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True, name=name)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            if line.strip() == "ready":
+                self.ready.set()
+            else:
+                say(f"  {self.name}: {line.rstrip()}")
+
+    def check(self) -> None:
+        """Raise PartFailedError when it has ended."""
+        status = self._process.poll()
+        if status is not None:
+            raise PartFailedError(f"The {self.name} ended with status {status}.{tail(self._log)}")
+
+    def stop(self) -> None:
+        """Ask it to end, by the end of its input; then by force."""
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            say(f"  {self.name}: did not end within {STOP_SECONDS:.0f} s, is killed")
+        # Also what it has started: Spark's Java.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join(1)
+
+
+def tail(log: Path) -> str:
+    """Return the end of a log for people."""
+    lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+    return "".join(f"\n    {line}" for line in lines[-TAIL_LINES:])
+
+
+class Gateway:
+    """The board's gateway: with users, killed and started again when asked."""
+
+    def __init__(self, folder: Path, ports: tuple[int | None, int | None]) -> None:
+        self.inner = ScratchGateway(folder / "gateway", config=FOLDER / "gateway.toml")
+        self.inner.port = ports[0] or self.inner.port
+        self.inner.management_port = ports[1] or self.inner.management_port
+        self._back_at: float | None = None
+
+    def add_user(self, name: str) -> str:
+        """Let a user in, with a password that nobody has chosen; returns it."""
+        password = secrets.token_urlsafe(24)
+        self.inner.data.mkdir(parents=True, exist_ok=True)
+        data = ["--data", str(self.inner.data)]
+        subprocess.run(
+            [sys.executable, "-m", "gateway", "user", "add", name, "--password-stdin", "--replace"]
+            + data,
+            input=f"{password}\n",
+            text=True,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=importing_environment(),
+        )
+        return password
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run it; it does not hear the Ctrl-C that the launcher hears."""
+        with deaf():
+            self.inner.start()
+        try:
+            yield
+        finally:
+            self.inner.stop()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, to be started again later."""
+        if self._back_at is None:
+            self.inner.kill()
+            self._back_at = time.monotonic() + AWAY_SECONDS
+            say(f"gateway: killed (SIGKILL), is started again in {AWAY_SECONDS:.0f} s")
+
+    def check(self) -> None:
+        """Start it again when it is time; raises PartFailedError when it ended by itself."""
+        if self._back_at is None:
+            if not self.inner.running():
+                raise PartFailedError(f"The gateway ended by itself.{tail(self.inner.log)}")
+        elif time.monotonic() >= self._back_at:
+            with deaf():
+                self.inner.start()
+            self._back_at = None
+            say("gateway: is back, with everything that it had confirmed")
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Have processes that are started meanwhile ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def python_path() -> dict[str, str]:
+    """Return an environment in which Spark finds Java and the data source of this checkout."""
+    env = spark_environment(importing_environment())
+    if importlib.util.find_spec("pyspark_sluicegate") is None:
+        env["PYTHONPATH"] += os.pathsep + str(ROOT / "gateway" / "spark")
+    return env
+
+
+def wait_until_ready(parts: Sequence[Part], told: Callable[[float], None]) -> None:
+    """Wait until all are; `told` is called with the seconds so far."""
+    began = time.monotonic()
+    while not all(part.ready.is_set() for part in parts):
+        for part in parts:
+            part.check()
+        if time.monotonic() - began > READY_SECONDS:
+            late = next(part for part in parts if not part.ready.is_set())
+            raise PartFailedError(f"The {late.name} was not ready after {READY_SECONDS:.0f} s.")
+        told(time.monotonic() - began)
+        time.sleep(POLL_SECONDS)
+
+
+def progress(text: str) -> Callable[[float], None]:
+    """Return what shows that something takes a while: in place on a terminal, else a line at times."""
+    last = [0.0]
+
+    def tell(seconds: float) -> None:
+        if sys.stdout.isatty():
+            print(f"\r{text} {seconds:3.0f} s ", end="", flush=True)
+        elif seconds - last[0] >= TELL_SECONDS:
+            last[0] = seconds
+            say(f"{text} {seconds:.0f} s")
+
+    return tell
+
+
+def perform(stack: ExitStack, given: argparse.Namespace) -> None:
+    """Start everything, then watch it until somebody ends it."""
+    folder = Path(
+        given.data or stack.enter_context(tempfile.TemporaryDirectory(prefix="sluicegate-web-"))
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    gateway = Gateway(folder, (given.gateway_port, given.management_port))
+    page_passcode, board_passcode = gateway.add_user("page"), gateway.add_user("board")
+    stack.enter_context(gateway.running())
+    port = gateway.inner.port
+    say(f"gateway: AMQP, STOMP and WebSocket on {HOST}:{port}, API {gateway.inner.url}")
+
+    ours = {**importing_environment(), PASSCODE: board_passcode}
+
+    def begin(name: str, *arguments: str, env: dict[str, str] = ours) -> Part:
+        part = Part(name, folder / f"{name.replace(' ', '-')}.log", *arguments, env=env)
+        stack.callback(part.stop)
+        return part
+
+    page = given.port or free_ports(1)[0]
+    to_gateway = ("--port", str(port), "--login", "board")
+    server = begin(
+        "page server",
+        str(FOLDER / "server.py"),
+        *("--port", str(page), "--gateway-port", str(port), "--login", "page"),
+        env={**ours, PASSCODE: page_passcode},
+    )
+    worker = begin("worker", str(FOLDER / "worker.py"), *to_gateway)
+    spark = begin(
+        "Spark query",
+        str(FOLDER / "totals.py"),
+        *to_gateway,
+        *("--url", gateway.inner.url, "--run", run_name(folder)),
+        *("--checkpoint", str(folder / "checkpoint")),
+        env={**python_path(), PASSCODE: board_passcode},
+    )
+    wait_until_ready([server, worker], lambda _: None)
+    say(f"\n    Open http://{HOST}:{page}/\n")
+    wait_until_ready([spark], progress("Spark starts; orders are safe already, totals come soon:"))
+    say("\nSpark reads the orders. Ctrl-C ends everything; k and Enter kill the gateway for 5 s.")
+    watch(gateway, [server, worker, spark])
+
+
+def run_name(folder: Path) -> str:
+    """Return the name of the checkpoint's totals: another one for each new folder."""
+    file = folder / "run"
+    if not file.exists():
+        file.write_text(secrets.token_hex(8), "utf-8")
+    return file.read_text("utf-8")
+
+
+def watch(gateway: Gateway, parts: Sequence[Part]) -> None:
+    """Do what is typed, until a part ends."""
+    typed: queue.Queue[str] = queue.Queue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            typed.put(line.strip())
+
+    threading.Thread(target=read, daemon=True, name="keyboard").start()
+    while True:
+        with contextlib.suppress(queue.Empty):
+            if typed.get(timeout=POLL_SECONDS) == "k":
+                gateway.kill()
+        gateway.check()
+        for part in parts:
+            part.check()
+
+
+def require_libraries() -> None:
+    """Refuse by name when a library is not installed."""
+    names = {"stomp": "stomp.py", "pyspark": "pyspark"}
+    missing = [names[module] for module in names if importlib.util.find_spec(module) is None]
+    if missing:
+        text = f"The order board needs {' and '.join(missing)}: "
+        raise SystemExit(text + "pip install 'sluicegate[client,spark]'.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--port", type=int, help="of the page; a free one when it is left out")
+    parser.add_argument("--gateway-port", type=int, help="for AMQP, STOMP and WebSocket")
+    parser.add_argument("--management-port", type=int, help="for the HTTP API")
+    parser.add_argument("--data", help="a folder to go on with; a new one, deleted at the end")
+    given = parser.parse_args()
+
+    require_libraries()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with ExitStack() as stack:
+            stack.callback(say, "Everything is stopped.")
+            perform(stack, given)
+    except KeyboardInterrupt:
+        return
+    except (PartFailedError, GatewayFailedError, NoJavaError) as error:
+        raise SystemExit(f"\n{error}\nThe order board has ended.") from error
+
+
+if __name__ == "__main__":
+    main()
