@@ -19,6 +19,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "rhea"
 STOMPJS = FOLDER.with_name("stompjs")
+CHROMIUM = FOLDER.with_name("chromium")
+#: Each has a package-lock.json.
+FOLDERS = (FOLDER, STOMPJS, CHROMIUM)
 NODE_MIN = 18
 ANSWER_SECONDS = 30
 INSTALL_SECONDS = 120
@@ -97,7 +100,7 @@ def _versions(lock: Path) -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     try:
         if arguments == ["install"]:
-            for folder in (FOLDER, STOMPJS):
+            for folder in FOLDERS:
                 install(folder)
         else:
             find_node()
