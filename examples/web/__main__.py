@@ -3,8 +3,8 @@
     python examples/web [--port 8080]
 
 All listen on loopback. Ctrl-C ends all of them; when one ends by itself, all end, and its last
-words are shown. `k` and Enter kill the gateway as a power cut would, and start it again 5 s later:
-the page shows what that does.
+words are shown. `k` and Enter kill the gateway as a power cut would, and start it again 5 s later; `w` and
+Enter have the worker stand still, and again go on. The page shows what that does.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Part:
         self.name = name
         self.ready = threading.Event()
         self._log = log
+        self._still = False
         with log.open("wb") as errors:
             # A session of its own: Ctrl-C comes to the launcher alone, which ends all in order.
             self._process = subprocess.Popen(
@@ -88,8 +89,16 @@ class Part:
         if status is not None:
             raise PartFailedError(f"The {self.name} ended with status {status}.{tail(self._log)}")
 
+    def pause(self) -> None:
+        """Have it stand still, or go on."""
+        self._still = not self._still
+        os.killpg(self._process.pid, signal.SIGSTOP if self._still else signal.SIGCONT)
+        say(f"{self.name}: {'stands still' if self._still else 'goes on'}")
+
     def stop(self) -> None:
         """Ask it to end, by the end of its input; then by force."""
+        if self._still:
+            self.pause()
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
@@ -112,10 +121,12 @@ def tail(log: Path) -> str:
 class Gateway:
     """The board's gateway: with users, killed and started again when asked."""
 
-    def __init__(self, folder: Path, ports: tuple[int | None, int | None]) -> None:
-        self.inner = ScratchGateway(folder / "gateway", config=FOLDER / "gateway.toml")
-        self.inner.port = ports[0] or self.inner.port
-        self.inner.management_port = ports[1] or self.inner.management_port
+    def __init__(self, folder: Path, given: argparse.Namespace) -> None:
+        self.inner = ScratchGateway(
+            folder / "gateway", settings=given.set, config=FOLDER / "gateway.toml"
+        )
+        self.inner.port = given.gateway_port or self.inner.port
+        self.inner.management_port = given.management_port or self.inner.management_port
         self._back_at: float | None = None
 
     def add_user(self, name: str) -> str:
@@ -214,7 +225,7 @@ def perform(stack: ExitStack, given: argparse.Namespace) -> None:
         given.data or stack.enter_context(tempfile.TemporaryDirectory(prefix="sluicegate-web-"))
     )
     folder.mkdir(parents=True, exist_ok=True)
-    gateway = Gateway(folder, (given.gateway_port, given.management_port))
+    gateway = Gateway(folder, given)
     page_passcode, board_passcode = gateway.add_user("page"), gateway.add_user("board")
     stack.enter_context(gateway.running())
     port = gateway.inner.port
@@ -247,8 +258,9 @@ def perform(stack: ExitStack, given: argparse.Namespace) -> None:
     wait_until_ready([server, worker], lambda _: None)
     say(f"\n    Open http://{HOST}:{page}/\n")
     wait_until_ready([spark], progress("Spark starts; orders are safe already, totals come soon:"))
-    say("\nSpark reads the orders. Ctrl-C ends everything; k and Enter kill the gateway for 5 s.")
-    watch(gateway, [server, worker, spark])
+    say("\nSpark reads the orders. Ctrl-C ends everything.")
+    say("k and Enter kill the gateway for 5 s; w and Enter have the worker stand still, or go on.\n")
+    watch(gateway, worker, [server, worker, spark])
 
 
 def run_name(folder: Path) -> str:
@@ -259,7 +271,7 @@ def run_name(folder: Path) -> str:
     return file.read_text("utf-8")
 
 
-def watch(gateway: Gateway, parts: Sequence[Part]) -> None:
+def watch(gateway: Gateway, worker: Part, parts: Sequence[Part]) -> None:
     """Do what is typed, until a part ends."""
     typed: queue.Queue[str] = queue.Queue()
 
@@ -270,8 +282,11 @@ def watch(gateway: Gateway, parts: Sequence[Part]) -> None:
     threading.Thread(target=read, daemon=True, name="keyboard").start()
     while True:
         with contextlib.suppress(queue.Empty):
-            if typed.get(timeout=POLL_SECONDS) == "k":
+            word = typed.get(timeout=POLL_SECONDS)
+            if word == "k":
                 gateway.kill()
+            elif word == "w":
+                worker.pause()
         gateway.check()
         for part in parts:
             part.check()
@@ -292,6 +307,9 @@ def main() -> None:
     parser.add_argument("--gateway-port", type=int, help="for AMQP, STOMP and WebSocket")
     parser.add_argument("--management-port", type=int, help="for the HTTP API")
     parser.add_argument("--data", help="a folder to go on with; a new one, deleted at the end")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the gateway"
+    )
     given = parser.parse_args()
 
     require_libraries()

@@ -64,7 +64,7 @@ showSum();
 // ---- The connection and its banner
 
 const TITLES = {
-  connecting: 'Connecting', connected: 'Connected', held: 'Waiting', reconnecting: 'Reconnecting', refused: 'Refused',
+  connecting: 'Connecting', connected: 'Connected', held: 'Held back', reconnecting: 'Reconnecting', refused: 'Refused',
 };
 let told = { state: 'connecting', reason: '', until: 0 };
 
@@ -85,18 +85,16 @@ const connection = new Connection({
 
 function showBanner() {
   const open = outbox.in('waiting').length + outbox.in('sent').length;
-  const kept = open === 0 ? '' : open === 1 ? ' One order is kept and goes out then.' : ` ${count(open)} orders are kept and go out then.`;
   let { state, reason } = told;
   if (state === 'connected' && outbox.oldestUnconfirmed(Date.now()) > HELD_MS) {
     state = 'held';
-    reason = `for ${open === 1 ? 'a receipt' : `${count(open)} receipts`}: the gateway holds senders back, as it does while an address is full. Nothing is lost.`;
-  } else if (state === 'connected') {
-    reason = 'to the gateway. A saved order is on its disk.';
-  } else if (state !== 'connecting') {
-    reason += kept;
+    reason = 'The gateway holds senders back, as it does while an address is full. Nothing is lost.';
   }
+  const orders = open === 1 ? 'One order' : `${count(open)} orders`;
+  const waits = state === 'held' ? `${open === 1 ? 'waits' : 'wait'} for a receipt` : `${open === 1 ? 'is' : 'are'} kept and will be sent`;
   by('banner').dataset.state = state;
   set('state', TITLES[state]);
+  set('kept', state === 'connected' || open === 0 ? '' : `${orders} ${waits}`);
   set('reason', reason);
   const left = Math.ceil((told.until - Date.now()) / 1000);
   set('countdown', state === 'refused' && left > 0 ? `again in ${left} s` : '');
@@ -148,8 +146,9 @@ function showOrders() {
   by('refused').querySelector('span').textContent = refused.length ? `${count(refused.length)} refused: ${refused[0].reason}` : '';
 }
 
-function orderRow({ product, quantity, region, placed }) {
+function orderRow({ id, product, quantity, region, placed }) {
   const row = document.createElement('li');
+  row.dataset.id = id;
   const what = document.createElement('span');
   what.className = 'what';
   const swatch = document.createElement('i');
@@ -189,13 +188,15 @@ function take(totals) {
   for (const region of catalogue.regions) {
     const of = sum('orders', totals.totals.filter((row) => row.region === region));
     fill(`region-${region}`, [of]);
-    by(`region-${region}`).querySelector('meter').value = orders ? of / orders : 0;
+    by(`region-${region}`).querySelector('.share div').style.width = `${orders ? 100 * of / orders : 0}%`;
   }
   set('all-orders', count(orders));
   set('all-pieces', count(sum('pieces', totals.totals)));
   set('all-amount', money(amounts.reduce((all, one) => all + one, 0)));
-  by('empty').hidden = true;
-  chart.add(totals.at / 1000, amounts.map((one) => one / 100));
+  if (orders > 0) {
+    by('empty').hidden = true;
+    chart.add(totals.at / 1000, amounts.map((one) => one / 100));
+  }
   showFreshness();
 }
 
@@ -236,8 +237,9 @@ for (const name of catalogue.regions) {
   head.textContent = name;
   row.append(head);
   row.insertCell().textContent = '0';
-  const share = document.createElement('meter');
-  share.setAttribute('aria-label', `Share of ${name}`);
+  const share = document.createElement('div');
+  share.className = 'share';
+  share.append(document.createElement('div'));
   row.insertCell().append(share);
 }
 

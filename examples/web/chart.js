@@ -1,8 +1,7 @@
 // The chart: what each product came to, over time. uPlot draws it; colours come from the style sheet.
 
-const HEIGHT = 240;
 /** Seconds that are shown at least, so that the first points are not drawn over the whole width. */
-const SPAN_MIN = 60;
+const SPAN_MIN = 30;
 /** Older totals leave the chart. */
 const POINTS_MAX = 600;
 
@@ -62,7 +61,12 @@ export class Chart {
   }
 
   #resize() {
-    this.#plot?.setSize({ width: this.host.clientWidth, height: HEIGHT });
+    this.#plot?.setSize(this.#size());
+  }
+
+  /** The style sheet says how large. */
+  #size() {
+    return { width: this.host.clientWidth, height: this.host.clientHeight };
   }
 
   #rebuild() {
@@ -75,9 +79,8 @@ export class Chart {
     const axis = { stroke: text, grid, ticks: { ...grid, size: 4 }, font: '12px system-ui, sans-serif' };
     const stepped = globalThis.uPlot.paths.stepped({ align: 1 });
     this.#plot = new globalThis.uPlot({
-      width: this.host.clientWidth,
-      height: HEIGHT,
-      padding: [12, 8, 0, 0],
+      ...this.#size(),
+      padding: [12, 24, 0, 0],
       legend: { show: false },
       cursor: { points: { size: 7 }, drag: { x: false, y: false } },
       hooks: { setCursor: [(plot) => this.#point(plot)] },
@@ -86,7 +89,7 @@ export class Chart {
         y: { range: (_, least, most) => [0, Math.max(10, most * 1.08)] },
       },
       axes: [
-        { ...axis, space: 80, values: (_, ticks) => ticks.map(clock) },
+        { ...axis, size: 32, space: 80, values: (_, ticks) => ticks.map(clock) },
         { ...axis, size: 58, values: (_, ticks) => ticks.map((one) => one.toLocaleString('en')) },
       ],
       series: [{}, ...this.names.map((label, place) => ({

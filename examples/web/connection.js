@@ -56,7 +56,7 @@ export class Connection {
   }
 
   start() {
-    this.#told('connecting', 'to the gateway.');
+    this.#told('connecting', 'The page asks for a login, then connects to the gateway.');
     this.#client.activate();
   }
 
@@ -99,7 +99,7 @@ export class Connection {
         return;
       } catch (error) {
         const text = error.name === 'Error' ? error.message : 'the page server does not answer';
-        this.#told('reconnecting', `for the ${nth(this.#attempt)} time: ${text}.`);
+        this.#told('reconnecting', `Attempt ${this.#attempt}: ${text}.`);
         await pause(Math.min(FIRST_DELAY * 2 ** failures, LAST_DELAY));
       }
     }
@@ -114,7 +114,7 @@ export class Connection {
       this.on.total(JSON.parse(message.body));
       message.ack(); // now the gateway may send more: a page that is slow is sent less
     }, headers);
-    this.#told('connected', '');
+    this.#told('connected', 'An order is saved once the gateway has it on disk.');
     this.on.ready();
   }
 
@@ -143,11 +143,6 @@ export class Connection {
     }
     const why = this.#reason || (event.code === 1006 ? 'the gateway cannot be reached'
       : `the connection was closed with ${event.code} ${event.reason}`.trim());
-    this.#told('reconnecting', `for the ${nth(Math.max(1, this.#attempt))} time: ${why}.`);
+    this.#told('reconnecting', `Attempt ${this.#attempt + 1}: ${why}.`);
   }
-}
-
-function nth(number) {
-  const ending = { one: 'st', two: 'nd', few: 'rd', other: 'th' };
-  return number + ending[new Intl.PluralRules('en', { type: 'ordinal' }).select(number)];
 }
