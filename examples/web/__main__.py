@@ -3,7 +3,7 @@
     python examples/web [--port 8080]
 
 All listen on loopback. Ctrl-C ends all of them; when one ends by itself, all end, and its last
-words are shown. `k` and Enter kill the gateway as a power cut would, and start it again 5 s later; `w` and
+words are shown. `k` and Enter kill the gateway by SIGKILL, and start it again 5 s later. `w` and
 Enter have the worker stand still, and again go on. The page shows what that does.
 """
 
@@ -133,10 +133,9 @@ class Gateway:
         """Let a user in, with a password that nobody has chosen; returns it."""
         password = secrets.token_urlsafe(24)
         self.inner.data.mkdir(parents=True, exist_ok=True)
-        data = ["--data", str(self.inner.data)]
+        command = [sys.executable, "-m", "gateway", "user", "add", name]
         subprocess.run(
-            [sys.executable, "-m", "gateway", "user", "add", name, "--password-stdin", "--replace"]
-            + data,
+            [*command, "--password-stdin", "--replace", "--data", str(self.inner.data)],
             input=f"{password}\n",
             text=True,
             check=True,
@@ -206,7 +205,7 @@ def wait_until_ready(parts: Sequence[Part], told: Callable[[float], None]) -> No
 
 
 def progress(text: str) -> Callable[[float], None]:
-    """Return what shows that something takes a while: in place on a terminal, else a line at times."""
+    """Return what shows that it takes a while: in place on a terminal, else a line at times."""
     last = [0.0]
 
     def tell(seconds: float) -> None:
@@ -259,7 +258,9 @@ def perform(stack: ExitStack, given: argparse.Namespace) -> None:
     say(f"\n    Open http://{HOST}:{page}/\n")
     wait_until_ready([spark], progress("Spark starts; orders are safe already, totals come soon:"))
     say("\nSpark reads the orders. Ctrl-C ends everything.")
-    say("k and Enter kill the gateway for 5 s; w and Enter have the worker stand still, or go on.\n")
+    say(
+        "k and Enter kill the gateway for 5 s; w and Enter have the worker stand still, or go on.\n"
+    )
     watch(gateway, worker, [server, worker, spark])
 
 

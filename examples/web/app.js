@@ -135,7 +135,7 @@ function showOrders() {
     if (row.dataset.state === entry.state) continue;
     row.dataset.state = entry.state;
     row.querySelector('.state').textContent = LABELS[entry.state];
-    row.querySelector('.took').textContent = entry.state === 'saved' ? `${count(entry.took)} ms` : '';
+    row.querySelector('.took').textContent = entry.state === 'saved' ? duration(entry.took) : '';
     row.title = entry.reason ?? '';
   }
   by('none').hidden = entries.length > 0;
@@ -144,6 +144,10 @@ function showOrders() {
   const refused = outbox.in('refused');
   by('refused').hidden = refused.length === 0;
   by('refused').querySelector('span').textContent = refused.length ? `${count(refused.length)} refused: ${refused[0].reason}` : '';
+}
+
+function duration(ms) {
+  return ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
 function orderRow({ id, product, quantity, region, placed }) {

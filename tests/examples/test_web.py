@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import importlib.util
 import json
-import os
 import re
 import signal
 import subprocess
@@ -199,9 +198,9 @@ def test_a_part_that_ends_is_named_with_its_last_words(
     code = "import sys; print('ready'); print('hello'); sys.exit('no room left')"
     part = program.Part("worker", tmp_path / "log", "-c", code, env=importing_environment())
     assert part.ready.wait(20)
+    part._process.wait(20)
     with pytest.raises(program.PartFailedError) as caught:
-        while True:
-            part.check()
+        part.check()
     assert "The worker ended with status 1.\n    no room left" in str(caught.value)
     part.stop()
     assert "  worker: hello\n" in capsys.readouterr().out
@@ -293,7 +292,7 @@ def pieces(page: ChromiumPage) -> Counter[str]:
     """Return the pieces of each product in the list of the page's orders."""
     placed: Counter[str] = Counter()
     for line in page.script("[...document.querySelectorAll('#own .what')].map(n => n.textContent)"):
-        quantity, product = line.strip().split(" × ")
+        quantity, product = line.strip().split(" \u00d7 ")
         placed[product] += int(quantity)
     return placed
 
@@ -357,7 +356,13 @@ def test_totals_are_the_confirmed_orders_also_when_the_gateway_is_killed(
 
         # As if the receipt of a saved order were lost: it is sent again, and counted once.
         before = pieces(page)
-        kept = {"id": saved_id(page), "product": "tea", "quantity": 9, "region": "east", "placed": 1}
+        kept = {
+            "id": saved_id(page),
+            "product": "tea",
+            "quantity": 9,
+            "region": "east",
+            "placed": 1,
+        }
         keep = f"localStorage.setItem('order-board/{kept['id']}', {json.dumps(json.dumps(kept))})"
         page.script(keep)
         page.ask("reload")
