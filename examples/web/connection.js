@@ -93,6 +93,11 @@ export class Connection {
         const answer = await fetch('login', { method: 'POST', signal: AbortSignal.timeout(5000) });
         if (!answer.ok) throw new Error(`the login was refused with ${answer.status}`);
         const { url, login, passcode } = await answer.json();
+        if (![undefined, url].includes(this.#client.brokerURL)) {
+          // Another gateway than the one that this page was served for, and may connect to.
+          location.reload();
+          return;
+        }
         this.#client.brokerURL = url;
         this.#client.connectHeaders = { login, passcode };
         if (this.durable) this.#client.connectHeaders['client-id'] = this.durable;

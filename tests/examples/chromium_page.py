@@ -1,4 +1,4 @@
-"""One page of a headless Chromium, driven by Puppeteer in Node: `web/drive.js`, in lines of JSON."""
+"""One page of a headless Chromium, driven by Puppeteer in Node (`web/drive.js`), in JSON."""
 
 from __future__ import annotations
 
