@@ -11,7 +11,7 @@
 
 const PREFIX = 'order-board/';
 /** Saved orders that stay in the list. */
-const SHOWN_MAX = 200;
+const SHOWN_MAX = 500;
 
 export class Outbox {
   #orders = new Map();

@@ -12,16 +12,19 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import stomp
 
-from gateway.trial.scratch import HOST, free_ports, importing_environment
+from gateway.trial.scratch import HOST, ScratchGateway, free_ports, importing_environment
 from tests.examples.chromium_page import ChromiumPage
 from tests.interop.node import ORDER_BOARD, NoNodeError, install
+from tests.interop.support import add_user
 
 WEB = Path(__file__).resolve().parents[2] / "examples" / "web"
 SECRET = "only-for-the-page"
@@ -31,22 +34,30 @@ GOOD_LAYOUT_SHIFT = 0.1
 SPARK_SECONDS = 150.0
 
 
+#: One worker, for one installation of the packages.
+INSTALLS = pytest.mark.xdist_group("spark")
+
+
 class PageServer:
     """A running `server.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, gateway_port: int = GATEWAY_PORT, passcode: str = SECRET) -> None:
         (self.port,) = free_ports(1)
         self.process = subprocess.Popen(
             [
                 *(sys.executable, str(WEB / "server.py"), "--port", str(self.port)),
-                *("--gateway-port", str(GATEWAY_PORT)),
+                *("--gateway-port", str(gateway_port)),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**importing_environment(), "ORDER_BOARD_PASSCODE": SECRET},
+            env={**importing_environment(), "ORDER_BOARD_PASSCODE": passcode},
         )
         assert self.process.stdout.readline() == "ready\n"
+
+    def stop(self) -> None:
+        self.process.stdin.close()
+        assert self.process.wait(10) == 0
 
     def ask(self, method: str, path: str, **headers: str) -> tuple[http.client.HTTPResponse, str]:
         """Return the answer and its body; `sec_fetch_site=` becomes `Sec-Fetch-Site:`."""
@@ -63,8 +74,7 @@ class PageServer:
 def server() -> Iterator[PageServer]:
     started = PageServer()
     yield started
-    started.process.stdin.close()
-    assert started.process.wait(10) == 0
+    started.stop()
 
 
 @pytest.mark.parametrize(
@@ -220,6 +230,7 @@ def test_a_part_that_stands_still_ends_all_the_same(
 
 
 @pytest.mark.interop
+@INSTALLS
 def test_the_libraries_are_the_packages_unchanged() -> None:
     try:
         install(ORDER_BOARD)
@@ -238,6 +249,110 @@ def test_the_libraries_are_the_packages_unchanged() -> None:
         versions[name] = json.loads((packages / name / "package.json").read_text())["version"]
     stated = (WEB / "vendor" / "README.md").read_text()
     assert all(f"`{name}` {version}" in stated for name, version in versions.items())
+
+
+Shop = Callable[..., tuple[ScratchGateway, ChromiumPage]]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A function that opens the page at a gateway with `gateway.toml`, without worker and Spark."""
+    with ExitStack() as stack:
+
+        def opened(*settings: str, passcode: str = SECRET) -> tuple[ScratchGateway, ChromiumPage]:
+            config = WEB / "gateway.toml"
+            gateway = ScratchGateway(tmp_path / "gateway", settings=settings, config=config)
+            add_user(gateway, "page", SECRET)
+            stack.enter_context(gateway)
+            server = PageServer(gateway.port, passcode)
+            stack.callback(server.stop)
+            page = stack.enter_context(ChromiumPage(tmp_path / "profile"))
+            page.ask("open", url=f"http://{HOST}:{server.port}/")
+            return gateway, page
+
+        yield opened
+
+
+@pytest.mark.interop
+@INSTALLS
+def test_the_page_says_that_an_address_is_full_and_sends_again(shop: Shop) -> None:
+    full = "address-settings.orders.address-full-policy=FAIL"
+    gateway, page = shop(full, "address-settings.orders.max-size-messages=5")
+    page.wait(lambda: state(page) == "connected")
+    page.ask("click", selector="#many")
+    page.wait(lambda: state(page) == "refused")
+    assert "'orders' is full: it holds 5 messages" in page.text("#reason")
+    assert "(address-full)" in page.text("#reason")
+    page.wait(lambda: page.text("#countdown").startswith("again in "))
+    assert page.text("#kept") == "15 orders are kept and will be sent"
+    assert saved(page) == 5
+    with taking(gateway) as bodies:
+        page.wait(lambda: saved(page) == 20, 60)
+        page.wait(lambda: len(bodies) == 20)
+    assert len({json.loads(body)["id"] for body in bodies}) == 20
+    page.wait(lambda: state(page) == "connected")
+    assert page.script("localStorage.length") == 0
+
+
+@pytest.mark.interop
+@INSTALLS
+def test_the_page_says_that_it_is_held_back(shop: Shop) -> None:
+    gateway, page = shop("address-settings.orders.max-size-messages=5")
+    page.wait(lambda: state(page) == "connected")
+    page.ask("click", selector="#many")
+    page.wait(lambda: state(page) == "held")
+    assert page.text("#kept").endswith("orders wait for a receipt")
+    with taking(gateway) as bodies:
+        page.wait(lambda: saved(page) == 20)
+        page.wait(lambda: len(bodies) == 20)
+    page.wait(lambda: state(page) == "connected")
+
+
+@pytest.mark.interop
+@INSTALLS
+def test_an_order_that_will_never_do_waits_for_somebody(shop: Shop) -> None:
+    _, page = shop('acceptors.all.max-message-size="16KiB"')
+    page.wait(lambda: state(page) == "connected")
+    kept = {"id": "wrong", "product": "tea" * 9999, "quantity": 1, "region": "east", "placed": 1}
+    page.script(f"localStorage.setItem('order-board/wrong', {json.dumps(json.dumps(kept))})")
+    page.ask("reload")
+    page.wait(lambda: page.script("!document.getElementById('refused').hidden"))
+    assert "1 refused: " in page.text("#refused")
+    assert "(too-large)" in page.text("#refused")
+    # The others go on.
+    page.wait(lambda: state(page) == "connected")
+    page.ask("press", key="Tab")
+    page.ask("click", selector="#form .first")
+    page.wait(lambda: saved(page) == 1)
+    assert page.script("localStorage.length") == 1
+
+
+@pytest.mark.interop
+@INSTALLS
+def test_a_wrong_login_is_told(shop: Shop) -> None:
+    _, page = shop(passcode="another")
+    page.wait(lambda: state(page) == "refused")
+    assert "(not-authorized)" in page.text("#reason")
+
+
+@contextmanager
+def taking(gateway: ScratchGateway) -> Iterator[list[str]]:
+    """Take orders as the worker does; gives the list that their bodies go to."""
+    bodies: list[str] = []
+    connection = stomp.Connection12([(HOST, gateway.stomp_port)])
+
+    class Taker(stomp.ConnectionListener):
+        def on_message(self, frame: Any) -> None:
+            bodies.append(frame.body)
+            connection.ack(frame.headers["ack"])
+
+    connection.set_listener("taker", Taker())
+    connection.connect("page", SECRET, wait=True)
+    connection.subscribe("/queue/orders", id="1", ack="client-individual")
+    try:
+        yield bodies
+    finally:
+        connection.disconnect()
 
 
 class Board:
@@ -375,6 +490,17 @@ def test_totals_are_the_confirmed_orders_also_when_the_gateway_is_killed(
         page.wait(lambda: totals(page)[0] >= 62)
         assert totals(page) == (62, before + Counter(tea=2))
         assert page.script("localStorage.length") == 0
+
+        # The worker stands still until the address is full: the page is held back, and told.
+        counted, listed = totals(page)[1], pieces(page)
+        board.type("w")
+        for _ in range(11):
+            page.ask("click", selector="#many")
+        page.wait(lambda: state(page) == "held", 60)
+        board.type("w")
+        page.wait(lambda: saved(page) == 222, 60)
+        page.wait(lambda: totals(page)[0] >= 282, 60)
+        assert totals(page) == (282, Counter(counted) + pieces(page) - listed)
 
         check_requests(page.ask("seen"), url)
     board.process.send_signal(signal.SIGINT)
