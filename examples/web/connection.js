@@ -89,6 +89,7 @@ export class Connection {
       const wait = this.#holdUntil - Date.now();
       if (wait > 0) await pause(wait);
       this.#attempt += 1;
+      this.#reason = '';
       try {
         const answer = await fetch('login', { method: 'POST', signal: AbortSignal.timeout(5000) });
         if (!answer.ok) throw new Error(`the login was refused with ${answer.status}`);
@@ -96,7 +97,7 @@ export class Connection {
         if (![undefined, url].includes(this.#client.brokerURL)) {
           // Another gateway than the one that this page was served for, and may connect to.
           location.reload();
-          return;
+          await new Promise(() => {});
         }
         this.#client.brokerURL = url;
         this.#client.connectHeaders = { login, passcode };

@@ -204,7 +204,7 @@ def test_what_a_right_order_is(
 def test_a_part_that_ends_is_named_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program = loaded("__main__", monkeypatch)
+    program = loaded("parts", monkeypatch)
     code = "import sys; print('ready'); print('hello'); sys.exit('no room left')"
     part = program.Part("worker", tmp_path / "log", "-c", code, env=importing_environment())
     assert part.ready.wait(20)
@@ -219,7 +219,7 @@ def test_a_part_that_ends_is_named_with_its_last_words(
 def test_a_part_that_stands_still_ends_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = loaded("__main__", monkeypatch)
+    program = loaded("parts", monkeypatch)
     code = "import sys; print('ready', flush=True); sys.stdin.read(); print('ready')"
     part = program.Part("worker", tmp_path / "log", "-c", code, env=importing_environment())
     assert part.ready.wait(20)
