@@ -3,8 +3,8 @@
     python examples/web [--port 8080]
 
 All listen on loopback. Ctrl-C ends all of them; when one ends by itself, all end, and its last
-words are shown. `k` and Enter kill the gateway by SIGKILL, and start it again 5 s later. `w` and
-Enter have the worker stand still, and again go on. The page shows what that does.
+words are shown. `k` and Enter kill the gateway by SIGKILL, and start it again the next time. `w`
+and Enter have the worker stand still, and go on the next time. The page shows what that does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -41,7 +40,6 @@ from gateway.trial.scratch import (  # noqa: E402
 )
 
 FOLDER = Path(__file__).resolve().parent
-AWAY_SECONDS = 5.0
 
 
 class Gateway:
@@ -53,7 +51,7 @@ class Gateway:
         )
         self.inner.port = given.gateway_port or self.inner.port
         self.inner.management_port = given.management_port or self.inner.management_port
-        self._back_at: float | None = None
+        self._killed = False
 
     def add_user(self, name: str) -> str:
         """Let a user in, with a password that nobody has chosen; returns it."""
@@ -81,22 +79,20 @@ class Gateway:
             self.inner.stop()
 
     def kill(self) -> None:
-        """End it by SIGKILL, to be started again later."""
-        if self._back_at is None:
-            self.inner.kill()
-            self._back_at = time.monotonic() + AWAY_SECONDS
-            say(f"gateway: killed (SIGKILL), is started again in {AWAY_SECONDS:.0f} s")
-
-    def check(self) -> None:
-        """Start it again when it is time; raises PartFailedError when it ended by itself."""
-        if self._back_at is None:
-            if not self.inner.running():
-                raise PartFailedError(f"The gateway ended by itself.{tail(self.inner.log)}")
-        elif time.monotonic() >= self._back_at:
+        """End it by SIGKILL, or start it again."""
+        if self._killed:
             with deaf():
                 self.inner.start()
-            self._back_at = None
             say("gateway: is back, with everything that it had confirmed")
+        else:
+            self.inner.kill()
+            say("gateway: killed (SIGKILL); k and Enter start it again")
+        self._killed = not self._killed
+
+    def check(self) -> None:
+        """Raise PartFailedError when it ended by itself."""
+        if not self._killed and not self.inner.running():
+            raise PartFailedError(f"The gateway ended by itself.{tail(self.inner.log)}")
 
 
 @contextmanager
@@ -157,9 +153,8 @@ def perform(stack: ExitStack, given: argparse.Namespace) -> None:
     say(f"\n    Open http://{HOST}:{page}/\n")
     wait_until_ready([spark], progress("Spark starts; orders are safe already, totals come soon:"))
     say("\nSpark reads the orders. Ctrl-C ends everything.")
-    say(
-        "k and Enter kill the gateway for 5 s; w and Enter have the worker stand still, or go on.\n"
-    )
+    say("k and Enter kill the gateway, or start it again.")
+    say("w and Enter have the worker stand still, or go on.\n")
     watch(gateway, worker, [server, worker, spark])
 
 
@@ -213,8 +208,8 @@ def main() -> None:
     given = parser.parse_args()
 
     require_libraries()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     try:
         with ExitStack() as stack:
             stack.callback(say, "Everything is stopped.")

@@ -403,10 +403,15 @@ def board(tmp_path: Path, spark_environment: dict[str, str]) -> Iterator[Board]:
     assert started.said.endswith("Everything is stopped.\n")
 
 
+def listed_orders(page: ChromiumPage) -> list[str]:
+    script = "[...document.querySelectorAll('#own .what')].map(one => one.textContent)"
+    return list(page.script(script))
+
+
 def pieces(page: ChromiumPage) -> Counter[str]:
     """Return the pieces of each product in the list of the page's orders."""
     placed: Counter[str] = Counter()
-    for line in page.script("[...document.querySelectorAll('#own .what')].map(n => n.textContent)"):
+    for line in listed_orders(page):
         quantity, product = line.strip().split(" \u00d7 ")
         placed[product] += int(quantity)
     return placed
@@ -460,9 +465,11 @@ def test_totals_are_the_confirmed_orders_also_when_the_gateway_is_killed(
         board.wait_for("killed", 20)
         page.wait(lambda: state(page) == "reconnecting")
         page.ask("click", selector="#many")
+        page.wait(lambda: len(listed_orders(page)) == 61)
         waiting = page.script("document.querySelectorAll('li[data-state=waiting]').length")
-        assert waiting >= 20
-        assert f"{waiting} orders are kept" in page.text("#kept")
+        assert waiting == 61 - saved(page)
+        assert page.text("#kept") == f"{waiting} orders are kept and will be sent"
+        board.type("k")
         page.wait(lambda: saved(page) == 61, 60)
         page.wait(lambda: totals(page)[0] >= 61, 60)
         assert totals(page) == (61, pieces(page))
