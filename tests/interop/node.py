@@ -20,8 +20,9 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent / "rhea"
 STOMPJS = FOLDER.with_name("stompjs")
 CHROMIUM = FOLDER.with_name("chromium")
+ORDER_BOARD = FOLDER.parents[1] / "examples" / "web"
 #: Each has a package-lock.json.
-FOLDERS = (FOLDER, STOMPJS, CHROMIUM)
+FOLDERS = (FOLDER, STOMPJS, CHROMIUM, ORDER_BOARD)
 NODE_MIN = 18
 ANSWER_SECONDS = 30
 INSTALL_SECONDS = 120
