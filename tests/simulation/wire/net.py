@@ -221,7 +221,7 @@ class Line:
     @property
     def waiting(self) -> bool:
         """Whether something is on its way up."""
-        return bool(self.up.data or self.sealed)
+        return bool(self.up.data or self.sealed or (self.web is not None and self.web.owes))
 
     @property
     def over(self) -> bool:
