@@ -214,7 +214,7 @@ def _accident(chance: random.Random, frames: list[bytes]) -> None:
     """Do something to the frames, or to one of them; most often to its first bytes."""
     draw = chance.random
     one = int(draw() * len(frames))
-    match int(draw() * 9):
+    match int(draw() * 10):
         case 0:
             other = int(draw() * len(frames))
             frames[one], frames[other] = frames[other], frames[one]
@@ -233,6 +233,9 @@ def _accident(chance: random.Random, frames: list[bytes]) -> None:
             whole[min(1, len(whole) - 1)] ^= 1 << int(draw() * 8)
             frames[one] = bytes(whole)
         case 6:
+            large = frame(int(draw() * 3), bytes(BYTES_MAX), fin=draw() < 0.5)
+            frames.insert(one, large)
+        case 7:
             whole = bytearray(frames[one])
             whole[-1] ^= 0x80
             frames[one] = bytes(whole)
