@@ -31,7 +31,7 @@ from protocols.websocket.limits import (
 )
 from protocols.websocket.session import WebSocketSession
 from tests.protocols.websocket.client import frame, request
-from tests.protocols.websocket.inner import FACTS, Inner
+from tests.protocols.websocket.inner import FACTS, Echo, Inner
 from tests.protocols.websocket.reference import (
     BINARY,
     CLOSE,
@@ -58,15 +58,6 @@ HELD_MAX = HEAD_BYTES_MAX + 4_096
 _BASES = 60
 _BEGAN = 100.0
 _DONE_SECONDS = 3.0
-
-
-class Echo(Inner):
-    """What is inside; it repeats what comes, and may not be told anything behind its end."""
-
-    def receive_data(self, data: bytes, now: float) -> None:
-        assert not self.lost, "told something behind its end"
-        self.came += data
-        self.out += data
 
 
 class Line:
@@ -304,7 +295,7 @@ def _judge(line: Line, out: bytes, come: Come) -> None:
     """Compare what was said and passed on with what the bytes are."""
     session = line.session
     told = check_said(out)
-    came = b"" if line.inner is None else line.inner.came
+    came = b"" if line.inner is None else line.inner.all
     if line.now > _BEGAN + FIRST_BYTES_SECONDS and line.inner is None and told.codes == [1008]:
         return  # nothing told the protocol in time
     assert len(told.codes) == bool(come.codes), f"Close {told.codes}, not {come.codes}"

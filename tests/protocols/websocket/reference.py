@@ -1,7 +1,7 @@
 """What a stream of a client's frames comes to, by a reading of RFC 6455 5 of our own.
 
 It sees all bytes at once and looks for nothing but the first rule that is broken: what the gateway,
-which sees them in pieces, is compared with. No library that the gateway uses is in it.
+which sees them in pieces, is compared with. The library that the gateway uses has no part in it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import codecs
 import struct
 from typing import NamedTuple
+
+from tests.protocols.websocket.client import masked
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 PROTOCOL, UNSUPPORTED, NO_TEXT, TOO_BIG = 1002, 1003, 1007, 1009
@@ -102,11 +104,7 @@ class Reading:
         """Return what has come of a payload; `_at` is behind all of it."""
         part = self._data[self._at : self._at + size]
         self._at += size
-        if not part:
-            return b""
-        over = (mask * (len(part) // 4 + 1))[: len(part)]
-        both = int.from_bytes(part, "big") ^ int.from_bytes(over, "big")
-        return both.to_bytes(len(part), "big")
+        return masked(part, mask)
 
     def _control(self, opcode: int, size: int, mask: bytes) -> set[int]:
         said = self._take(size, mask)
