@@ -30,6 +30,8 @@ class Come(NamedTuple):
         pings: payloads of its Pings, in order.
         first: whether the first message is text.
         cut: how many last bytes of the payload are a part of a character, which may wait.
+        unsure: a message was too large by no more than such a part: whether that is too large, and
+            all that comes behind it, is not told.
     """
 
     payload: bytes
@@ -38,6 +40,7 @@ class Come(NamedTuple):
     pings: list[bytes]
     first: bool | None
     cut: int
+    unsure: bool
 
 
 class Reading:
@@ -55,7 +58,8 @@ class Reading:
         self.payload = bytearray()
         self.pings: list[bytes] = []
         self.first: bool | None = None
-        self.closed = False
+        self.closed = self.unsure = False
+        self.cut = 0
 
     def come(self) -> Come:
         codes: set[int] = set()
@@ -72,8 +76,15 @@ class Reading:
                 codes = self._part(opcode, size, mask, fin=fin)
             if self._at > len(self._data):
                 break
-        cut = len(self._decoder.getstate()[0])
-        return Come(bytes(self.payload), frozenset(codes), self.closed, self.pings, self.first, cut)
+        return Come(
+            payload=bytes(self.payload),
+            codes=frozenset(codes),
+            closed=self.closed,
+            pings=self.pings,
+            first=self.first,
+            cut=self.cut,
+            unsure=self.unsure,
+        )
 
     def _head(self) -> tuple[int, bool, int, bytes] | int | None:
         """Return opcode, FIN, size and mask of the next frame; a code; None where it ends."""
@@ -144,9 +155,11 @@ class Reading:
                 codes.add(NO_TEXT)
         if text and self._binary_only:
             codes.add(UNSUPPORTED)
+        left = 0 if codes else len(self._decoder.getstate()[0])
         self._bytes += len(said)
         if self._bytes > self._bytes_max:
             codes.add(TOO_BIG)
+            self.unsure = self._bytes - left <= self._bytes_max
         if self.first is None:
             self.first = text
         if whole and fin:
@@ -157,6 +170,7 @@ class Reading:
                 codes.add(TOO_BIG)
         if not codes:
             self.payload += said
+            self.cut = left
         return codes
 
 
