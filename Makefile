@@ -14,6 +14,8 @@
 #   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
 #   make mutants   bugs planted in the journal, the core and the protocols, and how many seeds it
 #                takes to catch each
+#   make fuzz    damaged handshakes and frames of WebSocket, EXECUTIONS=n of them; FUZZ="--jobs 2" any
+#                option
 #   make attack  hostile peers, a while each: memory, descriptors, what an honest client feels; writes
 #                docs/attack.md; ATTACK="--seconds 5 --only idle" any option
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
@@ -42,9 +44,10 @@ CORE_SEEDS ?= 1000
 WIRE_SEEDS ?= 1000
 ONLY ?=
 ROUNDS ?= 60
+EXECUTIONS ?= 20000000
 
-.PHONY: demo test quick coverage check fmt simulate crash power mutants attack soak scenarios reference bench bench-store \
-	bench-pages bench-stalls bench-growth clean
+.PHONY: demo test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
+	bench-store bench-pages bench-stalls bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -85,6 +88,9 @@ power: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
+
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.protocols.websocket.fuzz --executions $(EXECUTIONS) $(FUZZ)
 
 attack: $(STAMP)
 	@$(BIN)/python -m tests.attack $(or $(ATTACK),--write)

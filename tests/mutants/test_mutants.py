@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import Mutant, planted, seeds_to_kill
 from tests.mutants.table import MUTANTS
-from tests.mutants.websocket_table import WEBSOCKET_MUTANTS
+from tests.mutants.websocket_table import TABLES, WEBSOCKET_MUTANTS, run_table
 from tests.mutants.wire_table import WIRE_MUTANTS
 from tests.simulation.test_exhaustive import crash_points
 from tests.simulation.world import run_seed
@@ -41,6 +41,11 @@ def test_a_mutant_is_gone_when_its_time_is_over() -> None:
     assert killed is not None
     for seed in range(killed[0]):
         run_seed(seed)
+
+
+def test_the_tables_find_nothing_where_nothing_is_planted() -> None:
+    for number in range(len(TABLES)):
+        run_table(number)
 
 
 def test_a_mutant_that_changes_nothing_is_refused() -> None:

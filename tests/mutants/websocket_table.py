@@ -13,7 +13,7 @@ from tests.protocols.websocket.inner import Built, Echo
 from tests.protocols.websocket.reference import check_said
 from tests.protocols.websocket.test_autobahn import CASES, MIB, by_frames, judge, say
 from tests.protocols.websocket.test_handshake import ORIGINS, REFUSED, ask, request
-from tests.protocols.websocket.test_session import TestPressure
+from tests.protocols.websocket.test_session import TestEnds, TestPressure
 from tests.simulation.wire.world import run_websocket_seed
 
 
@@ -32,21 +32,22 @@ def _origins() -> None:
 def _cases() -> None:
     for case in CASES:
         built = Built(limits=WebSocketLimits(message_bytes_max=MIB), kind=Echo)
-        judge(case, check_said(say(built, by_frames(case, case.sent), hurried=False)), built)
+        judge(case, check_said(say(built, by_frames(case, case.stream), hurried=False)), built)
 
 
-def _pressure() -> None:
+def _inside() -> None:
     TestPressure().test_reading_pauses_and_waits_as_what_is_inside_does()
+    TestEnds().test_what_is_inside_ends_with_its_last_bytes_a_close_and_the_socket()
     TestPressure().test_what_was_set_before_is_there_from_the_beginning()
 
 
-_TABLES = (_requests, _origins, _cases, _pressure)
+TABLES = (_requests, _origins, _cases, _inside)
 
 
 def run_table(number: int) -> None:
     """Run one of the tables; there is nothing behind the last one."""
-    if number < len(_TABLES):
-        _TABLES[number]()
+    if number < len(TABLES):
+        TABLES[number]()
 
 
 def _seeds(name: str, target: str, old: str, new: str, first: int = 0) -> Mutant:
@@ -116,12 +117,6 @@ WEBSOCKET_MUTANTS = (
         "    self._retick = False",
     ),
     _seeds(
-        "what was said last is lost when the peer says Close",
-        _TUNNEL + "_answer_close",
-        "    self._take_out()\n",
-        "",
-    ),
-    _seeds(
         "bytes go out as text of another code",
         _FRAMES + "message",
         "data.decode()",
@@ -158,12 +153,18 @@ WEBSOCKET_MUTANTS = (
         "if False:",
     ),
     _fuzz(
+        "what was said last is lost when the peer says Close",
+        _TUNNEL + "_answer_close",
+        "    self._take_out()\n",
+        "",
+    ),
+    _fuzz(
         "what a wrong frame follows is lost",
         _TUNNEL + "_hear",
         "        self._take_out()\n",
         "",
     ),
-    _fuzz(
+    _table(
         "the peer's Close after ours counts for nothing",
         _TUNNEL + "receive_data",
         "if self._frames.closed is not None:",

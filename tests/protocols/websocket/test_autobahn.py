@@ -53,6 +53,11 @@ class Case:
     soon: int | None = None
     ends: bool = False
 
+    @property
+    def stream(self) -> list[bytes]:
+        """Return what is sent, with its end."""
+        return self.sent if self.ends else [*self.sent, close()]
+
 
 def text(data: bytes, *, fin: bool = True) -> bytes:
     return frame(TEXT, data, fin=fin)
@@ -368,10 +373,9 @@ CASES = [
 @pytest.mark.parametrize("cut", [whole, by_frames, by_bytes, by_chance])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.number)
 def test_cases(case: Case, cut: Cut) -> None:
-    sent = case.sent if case.ends else [*case.sent, close()]
     for hurried in (False, True):
         built = Built(limits=WebSocketLimits(message_bytes_max=MIB), kind=Echo)
-        judge(case, check_said(say(built, cut(case, sent), hurried=hurried)), built)
+        judge(case, check_said(say(built, cut(case, case.stream), hurried=hurried)), built)
 
 
 @pytest.mark.parametrize(
