@@ -1,4 +1,4 @@
-"""A client's end of a WebSocket, written for the simulation: the gateway's library is not in it.
+"""A client's end of a WebSocket, written for the simulation: no library reads what comes here.
 
     shaking ──101──> open ──Close said or heard──> leaving
 
@@ -19,6 +19,8 @@ import struct
 from collections import deque
 from typing import Protocol
 
+from tests.protocols.websocket.client import frame
+from tests.protocols.websocket.reference import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
 from tests.simulation.model import ViolationError
 from tests.simulation.wire.net import Pipe
 from tests.simulation.wire.plan import Web
@@ -28,7 +30,6 @@ OFFERS = {
     "stomp": (None, "v12.stomp", "v10.stomp, v11.stomp, v12.stomp"),
     "amqp": (None, "amqp", "AMQPWSB10", "AMQPWSB10, amqp"),
 }
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 #: Codes that a client may say [RFC 6455 7.4]; None is a Close without one.
 CODES = (None, 1000, 1001, 1008, 3000, 4999)
 #: What the gateway may end a connection with that broke no rule.
@@ -175,8 +176,7 @@ class WebSocket:
         return self._frame(PING, payload)
 
     def _frame(self, opcode: int, payload: bytes, *, fin: bool = True) -> bytes:
-        mask = self._chance.randbytes(4)
-        return head(opcode, len(payload), fin=fin, masked=True) + mask + masked(payload, mask)
+        return frame(opcode, payload, fin=fin, mask=self._chance.randbytes(4))
 
     # ---- what comes
 
@@ -308,21 +308,3 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def head(opcode: int, size: int, *, fin: bool, masked: bool) -> bytes:
-    """Return the first bytes of a frame."""
-    first, bit = (0x80 if fin else 0) | opcode, 0x80 if masked else 0
-    if size < 126:
-        return struct.pack("!BB", first, bit | size)
-    if size < 1 << 16:
-        return struct.pack("!BBH", first, bit | 126, size)
-    return struct.pack("!BBQ", first, bit | 127, size)
-
-
-def masked(payload: bytes, mask: bytes) -> bytes:
-    """Return the payload under a mask, or from under it."""
-    size = len(payload)
-    over = (mask * (size // 4 + 1))[:size]
-    both = int.from_bytes(payload, "big") ^ int.from_bytes(over, "big")
-    return both.to_bytes(size, "big")

@@ -7,39 +7,26 @@ transport, with all that the world of the core has below them. Clients see bytes
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from gateway.broker import Gateway
 from gateway.listening.connections import Connections
-from gateway.listening.speakers import TAB_TTL_MS
 from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import RefusedError
 from gateway.model.message import Message
-from gateway.model.ports import Authenticator
 from gateway.queues.queue import Gone, Queue
 from gateway.store.persistence import Restored
 from protocols.amqp import connection as connection_module
-from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.limits import AmqpLimits
-from protocols.convert import amqp_to_stomp
-from protocols.stomp.limits import StompLimits
-from protocols.stomp.session import StompSession
 from protocols.transport import outgoing, shell
-from protocols.transport.patience import Patience
-from protocols.transport.sniff import Guess
-from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
 from protocols.transport.unread import Output
-from protocols.websocket.limits import WebSocketLimits
-from protocols.websocket.session import WebSocketSession
 from tests.simulation.core.life import CALM_MAX, HeardEffects, Life
 from tests.simulation.lives import replaced, run_to_its_end
 from tests.simulation.model import ViolationError
+from tests.simulation.wire import speakers
 from tests.simulation.wire.amqp_client import AmqpClient
 from tests.simulation.wire.client import Client
 from tests.simulation.wire.ledger import DEAD, EXPIRED, Ledger
@@ -54,23 +41,6 @@ TOPIC = "topic"
 SUBSCRIPTIONS = ("s1", "s2")
 #: Who says something every 2 s, and has it arrive within this, is never silent for too long.
 LATE_MS = 2000
-#: What passes on the clock of turns between two looks at it, in seconds.
-_TOOK = (0.0, 0.0, 0.0005, 0.003)
-
-
-class Login:
-    """Whoever knows the password comes in; the answer takes a while."""
-
-    def __init__(self, later: Callable[[Callable[[], None]], None], *, users: bool) -> None:
-        self._later = later
-        self.open = not users
-
-    def proves(self, user: str) -> bool:
-        return bool(user) and not self.open
-
-    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
-        good = (user, password) == ("user", "pass")
-        self._later(lambda: done(good))
 
 
 class WireWorld(Life):
@@ -116,54 +86,16 @@ class WireWorld(Life):
         timers = Timers(self.clocks.reactor)
         secure = (lambda: contexts().server) if self.wire.tls else None
         self.group = Connections("sim", gateway.turn, timers, self.reactor.reads, contexts=secure)
-        self.group.speakers = self._speakers(gateway)
-        if self.wire.web is not None:
-            self._make_web(self.wire.web, gateway)
+        self.group.speakers = speakers.plain(self, gateway)
+        if (web := self.wire.web) is not None:
+            self.group.speakers += (speakers.over_websocket(self, gateway, web),)
+            self.group.output = Output(bytes_max=web.answers_max)
+            self.reactor.reads.patience = speakers.patience(self, web)
         if self.plan.lag is not None:
             limit, calm = self.plan.lag
             clock = self.clocks.reactor
             gateway.pressure.lag.watch(limit, now=clock.seconds, later=clock.callLater, calm=calm)
         self._spy(gateway)
-
-    def _make_web(self, web: Web, gateway: Gateway) -> None:
-        """Speak WebSocket too, with turns that end early and answers that are too many."""
-        carried = {one.guess: one for one in self._speakers(gateway, TAB_TTL_MS)}
-        limits = WebSocketLimits(message_bytes_max=web.limit)
-
-        def speak_websocket(peer: PeerFacts) -> WebSocketSession:
-            return WebSocketSession(carried, limits, peer)
-
-        speaker = Speaker(guess=Guess.HTTP.value, build=speak_websocket, name="WS")
-        self.group.speakers += (speaker,)
-        self.group.output = Output(bytes_max=web.answers_max)
-        if web.turns:
-            chance = random.Random(f"wire turns/{self.seed}")
-            passed = itertools.accumulate(iter(lambda: chance.choice(_TOOK), None))
-            self.reactor.reads.patience = Patience(self.later.append, passed.__next__)
-
-    def _speakers(self, gateway: Gateway, ttl_floor_ms: int = 0) -> tuple[Speaker, ...]:
-        login: Authenticator = Login(self.later.append, users=self.wire.users)
-        anonymous: Authenticator = Login(self.later.append, users=False)
-        amqp = AmqpLimits(
-            max_frame_size=self.wire.frame,
-            amqp_credits=self.wire.credits,
-            amqp_low_credits=self.wire.credits // 3,
-            unfinished=self.unfinished,
-        )
-        stomp = StompLimits(unfinished=self.unfinished, output_bytes_max=self.wire.pressure)
-        ttl_ms, least_ms = max(stomp.ttl_ms, ttl_floor_ms), max(stomp.ttl_min_ms, ttl_floor_ms)
-        stomp = replace(stomp, ttl_ms=ttl_ms, ttl_min_ms=least_ms)
-
-        def speak_amqp(peer: PeerFacts) -> AmqpConnection:
-            return AmqpConnection(gateway, anonymous, amqp, peer)
-
-        def speak_stomp(peer: PeerFacts) -> StompSession:
-            return StompSession(gateway, login, stomp, peer.name, amqp_to_stomp)
-
-        return (
-            Speaker(guess=Guess.AMQP.value, build=speak_amqp),
-            Speaker(guess=Guess.STOMP.value, build=speak_stomp),
-        )
 
     def compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
