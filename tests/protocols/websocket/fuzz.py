@@ -267,7 +267,7 @@ def _pieces(chance: random.Random, data: bytes) -> Iterable[bytes]:
     kind = chance.random()
     if kind < 0.5:
         return (data,)
-    if kind < 0.52:
+    if kind < 0.504:
         return (data[at : at + 1] for at in range(len(data)))
     cuts = sorted({int(chance.random() * len(data)) for _ in range(1 + int(chance.random() * 4))})
     return (data[at:end] for at, end in zip([0, *cuts], [*cuts, len(data)], strict=True))

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import pytest
 
 from protocols.websocket.limits import FRAMES_MAX, WebSocketLimits
+from tests.lanes import QUICK
 from tests.protocols.websocket.client import BINARY, CLOSE, PING, PONG, TEXT, close, frame, request
 from tests.protocols.websocket.inner import Built, Echo
 from tests.protocols.websocket.reference import NO_CODE, Said, check_said
@@ -359,6 +360,7 @@ def judge(case: Case, said: Said, built: Built) -> None:
         assert inner.all == said.payload
 
 
+CUTS = [whole, by_frames, by_bytes, by_chance]
 CASES = [
     *framing(),
     *pings(),
@@ -370,7 +372,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("cut", [whole, by_frames, by_bytes, by_chance])
+@pytest.mark.parametrize("cut", [whole, by_bytes] if QUICK else CUTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.number)
 def test_cases(case: Case, cut: Cut) -> None:
     for hurried in (False, True):

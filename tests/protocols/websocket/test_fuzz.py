@@ -10,12 +10,12 @@ import random
 import pytest
 
 from protocols.websocket.frames import Frames
-from tests.lanes import examples
+from tests.lanes import QUICK
 from tests.protocols.websocket import fuzz
 from tests.protocols.websocket.reference import SaidError, check_said, read
 
 SHARES = 20
-EACH = examples(25_000)
+EACH = 1_000 if QUICK else 25_000
 
 
 @pytest.mark.parametrize("share", range(SHARES))
