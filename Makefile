@@ -16,6 +16,8 @@
 #   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
 #   make mutants   bugs planted in the journal, the core and the protocols, and how many seeds it
 #                takes to catch each
+#   make fuzz    damaged handshakes and frames of WebSocket, EXECUTIONS=n of them; FUZZ="--jobs 2" any
+#                option
 #   make attack  hostile peers, a while each: memory, descriptors, what an honest client feels; writes
 #                docs/attack.md; ATTACK="--seconds 5 --only idle" any option
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
@@ -48,9 +50,10 @@ WIRE_SEEDS ?= 1000
 ONLY ?=
 WEB ?=
 ROUNDS ?= 60
+EXECUTIONS ?= 20000000
 
-.PHONY: demo web test quick coverage check fmt simulate crash power mutants attack soak scenarios reference bench bench-store \
-	bench-pages bench-stalls bench-tabs bench-growth clean
+.PHONY: demo web test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
+	bench-store bench-pages bench-stalls bench-tabs bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -94,6 +97,9 @@ power: $(STAMP)
 
 mutants: $(STAMP)
 	@$(BIN)/python -m tests.mutants
+
+fuzz: $(STAMP)
+	@$(BIN)/python -m tests.protocols.websocket.fuzz --executions $(EXECUTIONS) $(FUZZ)
 
 attack: $(STAMP)
 	@$(BIN)/python -m tests.attack $(or $(ATTACK),--write)

@@ -12,6 +12,7 @@ import structlog
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import seeds_to_kill
 from tests.mutants.table import MUTANTS
+from tests.mutants.websocket_table import WEBSOCKET_MUTANTS
 from tests.mutants.wire_table import WIRE_MUTANTS
 
 LIMIT = 2000
@@ -24,7 +25,7 @@ def main() -> int:
     wanted = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
     alive = 0
-    for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS):
+    for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS, *WEBSOCKET_MUTANTS):
         if wanted.names and not any(name in mutant.name for name in wanted.names):
             continue
         began = time.process_time()

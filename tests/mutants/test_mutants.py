@@ -7,6 +7,7 @@ import pytest
 from tests.mutants.core_table import CORE_MUTANTS
 from tests.mutants.plant import Mutant, planted, seeds_to_kill
 from tests.mutants.table import MUTANTS
+from tests.mutants.websocket_table import TABLES, WEBSOCKET_MUTANTS, run_table
 from tests.mutants.wire_table import WIRE_MUTANTS
 from tests.simulation.test_exhaustive import crash_points
 from tests.simulation.world import run_seed
@@ -14,21 +15,22 @@ from tests.simulation.world import run_seed
 LIMIT = 2000
 
 
-@pytest.mark.parametrize(
-    "mutant", [*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS], ids=lambda mutant: mutant.name
-)
+ALL = (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS, *WEBSOCKET_MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
 def test_the_seeds_catch(mutant: Mutant) -> None:
     assert seeds_to_kill(mutant, LIMIT) is not None, f"{mutant.name} lives after {LIMIT} seeds"
 
 
 def test_names_are_unique() -> None:
-    names = [mutant.name for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS)]
+    names = [mutant.name for mutant in ALL]
     assert len(set(names)) == len(names)
 
 
 def test_the_text_that_a_mutant_changes_is_there() -> None:
     """Cheap: found here in a second, not where each mutant meets its seeds."""
-    for mutant in (*MUTANTS, *CORE_MUTANTS, *WIRE_MUTANTS):
+    for mutant in ALL:
         with planted(mutant):
             pass
 
@@ -39,6 +41,11 @@ def test_a_mutant_is_gone_when_its_time_is_over() -> None:
     assert killed is not None
     for seed in range(killed[0]):
         run_seed(seed)
+
+
+def test_the_tables_find_nothing_where_nothing_is_planted() -> None:
+    for number in range(len(TABLES)):
+        run_table(number)
 
 
 def test_a_mutant_that_changes_nothing_is_refused() -> None:

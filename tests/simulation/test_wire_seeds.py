@@ -13,10 +13,12 @@ import pytest
 from tests.simulation.clocks import HOUR_MS, MS, Clocks
 from tests.simulation.core.world import run_core_seed
 from tests.simulation.model import ViolationError
-from tests.simulation.wire.world import run_wire_seed
+from tests.simulation.wire.world import run_websocket_seed, run_wire_seed
 
 SEEDS = 120
 SEEDS_A_TEST = 20
+#: Of those in which WebSocket is spoken whatever they say.
+WEBSOCKET_SEEDS = 60
 #: What the seeds must come to, and how often at least.
 REACHED = {
     "amqp commits ok": 10,
@@ -31,6 +33,23 @@ REACHED = {
     "consumed before they were stored": 5,
     "clean": 30,
     "delivered": 2000,
+}
+#: The same, of so many seeds with WebSocket.
+WEBSOCKET_REACHED = {
+    "over WebSocket": 300,
+    "over TLS": 50,
+    "Close said": 30,
+    "Close 1000": 50,
+    "Close 1001": 15,
+    "Close 1008": 4,
+    "Pongs": 30,
+    "idle": 15,
+    "cut": 40,
+    "half closed": 30,
+    "killed": 10,
+    "amqp commits ok": 5,
+    "stomp commits ok": 5,
+    "delivered": 1000,
 }
 MINUTE_MS = 60_000
 #: One that speaks TLS.
@@ -49,6 +68,18 @@ def test_seeds_that_found_something(seed: int) -> None:
     run_wire_seed(seed)
 
 
+@pytest.mark.parametrize("first", range(0, WEBSOCKET_SEEDS, SEEDS_A_TEST))
+def test_what_clients_were_told_over_websocket_holds(first: int) -> None:
+    for seed in range(first, first + SEEDS_A_TEST):
+        run_websocket_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [20, 46, 364, 897])
+def test_seeds_of_websocket_that_found_something(seed: int) -> None:
+    """All in the judge: a refusal that was not whole, two Closes of a client, a Pong on its way."""
+    run_websocket_seed(seed)
+
+
 if "SEED" in os.environ:
 
     def test_the_seed_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +89,7 @@ if "SEED" in os.environ:
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:
-    for run in (run_core_seed, run_wire_seed):
+    for run in (run_core_seed, run_wire_seed, run_websocket_seed):
         for seed in (1, 2, TLS_SEED):
             one, other = run(seed), run(seed)
             assert one.disk.log.trace.digest() == other.disk.log.trace.digest()
@@ -72,9 +103,21 @@ def test_a_seed_over_tls_is_one() -> None:
 def test_the_seeds_reach_what_they_are_for() -> None:
     """Lives in which nothing is cut, committed or paged would prove nothing of it."""
     seen: Counter[str] = Counter()
+    plain = 0
     for seed in range(1000, 1120):
-        seen.update(run_wire_seed(seed).figures)
+        world = run_wire_seed(seed)
+        seen.update(world.figures)
+        plain += world.wire.web is None
     short = {name: seen[name] for name, least in REACHED.items() if seen[name] < least}
+    assert not short, f"too seldom: {short}"
+    assert 60 < plain < 110, "WebSocket is in some of the seeds, and the most are as they were"
+
+
+def test_the_seeds_of_websocket_reach_what_they_are_for() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(1000, 1000 + WEBSOCKET_SEEDS):
+        seen.update(run_websocket_seed(seed).figures)
+    short = {name: seen[name] for name, least in WEBSOCKET_REACHED.items() if seen[name] < least}
     assert not short, f"too seldom: {short}"
 
 

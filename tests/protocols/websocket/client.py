@@ -52,7 +52,14 @@ def frame(
         head = struct.pack("!BBQ", first, bit | 127, size)
     if mask is None:
         return head + payload
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+    return head + mask + masked(payload, mask)
+
+
+def masked(payload: bytes, mask: bytes) -> bytes:
+    """Return a payload under a mask, or from under it."""
+    size = len(payload)
+    over = int.from_bytes((mask * (size // 4 + 1))[:size], "big")
+    return (int.from_bytes(payload, "big") ^ over).to_bytes(size, "big")
 
 
 def close(code: int | None = 1000, reason: str = "") -> bytes:

@@ -103,6 +103,24 @@ class Inner:
         self.end(Cause.STOPPING)
 
 
+class Echo(Inner):
+    """It repeats what comes, whatever that is, and may not be told anything behind its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = bytearray()
+
+    @property
+    def all(self) -> bytes:
+        """Return all that came."""
+        return bytes(self._came)
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        assert not self.lost, "told something behind its end"
+        self._came += data
+        self.out += data
+
+
 class Built:
     """A WebSocket session, and what it has built inside: (protocol, session)."""
 
@@ -112,12 +130,13 @@ class Built:
         spoken: tuple[str, ...] = ("AMQP", "STOMP"),
         limits: WebSocketLimits | None = None,
         facts: PeerFacts = FACTS,
+        kind: type[Inner] = Inner,
     ) -> None:
         self.made: list[tuple[str, Inner]] = []
 
         def speaker(name: str) -> Speaker:
             def build(peer: PeerFacts) -> Inner:
-                self.made.append((name, Inner()))
+                self.made.append((name, kind()))
                 return self.made[-1][1]
 
             return Speaker(guess=name, build=build)  # type: ignore[arg-type]

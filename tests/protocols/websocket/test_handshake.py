@@ -145,40 +145,40 @@ def test_an_answer_does_not_hang_on_how_the_request_was_cut(name: str, cuts: lis
     assert (found, words in text) == (status, True), text
 
 
-@pytest.mark.parametrize(
-    ("origin", "host", "facts", "limits", "let_in"),
-    [
-        (None, "gate.example", FACTS, {}, True),
-        ("http://localhost:3000", "localhost:5672", FACTS, {}, True),
-        ("http://app.localhost", "127.0.0.1:5672", FACTS, {}, True),
-        ("https://127.0.0.2", "[::1]:5672", FACTS, {}, True),
-        ("http://[::1]:8", "localhost", FACTS, {}, True),
-        # A page of the visitor's machine, and a gateway elsewhere.
-        ("http://localhost:3000", "gate.example", FACTS, {}, False),
-        ("http://127.0.0.1", "192.0.2.7", FACTS, {}, False),
-        ("http://localhost", "localhost.evil.example", FACTS, {}, False),
-        ("http://localhost.evil.example", "localhost", FACTS, {}, False),
-        ("http://gate.example", "gate.example", FACTS, {}, True),
-        ("https://Gate.example", "gate.example:443", FACTS, {}, True),
-        ("http://gate.example:8080", "gate.example:5672", FACTS, {}, False),
-        ("https://gate.example", "gate.example", SECURE, {}, True),
-        ("http://gate.example", "gate.example", SECURE, {}, False),
-        # A name that somebody else's server points here.
-        ("http://evil.example", "evil.example", FACTS, {"open_to_all": True}, False),
-        ("http://192.0.2.7", "192.0.2.7", FACTS, {"open_to_all": True}, True),
-        ("https://good.example", "x", FACTS, {"origins": {"https://good.example"}}, True),
-        ("https://good.example.evil", "x", FACTS, {"origins": {"https://good.example"}}, False),
-        ("https://good.example:8443", "x", FACTS, {"origins": {"https://good.example"}}, False),
-        ("null", "x", FACTS, {}, False),
-        ("null", "x", FACTS, {"origins": {"*"}}, True),
-        ("file://", "x", FACTS, {}, False),
-        ("https://", "x", FACTS, {}, False),
-        ("http://x:99999", "x", FACTS, {}, False),
-        ("http://localhost@evil.example", "evil.example", FACTS, {}, False),
-        ("http://localhost/path", "x", FACTS, {}, False),
-        ("http://[", "x", FACTS, {}, False),
-    ],
-)
+ORIGINS: list[tuple[str | None, str, PeerFacts, dict[str, object], bool]] = [
+    (None, "gate.example", FACTS, {}, True),
+    ("http://localhost:3000", "localhost:5672", FACTS, {}, True),
+    ("http://app.localhost", "127.0.0.1:5672", FACTS, {}, True),
+    ("https://127.0.0.2", "[::1]:5672", FACTS, {}, True),
+    ("http://[::1]:8", "localhost", FACTS, {}, True),
+    # A page of the visitor's machine, and a gateway elsewhere.
+    ("http://localhost:3000", "gate.example", FACTS, {}, False),
+    ("http://127.0.0.1", "192.0.2.7", FACTS, {}, False),
+    ("http://localhost", "localhost.evil.example", FACTS, {}, False),
+    ("http://localhost.evil.example", "localhost", FACTS, {}, False),
+    ("http://gate.example", "gate.example", FACTS, {}, True),
+    ("https://Gate.example", "gate.example:443", FACTS, {}, True),
+    ("http://gate.example:8080", "gate.example:5672", FACTS, {}, False),
+    ("https://gate.example", "gate.example", SECURE, {}, True),
+    ("http://gate.example", "gate.example", SECURE, {}, False),
+    # A name that somebody else's server points here.
+    ("http://evil.example", "evil.example", FACTS, {"open_to_all": True}, False),
+    ("http://192.0.2.7", "192.0.2.7", FACTS, {"open_to_all": True}, True),
+    ("https://good.example", "x", FACTS, {"origins": {"https://good.example"}}, True),
+    ("https://good.example.evil", "x", FACTS, {"origins": {"https://good.example"}}, False),
+    ("https://good.example:8443", "x", FACTS, {"origins": {"https://good.example"}}, False),
+    ("null", "x", FACTS, {}, False),
+    ("null", "x", FACTS, {"origins": {"*"}}, True),
+    ("file://", "x", FACTS, {}, False),
+    ("https://", "x", FACTS, {}, False),
+    ("http://x:99999", "x", FACTS, {}, False),
+    ("http://localhost@evil.example", "evil.example", FACTS, {}, False),
+    ("http://localhost/path", "x", FACTS, {}, False),
+    ("http://[", "x", FACTS, {}, False),
+]
+
+
+@pytest.mark.parametrize(("origin", "host", "facts", "limits", "let_in"), ORIGINS)
 def test_pages_are_let_in_by_their_origin(
     origin: str | None, host: str, facts: PeerFacts, limits: dict[str, object], *, let_in: bool
 ) -> None:

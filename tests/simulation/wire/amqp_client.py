@@ -224,6 +224,10 @@ class AmqpClient(Client):
 
     # ---- sending
 
+    @property
+    def underway(self) -> bool:
+        return bool(self._unfinished)
+
     def _sender(self, address: str) -> str:
         name = self.world.named(address, self.chance, stomp=False)
         if name not in self._senders:

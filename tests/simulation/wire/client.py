@@ -13,6 +13,9 @@ from tests.simulation.wire.net import Line
 if TYPE_CHECKING:
     from tests.simulation.wire.world import WireWorld
 
+#: A Close's code.
+_STORE_FAILED = 1011
+
 
 class Subscription(Holder):
     """A client's subscription or receiving link; `held` is what it has and may settle."""
@@ -49,6 +52,7 @@ class Client:
         leaving: it has said good-bye.
         over: its connection has ended.
         excused: there is a reason why the gateway may end its connection.
+        quiet: it sends no heart-beats: a page in the background, for which a browser answers Pings.
     """
 
     protocol = ""
@@ -59,7 +63,7 @@ class Client:
         self.chance: random.Random = world.chance
         self.number = number
         self.line: Line
-        self.up = self.leaving = self.over = self.excused = False
+        self.up = self.leaving = self.over = self.excused = self.quiet = False
         self.subscriptions: list[Subscription] = []
         self.places: dict[object, int] = {}
         self.asked: list[Send] = []  # sent, and never answered by themselves
@@ -104,15 +108,34 @@ class Client:
     def beat(self) -> None:
         """Time has passed: say that it is alive, if that is due."""
 
+    # ---- what a WebSocket around it says
+
+    def refused(self, text: str) -> None:
+        """No WebSocket was taken."""
+        self.log(text)
+        self.world.refused(self, text)
+
+    def ended(self, code: int, reason: str) -> None:
+        """The gateway has said Close."""
+        self.log(f"Close {code} {reason}")
+        self.world.figures[f"Close {code}"] += 1
+        if code == _STORE_FAILED and not self.world.failed:
+            raise ViolationError(f"client {self.number} is told of a store that failed: {reason}")
+
     # ---- what they share
 
     def log(self, text: str) -> None:
         self.world.log(f"      client {self.number} {text}")
 
     @property
+    def underway(self) -> bool:
+        """Whether a part of a message has set out, and the rest waits for something."""
+        return False
+
+    @property
     def ready(self) -> bool:
         """Whether it may be told to do something."""
-        return self.up and not self.leaving and not self.over
+        return self.up and not (self.leaving or self.over or self.line.leaving)
 
     def payload(self) -> bytes:
         """Return bytes that nobody else sends, no two places of which look alike."""

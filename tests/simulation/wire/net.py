@@ -10,6 +10,9 @@ Over TLS the client's end of a line seals and opens; what it says is sealed when
 what the pipes lose or delay are records:
 
     client ──up──> Tls ──sealed──> FakeSocket        client <── Tls <──down── FakeSocket
+
+Over WebSocket what it says becomes frames in the same way, and these are sealed where TLS is
+spoken.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet import error, tcp
 from twisted.internet.address import IPv4Address
@@ -26,7 +29,11 @@ from twisted.python.failure import Failure
 
 from protocols.transport.reads import Reads
 from protocols.transport.tls import Tls
+from protocols.websocket.session import WebSocketSession
 from tests.simulation.wire.secure import NAME, contexts
+
+if TYPE_CHECKING:
+    from tests.simulation.wire.websocket import WebSocket
 
 
 class End(Protocol):
@@ -54,10 +61,6 @@ class Pipe:
     @property
     def room(self) -> int:
         return max(0, self.capacity - len(self.data))
-
-    @property
-    def readable(self) -> bool:
-        return not self.stalled and (bool(self.data) or self.ended)
 
     def take(self, most: int) -> bytes:
         """Return what arrives next, at most so many bytes."""
@@ -102,7 +105,7 @@ class FakeSocket:
             return len(part)
         if line.was_cut:
             raise ConnectionResetError(errno.ECONNRESET, "simulated: cut")
-        if line.up.ended:
+        if line.ended:
             return 0
         raise BlockingIOError(errno.EWOULDBLOCK, "nothing is there")
 
@@ -140,6 +143,7 @@ class Line:
         self.transport: Any = None
         self.wire: Any = None
         self.sealed = bytearray()  # records on their way up
+        self.web: WebSocket | None = None
         self.tls: Tls | None = None
         if secure:
             self.tls = Tls(contexts().client, server=False, name=NAME)
@@ -148,15 +152,46 @@ class Line:
 
     def set_out(self) -> None:
         """Seal what the client has said; every other client says its end in TLS's words, too."""
-        if self.tls is not None and self.tls.ready and not self.was_cut:
-            if self.up.data:
-                self.sealed += self.tls.seal(self.up.take(len(self.up.data)))
-            if self.up.ended and self.number % 2:
-                self.sealed += self.tls.close()
+        if self.was_cut or (self.tls is not None and not self.tls.ready):
+            return
+        if self.web is not None:
+            self._put(self.web.say(self.up))
+        elif self.tls is not None and self.up.data:
+            self._put(self.up.take(len(self.up.data)))
+        if self.tls is not None and self.ended and self.number % 2:
+            self.sealed += self.tls.close()
+
+    def _put(self, data: bytes) -> None:
+        if data:
+            self.sealed += data if self.tls is None else self.tls.seal(data)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the socket's end comes behind what the client has said."""
+        return self.up.ended and not (self.web is not None and self.web.waits)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether one side has said Close."""
+        return self.web is not None and (self.web.said or self.web.heard)
+
+    @property
+    def readable(self) -> bool:
+        """Whether the gateway can read something, or the end."""
+        if self.was_cut:
+            return True
+        if self.up.stalled:
+            return False
+        shaken = self.tls is None or self.tls.ready
+        if self.web is None:
+            said = bool(self.up.data)
+        else:
+            said = self.web.owes or (self.web.open and bool(self.up.data))
+        return bool(self.sealed) or self.ended or (shaken and said)
 
     def arriving(self, most: int) -> bytes:
         """Return what the gateway reads next, at most so many bytes."""
-        if self.tls is None:
+        if self.tls is None and self.web is None:
             return self.up.take(most)
         self.set_out()
         part = bytes(self.sealed[:most])
@@ -165,19 +200,19 @@ class Line:
 
     def hear(self, data: bytes) -> None:
         """Give the client what came down."""
-        if self.tls is None:
+        if self.tls is not None:
+            data = self.tls.feed(data)
+            self.sealed += self.tls.take()
+        if self.web is not None and data:
+            data = self.web.feed(data)
+        if data:
             self.end.receive(data)
-            return
-        plain = self.tls.feed(data)
-        self.sealed += self.tls.take()
-        if plain:
-            self.end.receive(plain)
 
     def cut(self, chance: random.Random) -> None:
         """Break: a part of what is on its way still arrives, in both directions."""
         self.set_out()
         self.was_cut = True
-        if self.tls is not None:
+        if self.tls is not None or self.web is not None:
             del self.sealed[chance.randint(0, len(self.sealed)) :]
             self.up.data.clear()
         self.up.cut(chance)
@@ -186,7 +221,7 @@ class Line:
     @property
     def waiting(self) -> bool:
         """Whether something is on its way up."""
-        return bool(self.up.data or self.sealed)
+        return bool(self.up.data or self.sealed or (self.web is not None and self.web.owes))
 
     @property
     def over(self) -> bool:
@@ -199,6 +234,10 @@ class Line:
         if self.server_gone or self.wire is None or self.wire.session is None:
             return False
         session = self.wire.session
+        if isinstance(session, WebSocketSession):
+            session = session.inner
+            if session is None:
+                return False
         # Sessions have states of their own; both call the last ones by these names.
         ended = session.state.name in ("ENDED", "CLOSED")
         return not (self.wire._leaving or session.closing or ended)
@@ -241,7 +280,7 @@ class Reactor:
 
     def ready(self) -> list[tuple[str, Line]]:
         """Return all that could happen on the network now."""
-        found = [("read", line) for line in self.readers.values() if _can_read(line)]
+        found = [("read", line) for line in self.readers.values() if line.readable]
         found += [("write", line) for line in self.writers.values() if _can_write(line)]
         found += [("hear", line) for line in self.lines.values() if _can_hear(line)]
         return found
@@ -284,16 +323,10 @@ class Reactor:
             del self.lines[number]
 
 
-def _can_read(line: Line) -> bool:
-    if line.tls is not None and not line.tls.ready and not line.sealed:
-        # What it has said waits for the handshake.
-        return line.was_cut or (line.up.ended and not line.up.stalled)
-    return line.up.readable or line.was_cut or (bool(line.sealed) and not line.up.stalled)
-
-
 def _can_write(line: Line) -> bool:
     return line.was_cut or line.client_gone or bool(line.down.room)
 
 
 def _can_hear(line: Line) -> bool:
-    return not line.client_gone and line.down.readable
+    down = line.down
+    return not (line.client_gone or down.stalled) and (bool(down.data) or down.ended)

@@ -47,6 +47,34 @@ def stall(world: WireWorld) -> None:
         pipe.stalled = not pipe.stalled
 
 
+# ---- WebSocket
+
+
+def say_close(world: WireWorld) -> None:
+    """A client says Close amid of whatever it does; what it said before still arrives."""
+    line = world.some_line()
+    if line is None or line.web is None or not line.web.open:
+        return
+    line.set_out()
+    if not line.leaving:
+        line.end.excused = True
+        line.web.close()
+        world.figures["Close said"] += 1
+
+
+def idle(world: WireWorld) -> None:
+    """Nobody does anything for longer than a connection may be silent, beside what keeps it."""
+    if any(client.underway for client in world.clients):
+        return  # half a message may not wait for so long
+    for _ in range(35):
+        world.pass_time(2000)
+        for _ in range(100):
+            if not world.happen():
+                break
+        world.settle()
+    world.figures["idle"] += 1
+
+
 # ---- clients
 
 
@@ -165,3 +193,5 @@ OPERATIONS: dict[str, Callable[[WireWorld], None]] = {
         rest,
     )
 } | STEPS
+#: Where some of the clients come over WebSocket.
+WEB_OPERATIONS = {operation.__name__: operation for operation in (say_close, idle)}

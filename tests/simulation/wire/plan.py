@@ -9,6 +9,44 @@ from tests.simulation.core.plan import Plan, draw
 
 ADDRESSES = ("q", "q2", "topic", "fail", "block", "plain")
 _WEIGHTS = (6, 4, 3, 1, 2, 2)
+#: How many of the seeds where it fits have clients over WebSocket.
+WEB_SEEDS = 0.35
+#: What happens there besides.
+WEB_WEIGHTS = {"say_close": 0.3, "idle": 0.08}
+
+
+@dataclass(slots=True)
+class Web:
+    """How those talk that come over WebSocket.
+
+    Attributes:
+        share: how many of the clients do.
+        limit: bytes that a message may have; the clients' have no more.
+        messages: sizes in which what a client says becomes messages.
+        frames: sizes of their frames.
+        unfinished: how many messages have their end only with what is said next.
+        text: how many STOMP clients send text.
+        controls: how often a Ping or a Pong follows a frame.
+        eager: how many send frames behind the request, and do not wait for the answer.
+        quiet: how many STOMP clients have timers that hardly run, and live of Pongs.
+        closes: how many say Close before they end; `answers`: how many answer one.
+        turns: connections have so little time that frames wait for another turn.
+        answers_max: bytes of answers that a client may leave unread.
+    """
+
+    share: float
+    limit: int
+    messages: list[int]
+    frames: list[int]
+    unfinished: float
+    text: float
+    controls: float
+    eager: float
+    quiet: float
+    closes: float
+    answers: float
+    turns: bool
+    answers_max: int
 
 
 @dataclass(slots=True)
@@ -25,6 +63,7 @@ class Wire:
         users: whether clients have to log in.
         pressure: bytes of unsent output that hold deliveries back.
         tls: all of it happens over TLS.
+        web: some of it happens over WebSocket.
     """
 
     amqp: float
@@ -38,6 +77,7 @@ class Wire:
     frame: int
     credits: int
     tls: bool = False
+    web: Web | None = None
     weights: dict[str, float] = field(default_factory=dict)
 
 
@@ -58,6 +98,28 @@ def draw_store(chance: random.Random) -> Plan:
 def draw_tls(chance: random.Random, wire: Wire) -> bool:
     """Draw whether TLS is spoken, where its handshake is not most of what a life has time for."""
     return wire.chunk >= 50 and chance.random() < 0.4
+
+
+def draw_web(chance: random.Random, wire: Wire, *, always: bool) -> Web | None:
+    """Draw how WebSocket is spoken, where its handshake is not most of what a life has time for."""
+    if not always and (wire.chunk < 50 or chance.random() >= WEB_SEEDS):
+        return None
+    wire.weights |= WEB_WEIGHTS
+    return Web(
+        share=chance.choice([0.5, 0.8, 1.0]),
+        limit=chance.choice([2048, 10_000, 1 << 20]),
+        messages=chance.choice([[1, 10, 100], [100, 1000, 5000], [1 << 20]]),
+        frames=chance.choice([[0, 1, 10, 100], [125, 126, 127, 1000], [1 << 20]]),
+        unfinished=chance.choice([0.0, 0.1, 0.5]),
+        text=chance.choice([0.0, 0.5, 1.0]),
+        controls=chance.choice([0.0, 0.05, 0.3]),
+        eager=chance.choice([0.0, 0.2]),
+        quiet=chance.choice([0.0, 0.5]),
+        closes=chance.choice([0.2, 0.8]),
+        answers=chance.choice([0.5, 1.0]),
+        turns=chance.random() < 0.5,
+        answers_max=chance.choice([200, 1 << 20]),
+    )
 
 
 def draw_wire(chance: random.Random, operations: list[str]) -> Wire:

@@ -85,7 +85,7 @@ class StompClient(Client):
 
     def beat(self) -> None:
         now = self.world.clocks.reactor.rightNow
-        if self.up and now >= self._beat_at + _BEAT_SECONDS and not self._out:
+        if self.up and not self.quiet and now >= self._beat_at + _BEAT_SECONDS and not self._out:
             self._beat_at = now
             self._out += b"\n"
             self.pump()

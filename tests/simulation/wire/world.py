@@ -8,7 +8,7 @@ transport, with all that the world of the core has below them. Clients see bytes
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gateway.broker import Gateway
@@ -17,30 +17,25 @@ from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import RefusedError
 from gateway.model.message import Message
-from gateway.model.ports import Authenticator
 from gateway.queues.queue import Gone, Queue
 from gateway.store.persistence import Restored
 from protocols.amqp import connection as connection_module
-from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.limits import AmqpLimits
-from protocols.convert import amqp_to_stomp
-from protocols.stomp.limits import StompLimits
-from protocols.stomp.session import StompSession
 from protocols.transport import outgoing, shell
-from protocols.transport.sniff import Guess
-from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.transport.timers import Timers
+from protocols.transport.unread import Output
 from tests.simulation.core.life import CALM_MAX, HeardEffects, Life
 from tests.simulation.lives import replaced, run_to_its_end
 from tests.simulation.model import ViolationError
+from tests.simulation.wire import speakers
 from tests.simulation.wire.amqp_client import AmqpClient
 from tests.simulation.wire.client import Client
 from tests.simulation.wire.ledger import DEAD, EXPIRED, Ledger
 from tests.simulation.wire.net import Line, Reactor
-from tests.simulation.wire.operations import OPERATIONS
-from tests.simulation.wire.plan import draw_store, draw_tls, draw_wire
+from tests.simulation.wire.operations import OPERATIONS, WEB_OPERATIONS
+from tests.simulation.wire.plan import Web, draw_store, draw_tls, draw_web, draw_wire
 from tests.simulation.wire.secure import contexts
 from tests.simulation.wire.stomp_client import StompClient
+from tests.simulation.wire.websocket import WebSocket
 
 TOPIC = "topic"
 SUBSCRIPTIONS = ("s1", "s2")
@@ -48,31 +43,15 @@ SUBSCRIPTIONS = ("s1", "s2")
 LATE_MS = 2000
 
 
-class Login:
-    """Whoever knows the password comes in; the answer takes a while."""
-
-    def __init__(self, later: Callable[[Callable[[], None]], None], *, users: bool) -> None:
-        self._later = later
-        self.open = not users
-
-    def held(self, user: str) -> float:
-        return 0.0
-
-    def proves(self, user: str) -> bool:
-        return bool(user) and not self.open
-
-    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
-        good = (user, password) == ("user", "pass")
-        self._later(lambda: done(good))
-
-
 class WireWorld(Life):
     """See the module text. `run()` raises ViolationError, or whatever the gateway raised."""
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(self, seed: int | str, *, websocket: bool = False) -> None:
+        """`websocket`: it is spoken in any case."""
         super().__init__("wire", seed, draw_store(random.Random(f"wire plan/{seed}")))
         self.wire = draw_wire(random.Random(f"wire net/{seed}"), sorted(OPERATIONS))
         self.wire.tls = draw_tls(random.Random(f"wire tls/{seed}"), self.wire)
+        self.wire.web = draw_web(random.Random(f"wire web/{seed}"), self.wire, always=websocket)
         self.ledger = Ledger()
         self.ledger.delays = self.plan.redelivery_delay > 0
         self.serial = 0
@@ -86,6 +65,7 @@ class WireWorld(Life):
     def tight(self) -> Iterator[None]:
         """As in Life; and what a connection may end of must not pass for a cut."""
         pressure = self.wire.pressure
+        timed = shell.SMALL_BYTES if self.wire.web is None else 1
         with (
             super().tight(),
             replaced(
@@ -94,45 +74,28 @@ class WireWorld(Life):
                     (outgoing, "PRESSURE_BYTES", pressure),
                     (connection_module, "OUT_BYTES_MAX", pressure),
                     (shell.log, "err", _tell),
+                    (shell, "SMALL_BYTES", timed),
                 ]
             ),
         ):
             yield
 
     def made(self, gateway: Gateway) -> None:
+        self.unfinished = Budget(1 << 24)
         self.reactor = Reactor(self.clocks.reactor)
         timers = Timers(self.clocks.reactor)
         secure = (lambda: contexts().server) if self.wire.tls else None
         self.group = Connections("sim", gateway.turn, timers, self.reactor.reads, contexts=secure)
-        self.group.speakers = self._speakers(gateway)
+        self.group.speakers = speakers.plain(self, gateway)
+        if (web := self.wire.web) is not None:
+            self.group.speakers += (speakers.over_websocket(self, gateway, web),)
+            self.group.output = Output(bytes_max=web.answers_max)
+            self.reactor.reads.patience = speakers.patience(self, web)
         if self.plan.lag is not None:
             limit, calm = self.plan.lag
             clock = self.clocks.reactor
             gateway.pressure.lag.watch(limit, now=clock.seconds, later=clock.callLater, calm=calm)
         self._spy(gateway)
-
-    def _speakers(self, gateway: Gateway) -> tuple[Speaker, ...]:
-        self.unfinished = Budget(1 << 24)
-        login: Authenticator = Login(self.later.append, users=self.wire.users)
-        anonymous: Authenticator = Login(self.later.append, users=False)
-        amqp = AmqpLimits(
-            max_frame_size=self.wire.frame,
-            amqp_credits=self.wire.credits,
-            amqp_low_credits=self.wire.credits // 3,
-            unfinished=self.unfinished,
-        )
-        stomp = StompLimits(unfinished=self.unfinished, output_bytes_max=self.wire.pressure)
-
-        def speak_amqp(peer: PeerFacts) -> AmqpConnection:
-            return AmqpConnection(gateway, anonymous, amqp, peer)
-
-        def speak_stomp(peer: PeerFacts) -> StompSession:
-            return StompSession(gateway, login, stomp, peer.name, amqp_to_stomp)
-
-        return (
-            Speaker(guess=Guess.AMQP.value, build=speak_amqp),
-            Speaker(guess=Guess.STOMP.value, build=speak_stomp),
-        )
 
     def compare(self, found: Restored) -> None:
         """Judge what the new core holds before anything else happens to it."""
@@ -196,7 +159,12 @@ class WireWorld(Life):
     def refused(self, client: Client, text: str) -> None:
         """A client was told off; nothing here asks for what may be refused for another reason."""
         known = ("full", "global-max", "stopping", "shutting", "simulated")
-        late = ("No complete CONNECT", "Nothing was received", "is not complete after")
+        late = (
+            "No complete CONNECT",
+            "Nothing was received",
+            "is not complete after",
+            "was not whole after",
+        )
         if any(word in text for word in known):
             client.excused = True
         elif not (client.excused and any(word in text for word in late)):
@@ -211,11 +179,21 @@ class WireWorld(Life):
         client = kind(self, self._numbers)
         client.line = Line(self._numbers, client, self.wire.capacity, secure=self.wire.tls)
         self.figures["over TLS"] += int(self.wire.tls)
+        if self.wire.web is not None:
+            self._come_over(self.wire.web, client)
         self.reactor.connect(client.line, self.group.buildProtocol)
         self.clients.append(client)
         client.pump()
         self.log(f"      client {client.number} is {client.protocol}")
         return client
+
+    def _come_over(self, web: Web, client: Client) -> None:
+        """Have some come over WebSocket."""
+        chance = random.Random(f"wire web/{self.seed}/{client.number}")
+        if chance.random() < web.share:
+            client.line.web = WebSocket(chance, web, client.protocol, client)
+            client.quiet = chance.random() < web.quiet
+            self.figures["over WebSocket"] += 1
 
     def left(self, client: Client) -> None:
         """A client's connection has ended."""
@@ -264,7 +242,7 @@ class WireWorld(Life):
             for client in list(self.clients):
                 client.beat()
                 line = client.line
-                slow = line.waiting or (line.down.data and not client.up)
+                slow = line.waiting or (line.down.data and (client.quiet or not client.up))
                 line.waited = line.waited + part if slow else 0
                 # What it says is late, for all that the gateway can know.
                 client.excused |= line.waited > LATE_MS
@@ -293,7 +271,8 @@ class WireWorld(Life):
     def act(self, name: str) -> None:
         self.disturb_clocks()
         self.log(f"  {name}")
-        OPERATIONS[name](self)
+        operation = OPERATIONS.get(name) or WEB_OPERATIONS[name]
+        operation(self)
 
     def between(self, number: int) -> None:
         if number % 10 == 0:
@@ -405,6 +384,12 @@ class WireWorld(Life):
 
     def _probe(self, queues: list[str]) -> None:
         """Who sends now is answered; then all leave, and nothing of them stays."""
+        if self.wire.web is not None:
+            self.flow()
+        for client in self.clients:
+            if client.line.web is not None:
+                client.line.web.check_rest()
+                self.figures["Pongs"] += client.line.web.answered
         waiting = list(self.ledger.waiting())
         answered = [c for c in self.clients if c.ready]
         for client in answered:
@@ -453,3 +438,8 @@ def _tell() -> None:
 def run_wire_seed(seed: int | str) -> WireWorld:
     """Run one seed; raises what it found, with the last events as a note."""
     return run_to_its_end(WireWorld(seed))
+
+
+def run_websocket_seed(seed: int | str) -> WireWorld:
+    """The same, and some of the clients come over WebSocket whatever the seed says."""
+    return run_to_its_end(WireWorld(seed, websocket=True))
