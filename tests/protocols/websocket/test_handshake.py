@@ -97,7 +97,7 @@ REFUSED = {
     "sockjs poll": (request("/ws/1/a/xhr", method="POST"), 404, "SockJS"),
     "sockjs frame": (request("/ws/iframe.html", Upgrade=None), 404, "SockJS"),
     "http/1.0": (request(version="1.0"), 505, "HTTP/1.0 has no WebSocket here"),
-    "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "this is no proxy"),
+    "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "HTTP/1.1 has"),
     "method": (request(method="POST"), 405, "not with POST"),
     "a body": (request(Content_Length="5"), 400, "has no body"),
     "chunks": (request(Transfer_Encoding="chunked"), 400, "has no body"),
