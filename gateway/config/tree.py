@@ -114,8 +114,8 @@ class Acceptor:
         endpoint: where it listens, as Twisted writes it.
         protocols: those that it speaks; the first bytes of a connection choose. WS is WebSocket,
             with the others inside, or both of them where it is alone.
-        allowed_origins: web pages that may connect over WebSocket beside those of the same origin
-            and of localhost: `https://shop.example`; `*` is any.
+        allowed_origins: web pages that may connect over WebSocket beside those of the same origin,
+            and those of localhost that connect to localhost: `https://shop.example`; `*` is any.
         stomp_max_frame_payload_length: bytes of a WebSocket message, STOMP or AMQP;
             `max-frame-size` where that is more.
         ws_ping_interval: ms of silence after which a WebSocket peer is asked for a sign of life; 0
@@ -276,8 +276,8 @@ class ManagementConfig:
             longest is cut. WebSockets have limits of their own.
         websocket: `/stomp` and `/amqp` take STOMP and AMQP over WebSocket, by the defaults of an
             acceptor.
-        allowed_origins: web pages that may connect so, beside those of the same origin and of
-            localhost; `*` is any.
+        allowed_origins: web pages that may connect so, beside those of the same origin, and those
+            of localhost that connect to localhost; `*` is any.
     """
 
     endpoint: Annotated[Endpoint, v.Read(read_endpoint)] = field(

@@ -37,7 +37,6 @@ from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
-from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: Full addresses that the probe names, and paging ones.
 FULL_SHOWN_MAX: Final = 20
@@ -98,8 +97,8 @@ class StatusApi:
         router.add("GET", "/api/v1/store", self.show_store)
         router.add("GET", "/api/v1/clock", self.show_clock)
         router.add("POST", "/api/v1/clock/trust", self.trust_clock)
-        for path in MANAGEMENT_PATHS:
-            router.add("GET", path, self.websocket)
+        router.add("GET", "/stomp", self.websocket)
+        router.add("GET", "/amqp", self.websocket)
 
     def alive(self, _: Request) -> Response:
         """200 as long as the reactor turns."""
@@ -126,7 +125,7 @@ class StatusApi:
         return json_response(503, {"code": "not-ready", "message": reason})
 
     def websocket(self, _: Request) -> Response:
-        """426: what could be one has gone through the door."""
+        """426: a WebSocket begins with the first request of its connection."""
         message = (
             "STOMP and AMQP over WebSocket are served here, where management.websocket says so, to"
             " the first request of a connection: connect again."

@@ -29,7 +29,8 @@ from protocols.stomp.limits import StompLimits
 from protocols.stomp.unfinished import Unfinished, Wanted
 from protocols.stomp.versions import Version
 
-_EOLS: Final = re.compile(rb"(?:\r?\n)*")
+#: Possessive: a million line ends, which are heart-beats, are to cost neither time nor a way back.
+_EOLS: Final = re.compile(rb"(?:\n++|\r\n)*+")
 _HTTP: Final = re.compile(
     rb"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH|TRACE|CONNECT) |Host:", re.IGNORECASE
 )

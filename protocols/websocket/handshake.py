@@ -1,8 +1,9 @@
 """The opening handshake: a request to its 101, or to the status and the words it is refused with.
 
-    in this order    an absolute target                      400
+    in this order    HTTP/1.1                                505
+                     a target that is no path                400
                      the path, SockJS among them             404
-                     HTTP/1.1, GET, no body                  505, 405, 400
+                     GET, no body                            405, 400
                      the host                                400, 421
                      Upgrade: a browser looks at this port   426, with what the port is
                      Connection, version, key                400, 426, 400
@@ -74,8 +75,9 @@ def _judge(
     request: Request, spoken: Collection[str], limits: WebSocketLimits, facts: PeerFacts
 ) -> Accepted | Rejected:
     refused = (
-        _wrong_path(request.target, limits.paths)
-        or _wrong_http(request)
+        _wrong_version(request.version)
+        or _wrong_path(request.target, limits.paths)
+        or _wrong_method(request)
         or _wrong_host(request, limits, facts.own)
         or _no_upgrade(request, spoken, limits.paths)
         or _wrong_upgrade(request)
@@ -128,10 +130,14 @@ def _wrong_path(target: str, paths: Sequence[str]) -> Rejected | None:
     return Rejected(HTTPStatus.NOT_FOUND, text)
 
 
-def _wrong_http(request: Request) -> Rejected | None:
-    if request.version != "1.1":
-        text = f"HTTP/{request.version} has no WebSocket here; HTTP/1.1 has."
-        return Rejected(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, text)
+def _wrong_version(version: str) -> Rejected | None:
+    if version == "1.1":
+        return None
+    text = f"HTTP/{version} has no WebSocket here; HTTP/1.1 has."
+    return Rejected(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, text)
+
+
+def _wrong_method(request: Request) -> Rejected | None:
     looks = request.method == "HEAD" and not request.values("upgrade")
     if request.method != "GET" and not looks:
         text = f"WebSocket begins with GET, not with {request.method[:20]}."

@@ -160,6 +160,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "gateway.time",
         "protocols.transport",
+        "protocols.websocket",
     ),
     # The whole, and the commands.
     "gateway.assembly": ("*",),
@@ -291,6 +292,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.api_request": "twisted",
     "gateway.management.audit": "structlog",
     "gateway.management.channel": "twisted",
+    "gateway.management.door": "twisted",
     "gateway.management.chunks": "twisted zope",
     "gateway.management.config_api": "twisted",
     "gateway.management.connections_api": "twisted",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.trial.scratch import ScratchGateway
 from tests.attack.floods import FLOODS
-from tests.attack.run import Seen, attack, part
+from tests.attack.run import SETTINGS, Seen, attack, part
 from tests.certificates import Authority
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "attack.md"
@@ -67,6 +67,7 @@ def run(wanted: argparse.Namespace) -> Iterator[str]:
             pair = authority.issue("localhost") if authority is not None else None
             gateway = ScratchGateway(
                 Path(folder) / "gateway",
+                settings=SETTINGS,
                 tls=None if pair is None else (pair.certificate, pair.key),
             )
             gateway.start()

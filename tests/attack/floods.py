@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -318,6 +319,82 @@ def come_and_go(where: Where) -> None:
             sock.recv(100)
 
 
+# ---- WebSocket
+
+_UPGRADE: Final = (
+    b"GET /stomp HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
+#: A frame's mask of zeros leaves its payload as it is.
+_UNMASKED: Final = b"\0\0\0\0"
+_HELLO: Final = _UPGRADE + bytes([0x81, 0x80 | len(_CONNECT)]) + _UNMASKED + _CONNECT
+
+
+def ws_idle(where: Where) -> None:
+    """WebSockets in which nothing is said, as many as one process may have."""
+
+    def one() -> socket.socket:
+        sock = connect(where, reads=False)
+        sock.sendall(_UPGRADE)
+        return sock
+
+    _pile(one)
+
+
+def ws_handshakes(where: Where) -> None:
+    """Handshakes, one after the other, and half of one each time."""
+    while True:
+        with contextlib.suppress(OSError), connect(where, reads=False) as sock:
+            sock.sendall(_UPGRADE)
+            sock.recv(100)
+        with contextlib.suppress(OSError), connect(where, reads=False) as sock:
+            sock.sendall(_UPGRADE[:100])
+
+
+def ws_pings(where: Where) -> None:
+    """Pings of the largest size, until that is too many."""
+    _again(where, _HELLO, (bytes([0x89, 0x80 | 125]) + _UNMASKED + b"x" * 125) * 2000)
+
+
+def ws_fragments(where: Where) -> None:
+    """Line ends in frames of their own, a thousand for each message."""
+    first, more = bytes([0x01, 0x81]) + _UNMASKED, bytes([0x00, 0x81]) + _UNMASKED
+    last = bytes([0x80, 0x81]) + _UNMASKED
+    message = first + b"\n" + (more + b"\n") * 1000 + last + b"\n"
+    _again(where, _HELLO, message * 10)
+
+
+def ws_empty(where: Where) -> None:
+    """Messages with nothing in them."""
+    _again(where, _HELLO, (bytes([0x81, 0x80]) + _UNMASKED) * 10_000)
+
+
+def ws_unread(where: Where) -> None:
+    """SENDs with long receipts over WebSocket, and nothing is read."""
+    send = b"SEND\ndestination:flood\nreceipt:" + _LONG + b"\n\nx\0"
+    head = bytes([0x81, 0x80 | 126]) + len(send).to_bytes(2, "big") + _UNMASKED
+    _again(where, _HELLO, (head + send) * 30, reads=False)
+
+
+def ws_bombs(where: Where) -> None:
+    """Messages of a few KiB that inflate to line ends without number."""
+    _again(where, _HELLO, _pressed(64 << 20))
+
+
+def ws_heartbeats(where: Where) -> None:
+    """Messages of 1 KiB that inflate to as much as a message may have: heart-beats, all of them."""
+    _again(where, _HELLO, _pressed(1 << 20) * 100)
+
+
+def _pressed(size: int) -> bytes:
+    """Return a compressed message of so many line ends."""
+    made = zlib.compressobj(9, zlib.DEFLATED, -15)
+    body = made.compress(b"\n" * size) + made.flush(zlib.Z_SYNC_FLUSH)
+    body = body.removesuffix(b"\0\0\xff\xff")
+    return bytes([0xC2, 0x80 | 127]) + len(body).to_bytes(8, "big") + _UNMASKED + body
+
+
 FLOODS: Final[dict[str, Flood]] = {
     flood.__name__: flood
     for flood in (
@@ -341,5 +418,13 @@ FLOODS: Final[dict[str, Flood]] = {
         amqp_nodes,
         tiny_pieces,
         come_and_go,
+        ws_idle,
+        ws_handshakes,
+        ws_pings,
+        ws_fragments,
+        ws_empty,
+        ws_unread,
+        ws_bombs,
+        ws_heartbeats,
     )
 }

@@ -16,6 +16,8 @@ from typing import Final
 from gateway.trial.scratch import HOST, ScratchGateway
 from tests.attack.floods import FLOODS, Where
 
+#: Of the gateway that is flooded: also what is off by default is attacked.
+SETTINGS: Final = ("acceptors.all.ws-compression=deflate",)
 _PAUSE_SECONDS: Final = 0.02
 #: What counts as no answer at all.
 _GIVEN_UP_SECONDS: Final = 20.0

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.trial.scratch import ScratchGateway
 from tests.attack.floods import FLOODS
-from tests.attack.run import attack, part
+from tests.attack.run import SETTINGS, attack, part
 from tests.certificates import Authority
 
 #: Resident memory that one flood may add [docs/attack.md].
@@ -44,6 +44,14 @@ BOUNDED = (
     "amqp_nodes",
     "tiny_pieces",
     "come_and_go",
+    "ws_idle",
+    "ws_handshakes",
+    "ws_pings",
+    "ws_fragments",
+    "ws_empty",
+    "ws_unread",
+    "ws_bombs",
+    "ws_heartbeats",
 )
 
 
@@ -56,7 +64,7 @@ def flooded(
         authority = Authority(tmp_path / "ca")
         context, issued = authority.client(), authority.issue("localhost")
         pair = issued.certificate, issued.key
-    gateway = ScratchGateway(tmp_path / "gateway", tls=pair)
+    gateway = ScratchGateway(tmp_path / "gateway", tls=pair, settings=SETTINGS)
     gateway.start()
     yield gateway, context
     gateway.kill()

@@ -132,7 +132,7 @@ def test_what_needs_a_restart_is_named_each_time_and_not_applied(
     text = (
         'journal-file-size = "8MiB"\nscrub-rate = "1MiB"\n'
         "[metrics]\nenabled = false\n"
-        '[acceptors.all]\nprotocols = ["AMQP", "STOMP"]\nmax-frame-size = 4096\n'
+        '[acceptors.all]\nprotocols = ["AMQP", "STOMP", "WS"]\nmax-frame-size = 4096\n'
         '[acceptors.stomp]\nprotocols = ["STOMP"]\n'
         '[acceptors.more]\nendpoint = "tcp:0:interface=127.0.0.1"\n'
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from twisted.internet.task import Clock
 
 from gateway.config.check import HostFacts
 from gateway.config.load import load
-from gateway.config.tree import Config
+from gateway.config.tree import Config, management_acceptor
 from gateway.listening.speakers import (
     FOR_EVER_MS,
     TAB_TTL_MS,
@@ -99,10 +100,35 @@ class TestLimits:
             "acceptors.all.stomp-max-frame-payload-length=64KiB",
             'acceptors.all.allowed-origins=["https://Shop.example"]',
         )
-        limits = websocket_limits(whole.acceptors[0], open_to_all=True)
+        limits = websocket_limits(whole, whole.acceptors[0], open_to_all=True)
         assert limits.message_bytes_max == 131_072, "no less than a frame of AMQP"
         assert limits.origins == {"https://shop.example"}
         assert limits.open_to_all
+        assert (limits.ping_seconds, limits.deflate, limits.hosts) == (20, False, None)
+        assert limits.origins_key == "acceptors.all.allowed-origins"
+
+    @pytest.mark.parametrize(("written", "seconds"), [("45s", 45), ("0", 0), ("-1", 0)])
+    def test_websocket_asks_as_often_as_is_written(self, written: str, seconds: int) -> None:
+        whole = config(
+            f"acceptors.all.ws-ping-interval={written}", "acceptors.all.ws-compression=deflate"
+        )
+        limits = websocket_limits(whole, whole.acceptors[0], open_to_all=True)
+        assert (limits.ping_seconds, limits.deflate) == (seconds, True)
+
+    def test_websocket_at_the_management_listener(self) -> None:
+        whole = config(
+            'management.allowed-origins=["https://shop.example"]',
+            'management.allowed-hosts=["Gate.Example"]',
+        )
+        acceptor = management_acceptor(whole)
+        assert acceptor.name == "management"
+        limits = websocket_limits(whole, acceptor, open_to_all=False)
+        assert limits.paths == ("/stomp", "/amqp")
+        assert limits.origins == {"https://shop.example"}
+        assert limits.hosts == {"gate.example"}
+        assert limits.origins_key == "management.allowed-origins"
+        taken = config("acceptors.management.endpoint='tcp:1:interface=127.0.0.1'")
+        assert management_acceptor(taken).name == "management-websocket"
 
     def test_a_tab_in_the_background_may_be_silent_for_longer(self) -> None:
         whole = config("acceptors.all.connection-ttl=10s")

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from wsproto.events import BytesMessage, TextMessage
+from wsproto.events import BytesMessage, Ping, TextMessage
+from wsproto.extensions import PerMessageDeflate
 
 from gateway.trial.scratch import ScratchGateway
 from tests.certificates import Authority
@@ -209,6 +210,31 @@ def test_the_log_and_the_api_show_what_is_inside(plain: ScratchGateway) -> None:
         with urllib.request.urlopen(f"{plain.url}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         assert re.search(r'connections\{acceptor="all",protocol="STOMP"\} [1-9]', text)
+
+
+def test_compression_and_pings_as_they_are_written(tmp_path: Path) -> None:
+    """wsproto's own compression is the other end."""
+    settings = ("acceptors.all.ws-compression=deflate", "acceptors.all.ws-ping-interval=1s")
+    with ScratchGateway(tmp_path, settings=settings) as gateway:
+        offered = PerMessageDeflate()
+        with WebSocketClient(gateway.port, subprotocols=STOMP, extensions=[offered]) as client:
+            assert offered.enabled()
+            client.say(CONNECT + "SUBSCRIBE\nid:s\ndestination:there\nreceipt:1\n\n\0")
+            client.until(b"receipt-id:1\n")
+            for text in ("x" * 50_000, "Äpfel " * 3000, "y" * 500_000, "small"):
+                client.say(f"SEND\ndestination:there\n\n{text}\0")
+                assert text.encode() in client.until(b"\0\n")
+            (listed,) = gateway.request("GET", "/api/v1/connections")[1]["items"]
+            assert listed["bytesIn"] < 10_000
+            # The largest goes out as it is, and the others do not.
+            assert 500_000 < listed["bytesOut"] < 510_000
+            client.say("SEND\ndestination:there\n\n" + "x" * 2_000_000 + "\0")
+            with pytest.raises(ClosedError, match="1009 A message is larger than 1048576 bytes"):
+                client.read()
+        with WebSocketClient(gateway.port, subprotocols=STOMP) as silent:
+            silent.say(CONNECT)
+            silent.until(b"\0\n")
+            assert isinstance(silent.next_event(), Ping)
 
 
 def test_a_stop_says_so(tmp_path: Path) -> None:

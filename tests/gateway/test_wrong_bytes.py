@@ -135,7 +135,7 @@ WRONG = {
     "nul": ("all", b"\x00" * 64, b""),
     "line ends": ("all", b"\n" * 64, b""),
     "http": ("all", HTTP, b"HTTP/1.1 426 Upgrade Required\r\n"),
-    "http/2": ("all", HTTP_2, b"HTTP/1.1 404 Not Found\r\n"),
+    "http/2": ("all", HTTP_2, b"HTTP/1.1 505 HTTP Version Not Supported\r\n"),
     "http post": ("all", b"POST" + HTTP[3:], b"HTTP/1.1 405 Method Not Allowed\r\n"),
     "http: long head": ("all", HTTP[:-2] + b"A: b\r\n" * 5000, b"HTTP/1.1 431 "),
     "websocket: noise": ("all", WEBSOCKET + NOISE, b"HTTP/1.1 101 "),

@@ -18,6 +18,7 @@ from wsproto.events import (
     Request,
     TextMessage,
 )
+from wsproto.extensions import Extension
 
 from gateway.trial.scratch import HOST
 from tests.secure import Peer, connected
@@ -42,6 +43,7 @@ class WebSocketClient:
         subprotocols: Sequence[str] = (),
         context: ssl.SSLContext | None = None,
         origin: str | None = None,
+        extensions: Sequence[Extension] = (),
     ) -> None:
         """Shake hands. Raises ClosedError where that is refused."""
         self.peer: Peer = connected(port, context)
@@ -50,15 +52,20 @@ class WebSocketClient:
         self.kinds: list[type[Event]] = []
         extra = [] if origin is None else [(b"Origin", origin.encode())]
         request = Request(
-            host=f"{HOST}:{port}", target=path, subprotocols=list(subprotocols), extra_headers=extra
+            host=f"{HOST}:{port}",
+            target=path,
+            subprotocols=list(subprotocols),
+            extensions=list(extensions),
+            extra_headers=extra,
         )
         self.peer.sendall(self.wsproto.send(request))
-        answer = self._next()
+        answer = self.next_event()
         if isinstance(answer, RejectConnection):
             self.peer.socket.close()
             raise ClosedError(answer.status_code)
         assert isinstance(answer, AcceptConnection)
         self.subprotocol = answer.subprotocol
+        self.extensions = answer.extensions
 
     def say(self, data: str | bytes, *, finished: bool = True) -> None:
         """Send a message, or a part of one."""
@@ -72,7 +79,7 @@ class WebSocketClient:
     def read(self) -> bytes:
         """Return the payload of the next part of a message. Raises ClosedError at a Close."""
         while True:
-            event = self._next()
+            event = self.next_event()
             if isinstance(event, TextMessage | BytesMessage):
                 self.kinds.append(type(event))
                 said = event.data
@@ -94,11 +101,12 @@ class WebSocketClient:
         """Say Close, and return the code that is answered."""
         self.peer.sendall(self.wsproto.send(CloseConnection(code=code)))
         while True:
-            event = self._next()
+            event = self.next_event()
             if isinstance(event, CloseConnection):
                 return int(event.code)
 
-    def _next(self) -> Event:
+    def next_event(self) -> Event:
+        """Return what comes next, of whatever kind."""
         while not self._events:
             data = self.peer.recv()
             assert data, "the connection has ended without a Close"

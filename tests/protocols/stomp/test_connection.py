@@ -186,7 +186,8 @@ def test_what_a_refusal_means_for_the_log() -> None:
     for code, cause in (
         (Code.BAD_FRAME, Cause.PROTOCOL_ERROR),
         (Code.OPERATOR, Cause.OPERATOR),
-        (Code.MEMORY_FULL, Cause.REFUSED),
+        (Code.MEMORY_FULL, Cause.FULL),
+        (Code.BAD_SELECTOR, Cause.REFUSED),
     ):
         line = opened()
         line.connection.fail(Refusal(code=code, text="No."))

@@ -3,6 +3,8 @@ costs."""
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -468,3 +470,19 @@ def test_a_version_is_agreed_on_once() -> None:
     collecting = Collecting()
     with pytest.raises(AssertionError, match="twice"):
         collecting.parser.opened(Version.V1_2, collecting)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_line_ends_in_masses_cost_little_memory(end: bytes) -> None:
+    """Heart-beats, as many as a WebSocket message may hold, inflated from a few hundred bytes."""
+    collecting = Collecting()
+    collecting.feed(b"\n")
+    data = end * ((1 << 20) // len(end))
+    tracemalloc.start()
+    try:
+        collecting.feed(data)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert collecting.error is None
+    assert most < 4 * len(data)

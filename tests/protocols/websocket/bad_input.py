@@ -100,7 +100,7 @@ REQUESTS: dict[str, Bad] = {
     "sockjs": Bad(asked("/stomp/info"), 404, "SockJS is not spoken here"),
     "a form of a page": Bad(_FORM % (len(CONNECT), CONNECT), 405, "begins with GET"),
     "another path": Bad(asked("/../stomp"), 404, "served at these paths"),
-    "http/2": Bad(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 400, "no proxy"),
+    "http/2": Bad(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 505, "HTTP/2.0"),
     "100,000 headers": Bad(asked("/stomp", *(f"X{n}: y" for n in range(100_000))), 431, "headers"),
     "one header of 10 MB": Bad(asked("/stomp", "X: " + "x" * 10_000_000), 431, "16384 bytes"),
     "a target of 64 KiB": Bad(asked("/stomp?" + "x" * 65_536), 431, "16384 bytes"),

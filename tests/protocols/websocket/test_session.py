@@ -9,7 +9,7 @@ import pytest
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause
 from protocols.transport.speaking import PeerFacts
-from protocols.websocket.limits import HELD_BYTES_MAX
+from protocols.websocket.limits import HELD_BYTES_MAX, WebSocketLimits
 from protocols.websocket.plain import AT_ONCE
 from tests.protocols.websocket.client import (
     BINARY,
@@ -118,6 +118,14 @@ class TestLife:
         assert client.built.inner.times == [100.0, 121.0, 121.0], "half a frame is life too"
         assert client.session.tick(client.now) == 141.0
 
+    @pytest.mark.parametrize("seconds", [0.0, 3.0])
+    def test_it_is_asked_as_often_as_is_written(self, seconds: float) -> None:
+        client = Client(Built(limits=WebSocketLimits(ping_seconds=seconds)))
+        client.say(frame(TEXT, STOMP))
+        came = client.tick(3.0)
+        assert came == ([Ping(payload=b"")] if seconds else [])
+        assert client.session.tick(client.now) == (106.0 if seconds else None)
+
     def test_a_peer_that_does_not_read_is_not_asked(self) -> None:
         client = Client()
         client.say(frame(TEXT, STOMP))
@@ -152,6 +160,7 @@ class TestEnds:
             (Cause.LOGIN_REFUSED, 1008),
             (Cause.TIMED_OUT, 1008),
             (Cause.STORE_FAILED, 1011),
+            (Cause.FULL, 1013),
         ],
     )
     def test_the_code_says_why(self, cause: Cause, code: int) -> None:
