@@ -22,12 +22,15 @@ _UNKNOWN = PeerState(
 class WebSocketPeer:
     """Implements the Peer port.
 
-    `dismissed` is called by an operator's wish to end a connection with nothing inside yet.
+    Attributes:
+        known: its client was let in.
     """
 
-    __slots__ = ("_dismissed", "_ending", "_inside", "on_login")
+    __slots__ = ("_dismissed", "_ending", "_inside", "known", "on_login")
 
     def __init__(self, dismissed: Callable[[Refusal], None]) -> None:
+        """`dismissed` is called by an operator's wish to end it with nothing inside yet."""
+        self.known = False
         self.on_login: Callable[[], None] = _nobody
         self._dismissed = dismissed
         self._ending: Ending | None = None
@@ -39,6 +42,7 @@ class WebSocketPeer:
         inside.on_login = self._logged_in
 
     def _logged_in(self) -> None:
+        self.known = True
         self.on_login()
 
     def end(self, ending: Ending) -> None:

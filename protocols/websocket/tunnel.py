@@ -177,12 +177,13 @@ class Tunnel:
         """See the shell's Session.
 
         While what is inside wants no more, Pings and a Close are still listened for, as long as
-        what else comes is little; a Close is, whatever held up what was inside.
+        what else comes is little, but for a login, which is short. After our Close the peer's is,
+        whatever held up what was inside.
         """
         inner = self.inner
         if self.state is not State.OPEN or inner is None or not inner.paused_reading:
             return False
-        return self._held >= HELD_BYTES_MAX
+        return not self.seen.known or self._held >= HELD_BYTES_MAX
 
     # ---- bytes in
 

@@ -202,6 +202,20 @@ def test_a_login_that_is_not_looked_at_says_when_it_will_be(
     assert (headers["error-code"], headers.get("retry-after"), *page.ends) == said
 
 
+def test_what_a_page_sends_while_its_login_is_checked_waits_for_the_answer() -> None:
+    """Read on, it would be too much before a login, which is no more than 64 KiB."""
+    users = ScriptedAuthenticator(is_open=False)
+    core = Core()
+    page = Page(core, connect="login:ann\npasscode:x\n", authenticator=users)
+    for number in range(5):
+        assert page.send("m" * 30_000, str(number)) == []
+    assert users.answer is not None
+    users.answer(True)
+    kinds = [name for name, _, _ in page.more()]
+    assert kinds == ["CONNECTED", *["RECEIPT"] * 5]
+    assert core.queue("q").message_count == 5
+
+
 @every_version
 def test_a_stop_says_when_to_come_back(version: str) -> None:
     page = Page(Core(), version)

@@ -272,6 +272,9 @@ class TestPressure:
         client.say(frame(TEXT, STOMP))
         inner = client.built.inner
         inner.paused_reading = True
+        assert client.session.paused_reading, "a login is not listened to while it is checked"
+        inner.seen.on_login()
+        assert not client.session.paused_reading
         client.say(frame(BINARY, b"m" * HELD_BYTES_MAX))
         assert client.session.paused_reading
         inner.end(Cause.REFUSED)
@@ -283,6 +286,7 @@ class TestPressure:
         client = Client()
         client.say(frame(TEXT, STOMP))
         inner = client.built.inner
+        inner.seen.on_login()
         inner.paused_reading = True
         for number in range(3):
             (came, pong) = client.say(frame(TEXT, b"\n") + frame(PING, b"%d" % number))
@@ -299,6 +303,7 @@ class TestPressure:
         client = Client()
         client.say(frame(TEXT, STOMP))
         inner = client.built.inner
+        inner.seen.on_login()
         for _ in range(2):
             inner.paused_reading = True
             client.say(frame(TEXT, b"m" * (HELD_BYTES_MAX - 1)))
