@@ -21,7 +21,7 @@
 #   make attack  hostile peers, a while each: memory, descriptors, what an honest client feels; writes
 #                docs/attack.md; ATTACK="--seconds 5 --only idle" any option
 #   make soak    ten million messages on page files, a kill: memory, start, order, exact depth
-#   make scenarios  docs/scenarios.md: which scenario rows are proved, and by which tests
+#   make scenarios  docs/scenarios.md and docs/stomp-clauses.md: which rows are proved, and by which tests
 #   make reference  docs/reference: configuration keys, commands and HTTP calls, from the code
 #   make bench   messages a second; AGAINST=HOST:PORT pairs each AMQP row with another broker,
 #                AGAINST_STOMP=HOST:PORT each STOMP row, BENCH="--rows amqp-in* --rounds 1" any option

@@ -120,6 +120,13 @@ _PREFIXES: Final = (
     ("/remote-temp-queue/", 2),
     ("/remote-temp-topic/", 3),
 )
+#: How a reply address of each kind is told to STOMP.
+_REPLY_PREFIXES: Final = {
+    0: "/queue/",
+    1: "/topic/",
+    2: "/reply-queue/",
+    3: "/remote-temp-topic/",
+}
 _MULTICAST: Final = "MULTICAST"
 _WILD: Final = frozenset("*#")
 _TEXT_MESSAGE: Final = Byte(5)
@@ -254,11 +261,11 @@ def _standard_headers(found: Sections) -> dict[str, str]:
 
 
 def _as_destination(reply_to: str, annotations: dict[Value, Value]) -> str:
-    """Return a reply address as SEND takes it; temporary ones are named without a prefix."""
+    """Return a reply address as SEND takes it, which makes nothing for a temporary one."""
     kind = annotations.get("x-opt-jms-reply-to")
     if not isinstance(kind, int) or reply_to.startswith(("/queue/", "/topic/")):
         return reply_to
-    return {0: "/queue/", 1: "/topic/"}.get(int(kind), "") + reply_to
+    return _REPLY_PREFIXES.get(int(kind), "") + reply_to
 
 
 def _annotation_header(key: Value) -> str | None:

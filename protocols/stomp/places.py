@@ -7,6 +7,8 @@ good for, and who reads it, is the broker's matter.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from gateway.model.address import Destination, RoutingType, check_name, parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.ports import Broker
@@ -46,6 +48,8 @@ class Places:
                 return self._broker.find(named.name)
             case Place.EXISTING:
                 return self._existing(named)
+            case _:
+                assert_never(named.place)
 
     def _existing(self, named: Named) -> Destination:
         check_name(named.name, "queue")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from proton import Message as PnMessage
+from proton import byte, symbol
 
 from gateway.model.address import Destination
 from gateway.model.objects import Kind
@@ -260,3 +262,24 @@ def test_what_is_temporary_counts_and_goes(core, version):
     assert core.directory.objects.held(Kind.QUEUES) == 1
     core.check_objects()
     assert MULTICAST not in core.gateway.addresses["q"].routing_types
+
+
+def test_a_temporary_queue_of_jms_is_answered_and_an_answer_too_late_makes_nothing(core, version):
+    """A JMS client tells in an annotation that the address to answer to is a temporary queue."""
+    requester = Amqp.at(core)
+    name = core.gateway.create_temporary(ANYCAST, requester)
+    requester.sender(0, "service")
+    question = PnMessage(
+        body="?", reply_to=name, annotations={symbol("x-opt-jms-reply-to"): byte(2)}
+    )
+    requester.give(question.encode(), handle=0)
+    service = Stomp(core, version)
+    ((_, headers, _),) = service.subscribe("/queue/service")
+    assert headers["reply-to"] == f"/reply-queue/{name}"
+    service.send(headers["reply-to"], "that")
+    assert core.queue(name).message_count == 1
+    core.gateway.delete_temporary(name)
+    service.send(headers["reply-to"], "late")
+    Stomp(core, version).send(headers["reply-to"], "later")
+    assert core.gateway.find(name) is None
+    assert name not in core.gateway.addresses

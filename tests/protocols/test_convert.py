@@ -321,8 +321,9 @@ def test_a_property_cannot_pose_as_a_fact_of_the_gateway():
         ("r", None, "r"),
         ("r", Byte(0), "/queue/r"),
         ("r", Byte(1), "/topic/r"),
-        ("r", Byte(2), "r"),
-        ("r", Byte(3), "r"),
+        ("r", Byte(2), "/reply-queue/r"),
+        ("r", Byte(3), "/remote-temp-topic/r"),
+        ("r", Byte(4), "r"),
         ("r", UByte(1), "/topic/r"),
         ("r", "queue", "r"),
         ("/topic/r", Byte(0), "/topic/r"),
@@ -458,7 +459,19 @@ def test_every_header_has_its_property():
 
 @pytest.mark.parametrize(
     ("written", "address", "kind"),
-    [("/queue/r", "r", 0), ("/topic/r", "r", 1), ("r", "r", None), ("/queue/", "/queue/", None)],
+    [
+        ("/queue/r", "r", 0),
+        ("/topic/r", "r", 1),
+        ("queue://r", "r", 0),
+        ("topic://r", "r", 1),
+        ("/exchange/amq.topic/r", "r", 1),
+        ("/amq/queue/r", "r", 0),
+        ("/reply-queue/r", "r", 2),
+        ("/remote-temp-queue/r", "r", 2),
+        ("/remote-temp-topic/r", "r", 3),
+        ("r", "r", None),
+        ("/queue/", "/queue/", None),
+    ],
 )
 def test_c18_reply_to_is_an_address(written, address, kind):
     message = from_stomp(std={"reply-to": written})
