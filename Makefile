@@ -2,6 +2,8 @@
 # the rest into .venv, and says what is missing and how to get it.
 #
 #   make demo    a gateway, an AMQP and a STOMP sender, a Spark query over both, checked
+#   make web     an order board in a browser, by STOMP over WebSocket and Spark: examples/web; WEB="--port
+#                8080" any option
 #   make test    every test; TESTS=tests/storage some of them
 #   make quick   the pure parts with fewer examples, without a process or a port: under a minute
 #   make coverage  the same, and which branches of the pure parts it takes; fails below the floor
@@ -28,6 +30,8 @@
 #   make bench-pages  reading back from pages; BENCH="--against HOST:PORT --address NAME" beside another
 #   make bench-stalls  the longest time that the reactor does nothing else while pages of a slow disk
 #                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
+#   make bench-tabs  idle browser tabs over WebSocket: memory of each, and what active ones feel;
+#                BENCH="--tabs 1000" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -36,6 +40,7 @@ STAMP := $(VENV)/.installed
 # What is copied into the environment, not linked: a change here means another install.
 COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
 	tests/interop/rhea/package-lock.json tests/interop/stompjs/package-lock.json \
+	tests/interop/chromium/package-lock.json tests/examples/web/package-lock.json \
 	tests/interop/jms/jars.sha256 $(wildcard gateway/spark/pyspark_sluicegate.py)
 WORKERS ?= 2
 TESTS ?=
@@ -43,11 +48,12 @@ SEEDS ?= 3000
 CORE_SEEDS ?= 1000
 WIRE_SEEDS ?= 1000
 ONLY ?=
+WEB ?=
 ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
-.PHONY: demo test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
-	bench-store bench-pages bench-stalls bench-growth clean
+.PHONY: demo web test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
+	bench-store bench-pages bench-stalls bench-tabs bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -56,6 +62,9 @@ $(STAMP): $(COPIED)
 
 demo: $(STAMP)
 	@$(BIN)/python -m gateway demo
+
+web: $(STAMP)
+	@$(BIN)/python examples/web $(WEB)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(TESTS)
@@ -116,6 +125,9 @@ bench-pages: $(STAMP)
 
 bench-stalls: $(STAMP)
 	@$(BIN)/python -m tests.paging.stalls $(BENCH)
+
+bench-tabs: $(STAMP)
+	@$(BIN)/python -m gateway.bench.tabs $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.bench.growth

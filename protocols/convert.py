@@ -108,7 +108,18 @@ _NO_HEADER: Final = _NO_PROPERTY | {"id"}
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _CONTROL_IN_NAME: Final = re.compile("[\x00-\x1f\x7f]")
 
-_PREFIXES: Final = (("/queue/", 0), ("/topic/", 1))
+#: How a destination is written, and its kind by JMS: queue, topic, temporary queue and topic.
+_PREFIXES: Final = (
+    ("/queue/", 0),
+    ("/topic/", 1),
+    ("queue://", 0),
+    ("topic://", 1),
+    ("/exchange/amq.topic/", 1),
+    ("/amq/queue/", 0),
+    ("/reply-queue/", 2),
+    ("/remote-temp-queue/", 2),
+    ("/remote-temp-topic/", 3),
+)
 _MULTICAST: Final = "MULTICAST"
 _WILD: Final = frozenset("*#")
 _TEXT_MESSAGE: Final = Byte(5)
@@ -118,14 +129,14 @@ _BYTES_MESSAGE: Final = Byte(3)
 # ---- AMQP to STOMP
 
 
-def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes:
+def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int | None = None) -> bytes:
     """Return the stored STOMP form of an AMQP message; never raises.
 
     Args:
         body: encoded sections.
         flags: the message's; priority and durability come from here.
         address: becomes the destination, where it is no wildcard or the message does not say.
-        expires: ms since the epoch when the queue will drop it; 0 takes absolute-expiry-time.
+        expires: ms since the epoch when the queue will drop it, 0 never; None: as it says itself.
     """
     kept = flags & (PRIORITY_MASK | DURABLE)
     try:
@@ -141,7 +152,7 @@ def amqp_to_stomp(body: bytes, flags: int, address: str, *, expires: int = 0) ->
             flags & PRIORITY_MASK,
             bool(flags & DURABLE),
             content_type=RAW_AMQP,
-            expires=expires,
+            expires=expires or 0,
             headers=((_CREATION, "0"),),
         )
     return b"%b%d%b%b" % (before, len(content), behind, content)
@@ -179,7 +190,7 @@ def _stomp_outline(
     head: bytes,
     flags: int,
     address: str,
-    expires: int,
+    expires: int | None,
     made_json: bool,  # noqa: FBT001 - the arguments are the cache's key
 ) -> tuple[bytes, bytes]:
     """Return what stands before and behind content-length, for all that is in front of a body."""
@@ -191,7 +202,7 @@ def _stomp_outline(
         flags & PRIORITY_MASK,
         bool(flags & DURABLE),
         content_type=None if content_type is None else _clean(content_type),
-        expires=expires or max(found.absolute_expiry_time or 0, 0),
+        expires=max(found.absolute_expiry_time or 0, 0) if expires is None else expires,
         headers=_stomp_headers(found).items(),
     )
 
@@ -411,7 +422,7 @@ def _amqp_properties(
 
 
 def _without_prefix(destination: str) -> tuple[str, int | None]:
-    """Return the address in a destination, and 0 for a queue's prefix, 1 for a topic's."""
+    """Return the address in a destination, and the kind that its prefix says."""
     for prefix, kind in _PREFIXES:
         if len(destination) > len(prefix) and destination.startswith(prefix):
             return destination[len(prefix) :], kind

@@ -14,7 +14,7 @@ Whatever is not determined by its inputs is made here and in `ambient`, and hand
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
 import structlog
@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 from gateway import __version__
 from gateway.assembly.access import Logins, make_gate, read_certificates
 from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
-from gateway.config.tree import Config, LoggingConfig
+from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
 from gateway.core.upkeep import chores, periods, tidy
@@ -48,6 +48,7 @@ from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
+from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.security.around import ReactorSurroundings
 from gateway.store.hanging import StoreWatch
@@ -93,6 +94,7 @@ class GatewayService(MultiService):
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
+        web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
     """
 
@@ -140,15 +142,16 @@ class GatewayService(MultiService):
         self._stopping = False
         self._descriptors = Descriptors()
         secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
-        self.groups = self._make_groups(secrets)
-        self._descriptors.crowds = self.groups
+        self.groups: Sequence[Connections] = self._make_groups(secrets)
+        self.web = self._make_web()
+        self._descriptors.crowds = self._everybody()
         self.acceptors = [
             Listener(reactor, f"acceptors.{a.name}", a.endpoint, group)
             for a, group in zip(config.acceptors, self.groups, strict=True)
         ]
         self.management: Listener | None = None
         if config.management.enabled:
-            path, endpoint = "management", config.management.endpoint
+            path, endpoint = MANAGEMENT, config.management.endpoint
             site: IProtocolFactory = self.site
             if path in secrets:
                 site = secured(reactor, path, site, secrets[path])
@@ -167,6 +170,23 @@ class GatewayService(MultiService):
             )
             for a in self.config.acceptors
         ]
+
+    def _make_web(self) -> Connections:
+        """Return the WebSockets that the management listener takes."""
+        acceptor = management_acceptor(self.config)
+        self.budgets[acceptor.name] = budget_of(self.config, acceptor)
+        return Connections(
+            acceptor.name,
+            self._turn,
+            self._timers,
+            self._reads,
+            connection_limits(self.config, acceptor),
+            descriptors=self._descriptors,
+            path=MANAGEMENT,
+        )
+
+    def _everybody(self) -> list[Connections]:
+        return [*self.groups, self.web]
 
     # ---- start
 
@@ -191,7 +211,7 @@ class GatewayService(MultiService):
         self._around.start()
         declare(core, config)
         tidy(core.broker, config)
-        for acceptor, group in zip(config.acceptors, self.groups, strict=True):
+        for group, acceptor in doors(self, config):
             budget = self.budgets[acceptor.name]
             group.bound_output(config, acceptor)
             group.speakers = make_speakers(
@@ -204,6 +224,7 @@ class GatewayService(MultiService):
                 objects=core.broker.directory.objects,
             )
         self._add_routes(core)
+        self.serve(config)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
 
@@ -272,6 +293,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
         """Do what a key of the configuration says how often at another distance; 0: no more."""
@@ -314,7 +336,7 @@ class GatewayService(MultiService):
             free_bytes=lambda: files.free_bytes(directory),
             disk=core.disk,
             clock=self.clock,
-            acceptors=lambda: [group.figures() for group in self.groups],
+            acceptors=lambda: [group.figures() for group in self._everybody()],
             logins=Logins(self.gate, self._around),
             ages=self._ages(core),
             python=platform.python_version(),
@@ -327,7 +349,7 @@ class GatewayService(MultiService):
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry).install(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
-        connections = ConnectionsApi(self.groups, self._reactor, self.clock.now_ms)
+        connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
         connections.add_routes(self._router)
 
     def not_ready(self) -> str | None:
@@ -356,12 +378,12 @@ class GatewayService(MultiService):
         core = self.core
         if core is None:
             return
-        _log.info("gateway.stopping", connections=sum(group.count for group in self.groups))
+        _log.info("gateway.stopping", connections=sum(group.count for group in self._everybody()))
         if self._opening is not None and not self._opening.called:
             self._opening.cancel()
         for listener in self.acceptors:
             await listener.stop_listening()
-        await drain(self._reactor, self.groups, DRAIN_SECONDS)
+        await drain(self._reactor, self._everybody(), DRAIN_SECONDS)
         self._recurring.stop(but=self._watching)
         self._lag.stop()
         await self._stop_management()

@@ -2,8 +2,8 @@
 
 With `--against` each row is also run on another broker, in turn, so that both figures come from the
 same minutes of the same machine. With `--tls` all clients speak TLS; where no other broker is
-named, each row is paired with the same gateway over plain TCP. Rows are in `rows`,
-drivers in `drive`; here is the order of things.
+named, each row is paired with the same gateway over plain TCP. `--ws` does so with WebSocket. Rows
+are in `rows`, drivers in `drive`; here is the order of things.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -32,6 +33,15 @@ FLAT: Final = 0.05
 _ADDRESS_HELP: Final = "HOST:PORT"
 
 Say = Callable[[str], None]
+
+
+class _Way(NamedTuple):
+    """How clients come, and as whom."""
+
+    tls: bool
+    websocket: bool
+    user: str
+    password: str
 
 
 class Endpoint(click.ParamType[tuple[str, int]]):
@@ -62,6 +72,11 @@ class Endpoint(click.ParamType[tuple[str, int]]):
     "--tls",
     is_flag=True,
     help="Clients speak TLS, also to --against; without it, beside plain TCP.",
+)
+@click.option(
+    "--ws",
+    is_flag=True,
+    help="Clients speak over WebSocket, also to --against; without it, beside plain TCP.",
 )
 @click.option("--user", default="", help="Login at the target and the peer; none when left out.")
 @click.option("--password", default="", envvar="SLUICEGATE_PASSWORD", help="Its password.")
@@ -102,6 +117,7 @@ def bench(
     against: tuple[str, int] | None,
     against_stomp: tuple[str, int] | None,
     tls: bool,
+    ws: bool,
     user: str,
     password: str,
     rows: str,
@@ -123,15 +139,15 @@ def bench(
             click.echo(f"{row.key:24} {row.count:>8,}  {row.protocol.upper()} {row.title}")
         return
     about = report.machine()
-    login = {"user": user, "password": password}
-    peer = _peer(against, against_stomp, tls=tls, **login)
+    way = _Way(tls=tls, websocket=ws, user=user, password=password)
+    peer = _peer(against, against_stomp, way)
     try:
         with ExitStack() as stack:
             say = stack.enter_context(_progress())
             if target or target_stomp:
-                ours = _running(target, target_stomp, tls=tls, **login)
+                ours = _running(target, target_stomp, way)
             else:
-                started, kind = stack.enter_context(_scratch(data, tls=tls))
+                started, kind = stack.enter_context(_scratch(data, way))
                 about["dataDirectory"] = f"scratch on {kind}"
                 ours, plain = started[0], started[1:]
                 peer = peer or (plain[0] if plain else None)
@@ -214,32 +230,30 @@ def is_flat(rates: Sequence[float]) -> bool:
 def _running(
     amqp: tuple[str, int] | None,
     stomp: tuple[str, int] | None,
-    *,
-    tls: bool,
-    user: str,
-    password: str,
+    way: _Way,
 ) -> Target:
     """Return a target for a gateway that runs already; one port speaks both protocols."""
     first = amqp or stomp
     assert first is not None
     both = {"amqp": amqp or first, "stomp": stomp or first}
-    return _target("gateway", both, tls=tls, user=user, password=password)
+    return _target("gateway", both, way)
 
 
 def _peer(
     amqp: tuple[str, int] | None,
     stomp: tuple[str, int] | None,
-    *,
-    tls: bool,
-    user: str,
-    password: str,
+    way: _Way,
 ) -> Target | None:
     given = {name: place for name, place in (("amqp", amqp), ("stomp", stomp)) if place}
-    return _target("peer", given, tls=tls, user=user, password=password) if given else None
+    if not given:
+        return None
+    return _target("peer", given, way)
 
 
 def _target(
-    name: str, places: dict[str, tuple[str, int]], *, tls: bool, user: str, password: str
+    name: str,
+    places: dict[str, tuple[str, int]],
+    way: _Way,
 ) -> Target:
     hosts = {host for host, _ in places.values()}
     if len(hosts) > 1:
@@ -253,33 +267,43 @@ def _target(
         pids={
             protocol: listener(port) if local else None for protocol, (_, port) in places.items()
         },
-        user=user,
-        password=password,
-        tls=tls,
+        user=way.user,
+        password=way.password,
+        tls=way.tls,
+        websocket=way.websocket,
     )
 
 
 @contextmanager
-def _scratch(parent: Path | None, *, tls: bool) -> Iterator[tuple[list[Target], str]]:
+def _scratch(parent: Path | None, way: _Way) -> Iterator[tuple[list[Target], str]]:
     """Start a gateway on a scratch data directory; also give its kind of file system.
 
-    With `tls` there are two targets, the same gateway over TLS and over plain TCP.
+    With `tls` or `websocket` there are two targets, the same gateway that way and over plain TCP.
     """
     with tempfile.TemporaryDirectory(prefix="sluicegate-bench-", dir=parent) as name:
         folder = Path(name)
-        ports: list[int] = free_ports(1) if tls else []
+        ports: list[int] = free_ports(1) if way.tls else []
         with ScratchGateway(folder, settings=[_tls_acceptor(folder, at) for at in ports]) as made:
             pids: dict[str, int | None] = {"amqp": made.pid, "stomp": made.pid}
-            places = [{"amqp": port, "stomp": port} for port in ports]
-            places.append({"amqp": made.port, "stomp": made.stomp_port})
-            names = ["gateway"] if not tls else ["gateway", "plain TCP"]
-            yield (
-                [
-                    Target(name=told, host=HOST, ports=at, pids=pids, tls=at["amqp"] in ports)
-                    for told, at in zip(names, places, strict=True)
-                ],
-                file_system(folder),
-            )
+            plain = {"amqp": made.port, "stomp": made.stomp_port}
+            # WebSocket is spoken at the port of all protocols.
+            port = ports[0] if ports else made.port
+            targets = [Target(name="plain TCP", host=HOST, ports=plain, pids=pids)]
+            if way.tls or way.websocket:
+                targets.insert(
+                    0,
+                    Target(
+                        name="gateway",
+                        host=HOST,
+                        ports={"amqp": port, "stomp": port},
+                        pids=pids,
+                        tls=way.tls,
+                        websocket=way.websocket,
+                    ),
+                )
+            else:
+                targets = [replace(targets[0], name="gateway")]
+            yield targets, file_system(folder)
 
 
 def _tls_acceptor(folder: Path, port: int) -> str:

@@ -27,6 +27,15 @@ def cpu_seconds(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
 
 
+def resident_bytes(pid: int | None) -> int | None:
+    """Return the memory that a process has in use, where that can be seen."""
+    try:
+        text = (_PROC / str(pid) / "statm").read_text()
+    except OSError:
+        return None
+    return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def listener(port: int) -> int | None:
     """Return the process that listens on a TCP port of this machine, if it can be seen."""
     inodes = set()

@@ -27,6 +27,7 @@ from gateway.bench import amqp, stomp
 from gateway.bench.latency import RunTimes, percentiles
 from gateway.bench.shapes import TTL_MS, Shape, mixed, uniform
 from gateway.bench.tls import TlsSocket
+from gateway.bench.websocket import WebSocket
 
 READ_BYTES: Final = 1 << 18
 #: What all connections read into: to make so much room for each read costs more than most reads.
@@ -53,6 +54,7 @@ class Job:
         ack: STOMP acknowledgement mode.
         settle_every: messages that a receiver lets come before it settles them.
         tls: the connections speak TLS; the broker's certificate is not judged.
+        websocket: they speak over WebSocket, within TLS if that is spoken too.
     """
 
     protocol: str
@@ -75,6 +77,7 @@ class Job:
     user: str = ""
     password: str = ""
     tls: bool = False
+    websocket: bool = False
 
     def shapes(self) -> list[Shape]:
         """Return what is sent."""
@@ -104,22 +107,39 @@ class Driver(Protocol):
     def stalled(self) -> str: ...
 
 
+class Layer(Protocol):
+    """What stands between the bytes of a driver and the socket: TLS, WebSocket."""
+
+    def recv(self) -> bytes | None: ...
+
+    def send(self, data: bytes | memoryview) -> int: ...
+
+    def flush(self) -> bool: ...
+
+    def sendall(self, data: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+
 class Wire:
     """A blocking socket with what was read too far, for the opening of a connection.
 
     Attributes:
-        tls: what encrypts, if anything does.
+        layer: what encrypts or frames, if anything does.
     """
 
     def __init__(self, job: Job) -> None:
         self.socket = socket.create_connection((job.host, job.port), timeout=STALL_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.tls = TlsSocket(self.socket, job.host) if job.tls else None
+        tls = TlsSocket(self.socket, job.host) if job.tls else None
+        self.layer: Layer | None = tls
+        if job.websocket:
+            self.layer = WebSocket(self.socket, tls, job.host, job.protocol)
         self._read = b""
 
     def write(self, data: bytes) -> None:
         """Write all of `data`."""
-        (self.tls or self.socket).sendall(data)
+        (self.layer or self.socket).sendall(data)
 
     def read(self, size: int) -> bytes:
         """Return exactly `size` bytes."""
@@ -136,7 +156,7 @@ class Wire:
         return found + end
 
     def _more(self) -> None:
-        data = self.socket.recv(READ_BYTES) if self.tls is None else self.tls.recv()
+        data = self.socket.recv(READ_BYTES) if self.layer is None else self.layer.recv()
         if data == b"":
             raise amqp.PeerError(f"the peer closed the connection after {self._read[-300:]!r}")
         self._read += data or b""
@@ -169,11 +189,11 @@ class Connection:
     """One socket with its driver; writes what the driver produces, feeds it what arrives."""
 
     __slots__ = (
+        "_layer",
         "_left",
         "_protocol",
         "_started",
         "_subscribe",
-        "_tls",
         "driver",
         "socket",
         "waits",
@@ -182,7 +202,7 @@ class Connection:
     def __init__(self, wire: Wire, driver: Driver, job: Job, subscribe: bytes = b"") -> None:
         """Take over an open wire; `subscribe` is what a late receiver sends at the start."""
         self.socket = wire.socket
-        self._tls = wire.tls
+        self._layer = wire.layer
         self.driver = driver
         self._left: memoryview | bytes = b""
         self._protocol = job.protocol
@@ -207,8 +227,8 @@ class Connection:
 
     def write(self) -> None:
         """Write until there is nothing more, or the socket takes no more (then `waits` is set)."""
-        if self._tls is not None:
-            self._write_tls(self._tls)
+        if self._layer is not None:
+            self._write_layered(self._layer)
             return
         driver, send = self.driver, self.socket.send
         at_once = socket.MSG_DONTWAIT
@@ -227,22 +247,22 @@ class Connection:
                 self.waits = True
                 return
 
-    def _write_tls(self, tls: TlsSocket) -> None:
-        """Do as `write` does, where what is taken is encrypted before it is written."""
+    def _write_layered(self, layer: Layer) -> None:
+        """Do as `write` does, where what is taken is encrypted or framed before it is written."""
         driver = self.driver
-        while tls.flush():
+        while layer.flush():
             left = self._left or driver.produce(time.perf_counter_ns())
             if not left:
                 self.waits = False
                 self._left = b""
                 return
-            self._left = left[tls.send(left) :]
+            self._left = left[layer.send(left) :]
         self.waits = True
 
     def read(self) -> None:
         """Feed the driver what has arrived; raises PeerError when the peer has closed."""
-        if self._tls is not None:
-            data = self._tls.recv()
+        if self._layer is not None:
+            data = self._layer.recv()
             if data == b"":
                 raise amqp.PeerError(f"the peer closed the connection: {self.driver.stalled()}")
             if data is not None:
@@ -266,11 +286,11 @@ class Connection:
             goodbye = amqp.frame(amqp.composite(amqp.CLOSE))
         self.socket.settimeout(5)
         try:
-            if self._tls is None:
+            if self._layer is None:
                 self.socket.sendall(goodbye)
             else:
-                self._tls.sendall(goodbye)
-                self._tls.end()
+                self._layer.sendall(goodbye)
+                self._layer.end()
             self.socket.shutdown(socket.SHUT_WR)
             while self.socket.recv(READ_BYTES):
                 pass
@@ -329,14 +349,24 @@ def open_stomp(job: Job) -> Connection:
             wire.read_until(stomp.NUL)
             subscribe = b""
         taking = stomp.Receiver(
-            job.count, ack=job.ack, stamped=job.stamped, settle_every=job.settle_every
+            job.count // job.connections,
+            ack=job.ack,
+            stamped=job.stamped,
+            settle_every=job.settle_every,
         )
         return Connection(wire, taking, job, subscribe)
     shapes, each = job.shapes(), job.count // job.connections
     # The wall clock, since STOMP's `expires` is a date.
     expires = time.time_ns() // 1_000_000 + TTL_MS
-    frames = stomp.Frames(job.address, shapes, receipts=job.confirmed, expires=expires)
-    last = None if job.confirmed else stomp.Frames(job.address, shapes[:1], receipts=True)
+    over = isinstance(wire.layer, WebSocket)
+    frames = stomp.Frames(
+        job.address, shapes, receipts=job.confirmed, expires=expires, websocket=over
+    )
+    last = None
+    if not job.confirmed:
+        last = stomp.Frames(job.address, shapes[:1], receipts=True, websocket=over)
+    if isinstance(wire.layer, WebSocket):
+        wire.layer.raw = True
     return Connection(
         wire,
         stomp.Sender(frames, last, each, window=job.window, stamped=job.stamped),

@@ -24,8 +24,9 @@ class Row:
         key: what `--rows` selects by, and the key in `--json`.
         title: for people.
         protocol: `amqp` or `stomp`.
-        kind: `in` (send, all confirmed), `out` (receive what lies there), `both` at once.
-        count: messages at scale 1.
+        kind: `in` (send, all confirmed), `out` (receive what lies there), `both` at once, `fan`
+            (one sends to a topic, and `connections` subscribers receive each message).
+        count: messages at scale 1; of `fan` those that are received.
         confirmed: each message by itself; else only the last of a connection.
         settle_every: messages that a receiver lets come before it settles them.
     """
@@ -122,6 +123,10 @@ ROWS: Final = (
         _stomp("mixed-both", "in and out, mixed shapes, receipts", "both", 100_000),
         shape="mixed",
         window=1000,
+    ),
+    _spread(_stomp("fan-1000", "a topic to 1,000 subscribers", "fan", 200_000), 1000, MODERATE),
+    _spread(
+        _stomp("fan-1000-w1", "a topic to 1,000 subscribers, window 1", "fan", 50_000), 1000, 1
     ),
 )
 

@@ -50,6 +50,7 @@ class Target:
         ports: port by protocol (`amqp`, `stomp`); one that is missing is not measured.
         pids: process by protocol whose CPU time is counted, where it is on this machine.
         tls: clients speak TLS to it.
+        websocket: clients speak over WebSocket to it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Target:
     user: str = ""
     password: str = ""
     tls: bool = False
+    websocket: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +98,15 @@ def measure(row: Row, target: Target, *, scale: float = 1.0, size: int = 256) ->
         user=target.user,
         password=target.password,
         tls=target.tls,
+        websocket=target.websocket,
     )
     taking = replace(job, role="receive", connections=1, early=row.kind == "both")
     pid = target.pids.get(row.protocol)
+    if row.kind == "fan":
+        job = replace(job, address=f"/topic/bench.{row.key}.{next(_numbers)}")
+        taking = replace(job, role="receive", early=True)
+        giving = replace(job, count=job.count // job.connections, connections=1)
+        return timed(pid, [taking, giving])
     if row.kind == "both":
         return timed(pid, [taking, job])
     if row.kind == "in":

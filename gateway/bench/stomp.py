@@ -17,6 +17,7 @@ from typing import Final
 from gateway.bench.amqp import RUN, PeerError
 from gateway.bench.latency import RunTimes
 from gateway.bench.shapes import STAMP_BYTES, Shape, body, stamp
+from gateway.bench.websocket import KEYS, TEXT, framed, masked
 
 NUL: Final = b"\x00"
 _RECEIPT_DIGITS: Final = 10
@@ -61,17 +62,33 @@ class Frames:
     """A run of SEND frames in one buffer; receipts and stamps are patched in before each write."""
 
     def __init__(
-        self, destination: str, shapes: Sequence[Shape], *, receipts: bool, expires: int = 0
+        self,
+        destination: str,
+        shapes: Sequence[Shape],
+        *,
+        receipts: bool,
+        expires: int = 0,
+        websocket: bool = False,
     ) -> None:
-        """Encode each shape in turn until the buffer holds RUN frames."""
+        """Encode each shape in turn until the buffer holds RUN frames.
+
+        With `websocket` each is a message of text.
+        """
         self._buffer = bytearray()
         self._digits: list[int] = []
         self._ends: list[int] = [0]
+        self._starts: list[int] = []
         self._receipts = receipts
+        self._masked = websocket
         rounds = max(1, RUN // len(shapes))
         for shape in list(shapes) * rounds:
             raw, digits = send(destination, shape, receipt=receipts, expires=expires)
-            self._digits.append(len(self._buffer) + digits)
+            start = len(self._buffer)
+            if websocket:
+                raw, inside = framed(raw, TEXT)
+                start += inside
+            self._starts.append(start)
+            self._digits.append(start + digits)
             self._buffer += raw
             self._ends.append(len(self._buffer))
         self._place = 0
@@ -84,15 +101,31 @@ class Frames:
         """
         place, buffer = self._place, self._buffer
         count = min(most, len(self._digits) - place)
-        if self._receipts:
-            for number, at in enumerate(self._digits[place : place + count], first):
-                buffer[at : at + _RECEIPT_DIGITS] = b"%010d" % number
-        if sent is not None:
-            for end in self._ends[place + 1 : place + count + 1]:
-                buffer[end - 1 - STAMP_BYTES : end - 1] = sent
+        if self._masked:
+            self._patch_masked(first, count, sent)
+        else:
+            if self._receipts:
+                for number, at in enumerate(self._digits[place : place + count], first):
+                    buffer[at : at + _RECEIPT_DIGITS] = b"%010d" % number
+            if sent is not None:
+                for end in self._ends[place + 1 : place + count + 1]:
+                    buffer[end - 1 - STAMP_BYTES : end - 1] = sent
         view = self._view[self._ends[place] : self._ends[place + count]]
         self._place = (place + count) % len(self._digits)
         return view, count
+
+    def _patch_masked(self, first: int, count: int, sent: bytes | None) -> None:
+        """Do the same where what is patched in has to be masked as its place is."""
+        buffer = self._buffer
+        for place in range(self._place, self._place + count):
+            start = self._starts[place]
+            if self._receipts:
+                at = self._digits[place]
+                text = b"%010d" % (first + place - self._place)
+                buffer[at : at + _RECEIPT_DIGITS] = masked(text, KEYS[(at - start) % 4])
+            if sent is not None:
+                at = self._ends[place + 1] - 1 - STAMP_BYTES
+                buffer[at : at + STAMP_BYTES] = masked(sent, KEYS[(at - start) % 4])
 
 
 class Sender:

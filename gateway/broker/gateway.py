@@ -276,6 +276,10 @@ class Gateway:
             options=options,
         )
 
+    def find(self, name: str) -> Destination | None:
+        """See the Broker port."""
+        return self.on_demand.find(name)
+
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         """See the Broker port."""
         return self._consuming.find_subscription(durable_name)

@@ -98,7 +98,7 @@ ACCEPTOR: Final = Table(
     required=frozenset({"endpoint"}),
     later=_words(
         "amqp-treat-reject-as-unmodified-delivery-failed amqp-min-large-message-size"
-        " stomp-enable-message-id stomp-min-large-message-size ws-ping-interval direct-deliver"
+        " stomp-enable-message-id stomp-min-large-message-size direct-deliver"
     ),
 )
 
@@ -180,7 +180,7 @@ TLS: Final = Table(
 MANAGEMENT: Final = Table(
     keys=v.readers(rows_of(tree.ManagementConfig)),
     nested=frozenset({"tls"}),
-    later=_words("allowed-origins console token"),
+    later=_words("console token"),
 )
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))

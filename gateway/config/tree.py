@@ -34,6 +34,8 @@ BALLAST_BYTES: Final = 64 * MIB
 #: What STOMP clients of other brokers write.
 ANYCAST_PREFIX: Final = "/queue/"
 MULTICAST_PREFIX: Final = "/topic/"
+#: The table of the HTTP listener, and what log and API call it.
+MANAGEMENT: Final = "management"
 
 
 class Wire(Enum):
@@ -57,6 +59,13 @@ class StompDiskFull(Enum):
 
     ERROR = "error"
     PAUSE = "pause"
+
+
+class WsCompression(Enum):
+    """What WebSocket messages may be compressed with."""
+
+    OFF = "off"
+    DEFLATE = "deflate"
 
 
 class LogFormat(Enum):
@@ -109,6 +118,11 @@ class Acceptor:
             and of localhost: `https://shop.example`; `*` is any.
         stomp_max_frame_payload_length: bytes of a WebSocket message, STOMP or AMQP;
             `max-frame-size` where that is more.
+        ws_ping_interval: ms of silence after which a WebSocket peer is asked for a sign of life; 0
+            or less: never.
+        ws_compression: permessage-deflate is agreed to with WebSocket clients that offer it, or
+            not; a message that comes compressed costs up to 48 KiB until it is whole, beside what
+            it inflates to, and nothing is kept of it.
         allow_anonymous: clients without a login are let in although there are users.
         sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
             verifier.
@@ -131,6 +145,8 @@ class Acceptor:
         connection_ttl_max: most ms of it; -1 no upper bound.
         stomp_consumer_window_size: unacknowledged bytes of a STOMP subscription that acknowledges;
             -1 no limit.
+        stomp_ws_consumer_window_size: the same over WebSocket, for what asks for no window of its
+            own; -1 no limit.
         stomp_disk_full: what a STOMP sender meets while the disk is full: an ERROR and the end, or
             no reading.
         max_unread_size: bytes of answers that a client may leave unread before nothing more is read
@@ -147,6 +163,8 @@ class Acceptor:
         connections_allowed: connections at a time.
         unauthenticated_connections_allowed: of those, connections of clients that have not logged
             in; for one more the oldest is cut.
+        on_management: it is no table of the file: what came over WebSocket to the management
+            listener.
     """
 
     name: str
@@ -156,6 +174,8 @@ class Acceptor:
     stomp_max_frame_payload_length: Annotated[
         int, NEW_CONNECTIONS, Unit.BYTES, within(1024, 1 << 30)
     ] = MIB
+    ws_ping_interval: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(-1)] = 20_000
+    ws_compression: Annotated[WsCompression, NEW_CONNECTIONS] = WsCompression.OFF
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000
@@ -177,6 +197,9 @@ class Acceptor:
     stomp_consumer_window_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, at_least(-1)] = (
         10 * 1024
     )
+    stomp_ws_consumer_window_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, at_least(-1)] = (
+        64 * 1024
+    )
     stomp_disk_full: Annotated[StompDiskFull, NEW_CONNECTIONS] = StompDiskFull.ERROR
     max_unread_size: Annotated[int, NEW_CONNECTIONS, Unit.BYTES, within(65_536, 1 << 26)] = MIB
     unread_timeout: Annotated[int, NEW_CONNECTIONS, Unit.MS, within(1_000, 3_600_000)] = 60_000
@@ -188,6 +211,7 @@ class Acceptor:
     disable_stomp_server_header: Annotated[bool, NEW_CONNECTIONS] = False
     connections_allowed: Annotated[int, NEW_CONNECTIONS, at_least(1)] = 10_000
     unauthenticated_connections_allowed: Annotated[int, NEW_CONNECTIONS, at_least(1)] = 100
+    on_management: bool = False
 
     def prefixes(self, anycast: str = "", multicast: str = "") -> tuple[str, str]:
         """Return both prefixes; the arguments are what those not written are."""
@@ -249,7 +273,11 @@ class ManagementConfig:
         enabled: without it there is neither API nor metrics.
         allowed_hosts: names for the Host header beside loopback's and the listener's own address.
         connections_allowed: connections at a time; for one more the one that does nothing for
-            longest is cut.
+            longest is cut. WebSockets have limits of their own.
+        websocket: `/stomp` and `/amqp` take STOMP and AMQP over WebSocket, by the defaults of an
+            acceptor.
+        allowed_origins: web pages that may connect so, beside those of the same origin and of
+            localhost; `*` is any.
     """
 
     endpoint: Annotated[Endpoint, v.Read(read_endpoint)] = field(
@@ -258,6 +286,8 @@ class ManagementConfig:
     enabled: Annotated[bool, RESTART] = True
     allowed_hosts: Annotated[frozenset[str], AT_ONCE, v.Read(v.names)] = frozenset()
     connections_allowed: Annotated[int, AT_ONCE, at_least(4)] = 256
+    websocket: Annotated[bool, NEW_CONNECTIONS] = True
+    allowed_origins: Annotated[frozenset[str], NEW_CONNECTIONS, _ORIGINS] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,9 +449,24 @@ def object_limits(config: Config) -> ObjectLimits:
     )
 
 
+def management_acceptor(config: Config) -> Acceptor:
+    """Return what WebSockets at the management listener are held to: the defaults of an acceptor.
+
+    Its name is that of the listener, or another one where an acceptor has that.
+    """
+    taken = {one.name for one in config.acceptors}
+    return Acceptor(
+        name=f"{MANAGEMENT}-websocket" if MANAGEMENT in taken else MANAGEMENT,
+        endpoint=config.management.endpoint,
+        protocols=frozenset({Wire.WS}),
+        allowed_origins=config.management.allowed_origins,
+        on_management=True,
+    )
+
+
 def tls_listeners(config: Config) -> list[tuple[str, Endpoint]]:
     """Return the path in the configuration and the endpoint of each listener that has TLS."""
     listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
     if config.management.enabled:
-        listeners.append(("management", config.management.endpoint))
+        listeners.append((MANAGEMENT, config.management.endpoint))
     return [(path, endpoint) for path, endpoint in listeners if endpoint.source is not None]

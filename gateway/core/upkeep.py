@@ -91,7 +91,13 @@ def watch_of(
 
 def disk_limit(config: Config) -> DiskLimit:
     """Return when the disk is full, as it is written."""
-    return DiskLimit(max_usage=config.max_disk_usage, min_free=config.min_disk_free)
+    keys = ("max-disk-usage", "min-disk-free")
+    return DiskLimit(
+        max_usage=config.max_disk_usage,
+        min_free=config.min_disk_free,
+        origins={key: config.origins[key] for key in keys if key in config.origins},
+        scan_seconds=config.disk_scan_period / 1000,
+    )
 
 
 def tidy(broker: Gateway, config: Config) -> None:

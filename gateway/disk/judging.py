@@ -14,8 +14,8 @@ The forecast is free bytes above the floor, divided by a smoothed rate at which 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -61,10 +61,20 @@ class DiskLimit:
     Attributes:
         max_usage: percent of a file system that may be used; full when it is reached.
         min_free: bytes that stay free; wins over `max_usage` when both are written.
+        origins: key -> where it was written.
+        scan_seconds: between two looks at the disk: before the next one nothing changes.
     """
 
     max_usage: float | None = None
     min_free: int | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+    scan_seconds: float = 5.0
+
+    def told(self, total: int) -> str:
+        """Return the limit that counts, and where it was set."""
+        words = self.in_words(total)
+        origin = self.origins.get(words.partition(" ")[0])
+        return f"{words} ({origin})" if origin else words
 
     def in_words(self, total: int) -> str:
         """Return the limit that counts, by its key."""
@@ -236,6 +246,7 @@ class DiskMonitor:
         self.refusal = Refusal(
             code=Code.DISK_FULL,
             transient=True,
+            wait=self._wait(),
             text=f"{text} Nothing can be sent until there is room; consuming goes on.",
         )
         if before is not None:
@@ -243,6 +254,19 @@ class DiskMonitor:
         self.raised += 1
         self._changed_at = now
         return [Change.FULL]
+
+    def _wait(self) -> float:
+        """Return after how many seconds there may be room, by how fast the disk empties.
+
+        Nothing changes before the next look; a rate is good for no more than its own time.
+        """
+        worst, scan = self.worst, self.limit.scan_seconds
+        rate = None if worst is None else self._rates.get(worst.path)
+        if worst is None or rate is None or rate.per_second > -RATE_MIN:
+            return scan
+        again = max(0, self.limit.floor(worst.total)) + self.limit.margin(worst.total)
+        missing = again + self.promised - worst.free
+        return max(scan, min(missing / -rate.per_second, RATE_SECONDS))
 
     def _headroom(self, space: Space) -> int:
         floor = self.limit.floor(space.total)
@@ -258,7 +282,7 @@ class DiskMonitor:
         promised = f", {self.promised} of them promised" if self.promised else ""
         return (
             f"The disk is full: {space.free} of {space.total} bytes are free at {space.path} "
-            f"({used:.1f} % used{promised}), and {self.limit.in_words(space.total)}."
+            f"({used:.1f} % used{promised}), and {self.limit.told(space.total)}."
         )
 
     def room(self, spaces: Sequence[Space]) -> int:

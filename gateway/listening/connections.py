@@ -4,7 +4,8 @@
            └──no room──> refused └──another one needs its place──> dismissed
 
 Where there is no room, the stranger that has been here for longest goes. Known clients never have
-to: without a stranger to dismiss the new connection is refused. `drain` ends all of them.
+to: without a stranger to dismiss the new connection is refused. A few at a time are told so, and
+when to come again; the others are closed without a word. `drain` ends all of them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 
 from gateway.config.tree import Acceptor, Config
 from gateway.listening.tls import Contexts, tell_tls_failed
+from gateway.listening.turned_away import turn_away
 from gateway.logs.connections import tell_closed, tell_opened
 from gateway.logs.summing import Summed
+from gateway.model.errors import Code, Refusal
 from gateway.model.peers import AcceptorFigures, Cause
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from protocols.stomp.session import StompSession
+from protocols.transport.first_bytes import Decline
 from protocols.transport.reads import Reads
 from protocols.transport.shell import Wire
 from protocols.transport.sniff import sniff
@@ -41,6 +45,8 @@ from protocols.websocket.session import WebSocketSession
 _log = structlog.get_logger()
 
 KEY: Final = "connections-allowed"
+#: How many are told at a time that there is no place for them.
+TURNED_MAX: Final = 16
 STRANGERS_KEY: Final = "unauthenticated-connections-allowed"
 
 
@@ -94,12 +100,15 @@ class Connections(Factory):
         *,
         contexts: Contexts | None = None,
         descriptors: Descriptors | None = None,
+        path: str = "",
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
-        `descriptors` are shared by all acceptors.
+        `descriptors` are shared by all acceptors; `path` is the listener's in the configuration.
         """
         self.name = name
+        self._path = path or f"acceptors.{name}"
+        self._stopping = False
         self.speakers: tuple[Speaker, ...] = ()
         self.output = Output()
         self.wires: dict[str, Wire] = {}
@@ -107,6 +116,7 @@ class Connections(Factory):
         self.emptied: Callable[[], None] = _nothing
         self.limits = limits or ConnectionLimits()
         self._strangers: dict[str, Wire] = {}
+        self._turned: set[Wire] = set()  # who has no place, and is told so
         self._turn = turn
         self._timers = timers
         self._reads = reads
@@ -120,7 +130,7 @@ class Connections(Factory):
     @property
     def count(self) -> int:
         """How many connections are open, those that are about to close as well."""
-        return len(self.wires)
+        return len(self.wires) + len(self._turned)
 
     def oldest_stranger(self) -> tuple[float, str] | None:
         """See `Crowd`."""
@@ -179,6 +189,20 @@ class Connections(Factory):
         )
 
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
+        tls = None if self._contexts is None else Tls(self._contexts())
+        if not self._refuses(addr):
+            return self._make(tls)
+        told = self._descriptors.spare and len(self._turned) < TURNED_MAX
+        return self._turn_away(tls) if told else None
+
+    def adopt(self, addr: IAddress | None, tls: Tls | None) -> Wire | str:
+        """Return what goes on with a connection that another factory took, or why it may not."""
+        if self._stopping:
+            return "the gateway is shutting down"
+        return self._refuses(addr) or self._make(tls)
+
+    def _refuses(self, addr: IAddress | None) -> str:
+        """Return the limit that refuses one more connection, told to the log; empty: none."""
         limit = self._make_room()
         if limit:
             self.refused += 1
@@ -191,21 +215,12 @@ class Connections(Factory):
                     reason="too-many",
                     limit=limit,
                 )
-            return None
+        return limit
+
+    def _make(self, tls: Tls | None) -> Wire:
         self.opened += 1
         name = f"{self.name}-{self.opened}"
-        tls = None if self._contexts is None else Tls(self._contexts())
-        wire = Wire(
-            self._turn,
-            self._timers,
-            self.speakers,
-            name,
-            tell=_told,
-            decline=decline,
-            reads=self._reads,
-            tls=tls,
-            output=self.output,
-        )
+        wire = self._wire(name, self.speakers, decline, tls)
         self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
@@ -213,12 +228,47 @@ class Connections(Factory):
         wire.on_lost = lambda one: self._lost(name, one)
         return wire
 
+    def _wire(
+        self, name: str, speakers: tuple[Speaker, ...], decline: Decline, tls: Tls | None
+    ) -> Wire:
+        return Wire(
+            self._turn,
+            self._timers,
+            speakers,
+            name,
+            tell=_told,
+            decline=decline,
+            reads=self._reads,
+            tls=tls,
+            output=self.output,
+        )
+
+    def _turn_away(self, tls: Tls | None) -> Wire:
+        """Hear who has no place, as far as it takes to tell it so, and when to come again.
+
+        Where the limit was set is not for those who have not said who they are.
+        """
+        text = f"This listener has as many connections as it may, {KEY} is {self.limits.allowed}."
+        refusal = Refusal(code=Code.TOO_MANY, text=f"{text} Try again later.", transient=True)
+        wire = self._wire(f"{self.name}-turned-away", (), turn_away(refusal), tls)
+        self._turned.add(wire)
+        wire.on_lost = self._turned_lost
+        return wire
+
+    def _turned_lost(self, wire: Wire) -> None:
+        self._turned.discard(wire)
+        self._tell_empty()
+
+    def _tell_empty(self) -> None:
+        if not self.count:
+            self.emptied()
+
     def _known(self, name: str) -> None:
         """A client has said who it is, and was let in."""
         self._strangers.pop(name, None)
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
-        tell_tls_failed(f"acceptors.{self.name}", wire.peer().address, why)
+        tell_tls_failed(self._path, wire.peer().address, why)
 
     def _declined(self, wire: Wire, what: str) -> None:
         _log.info(
@@ -234,17 +284,20 @@ class Connections(Factory):
         self.wires.pop(name, None)
         self._strangers.pop(name, None)
         tell_closed(self.name, name, wire, self._timers.now(), self._failures)
-        if not self.wires:
-            self.emptied()
+        self._tell_empty()
 
     def stop(self) -> None:
-        """Say good-bye in each protocol's words."""
-        for wire in list(self.wires.values()):
+        """Say good-bye in each protocol's words, and take nobody in any more."""
+        self._stopping = True
+        for wire in self._all():
             wire.stop()
+
+    def _all(self) -> list[Wire]:
+        return [*self.wires.values(), *self._turned]
 
     def abort(self) -> None:
         """Cut every connection that is still there."""
-        for wire in list(self.wires.values()):
+        for wire in self._all():
             transport: Any = wire.transport
             if transport is not None:
                 transport.abortConnection()

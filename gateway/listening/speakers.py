@@ -13,11 +13,13 @@ from typing import Final
 from gateway import __version__
 from gateway.config.tree import (
     ANYCAST_PREFIX,
+    MANAGEMENT,
     MULTICAST_PREFIX,
     Acceptor,
     Config,
     Sasl,
     StompDiskFull,
+    WsCompression,
 )
 from gateway.config.tree import Wire as Protocol
 from gateway.model.address import RoutingType
@@ -35,7 +37,7 @@ from protocols.stomp.limits import StompLimits
 from protocols.stomp.session import StompSession
 from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
-from protocols.websocket.limits import WebSocketLimits
+from protocols.websocket.limits import MANAGEMENT_PATHS, WebSocketLimits
 from protocols.websocket.session import WebSocketSession
 
 #: How long a STOMP consumer may hold deliveries and acknowledge none, where nothing is written.
@@ -119,11 +121,13 @@ class _Making:
 
         return Speaker(guess=Guess.AMQP.value, build=build)
 
-    def stomp(self, ttl_floor_ms: int = 0) -> Speaker:
-        limits = stomp_limits(
-            self.config, self.acceptor, self.unfinished, ttl_floor_ms=ttl_floor_ms
-        )
+    def stomp(self, *, web: bool = False) -> Speaker:
+        """Speak STOMP; to `web` pages with a window and with patience of their own."""
+        floor = TAB_TTL_MS if web else 0
+        limits = stomp_limits(self.config, self.acceptor, self.unfinished, ttl_floor_ms=floor)
         limits = replace(limits, objects=self.objects)
+        if web:
+            limits = replace(limits, window_bytes=self.acceptor.stomp_ws_consumer_window_size)
 
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer), peer.address
@@ -135,9 +139,9 @@ class _Making:
         """Carry the other protocols of the acceptor; all there are where it has no other."""
         inside = self.acceptor.protocols - {Protocol.WS} or frozenset(Protocol)
         carried = [self.amqp()] if Protocol.AMQP in inside else []
-        carried += [self.stomp(TAB_TTL_MS)] if Protocol.STOMP in inside else []
+        carried += [self.stomp(web=True)] if Protocol.STOMP in inside else []
         by_name = {one.guess: one for one in carried}
-        limits = websocket_limits(self.acceptor, open_to_all=self.open_to_all)
+        limits = websocket_limits(self.config, self.acceptor, open_to_all=self.open_to_all)
         return Speaker(
             guess=Guess.HTTP.value,
             build=lambda peer: WebSocketSession(by_name, limits, peer),
@@ -145,12 +149,24 @@ class _Making:
         )
 
 
-def websocket_limits(acceptor: Acceptor, *, open_to_all: bool) -> WebSocketLimits:
+def websocket_limits(config: Config, acceptor: Acceptor, *, open_to_all: bool) -> WebSocketLimits:
     """Return an acceptor's settings for WebSocket."""
-    return WebSocketLimits(
+    here = MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}"
+    limits = WebSocketLimits(
         message_bytes_max=max(acceptor.stomp_max_frame_payload_length, acceptor.max_frame_size),
         origins=acceptor.allowed_origins,
         open_to_all=open_to_all,
+        ping_seconds=max(0, acceptor.ws_ping_interval) / 1000,
+        deflate=acceptor.ws_compression is WsCompression.DEFLATE,
+        origins_key=f"{here}.allowed-origins",
+    )
+    if not acceptor.on_management:
+        return limits
+    return replace(
+        limits,
+        paths=MANAGEMENT_PATHS,
+        hosts=config.management.allowed_hosts,
+        hosts_key=f"{here}.allowed-hosts",
     )
 
 

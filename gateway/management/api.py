@@ -9,6 +9,7 @@
     GET /api/v1/store    journal, disk, memory
     GET /api/v1/clock    broker time, and whether the wall clock is followed
     POST /api/v1/clock/trust    follow it now, although it has made a large step
+    GET /stomp, /amqp    426: a WebSocket begins with the first request of its connection
 
 The configuration, the scrub, queues, addresses and streams have modules of their own (`config_api`,
 `scrub_api`, `queues_api`, `addresses_api`, `streams_api`).
@@ -23,13 +24,20 @@ from gateway.broker.pressure.fullness import PAGING, Fullness
 from gateway.management import metrics, views
 from gateway.management.addresses_api import AddressesApi
 from gateway.management.diverts_api import DivertsApi
-from gateway.management.http import Request, Response, check_query, json_response
+from gateway.management.http import (
+    ProblemError,
+    Request,
+    Response,
+    check_query,
+    json_response,
+)
 from gateway.management.messages_api import MessagesApi
 from gateway.management.producers_api import ProducersApi
 from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
+from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: Full addresses that the probe names, and paging ones.
 FULL_SHOWN_MAX: Final = 20
@@ -90,6 +98,8 @@ class StatusApi:
         router.add("GET", "/api/v1/store", self.show_store)
         router.add("GET", "/api/v1/clock", self.show_clock)
         router.add("POST", "/api/v1/clock/trust", self.trust_clock)
+        for path in MANAGEMENT_PATHS:
+            router.add("GET", path, self.websocket)
 
     def alive(self, _: Request) -> Response:
         """200 as long as the reactor turns."""
@@ -114,6 +124,14 @@ class StatusApi:
             told.update(_full(self._sources.gateway.pressure.fullness))
             return json_response(200, {"status": "ready", **told})
         return json_response(503, {"code": "not-ready", "message": reason})
+
+    def websocket(self, _: Request) -> Response:
+        """426: what could be one has gone through the door."""
+        message = (
+            "STOMP and AMQP over WebSocket are served here, where management.websocket says so, to"
+            " the first request of a connection: connect again."
+        )
+        raise ProblemError(426, "upgrade-required", message, {"Upgrade": "websocket"})
 
     def show_store(self, request: Request) -> Response:
         """Journal, disk and memory."""

@@ -30,7 +30,11 @@ _SINGLE: Final = ("host", "authorization", "content-type", "content-encoding", "
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _PATH_SHOWN: Final = 200
 #: Phrases that Twisted does not know [RFC 9110 15.5].
-_REASONS: Final = {421: b"Misdirected Request", 422: b"Unprocessable Content"}
+_REASONS: Final = {
+    421: b"Misdirected Request",
+    422: b"Unprocessable Content",
+    426: b"Upgrade Required",
+}
 
 
 class Connection(Protocol):

@@ -51,6 +51,7 @@ _REASONS: Final = {
     414: "URI Too Long",
     417: "Expectation Failed",
     431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
 }
 
 
@@ -100,6 +101,12 @@ class Channel(HTTPChannel):
     def abort(self) -> None:
         """Cut the connection, so that an answer that could not be finished is seen as cut."""
         cast("Any", self.transport).abortConnection()
+
+    def leave(self) -> None:
+        """Let go of a connection that goes on as something else, before a line of it was whole."""
+        self.factory.channels.pop(self, None)
+        self.setTimeout(None)  # type: ignore[no-untyped-call]
+        cast("Any", self.transport).unregisterProducer()
 
     @property
     def idle(self) -> bool:

@@ -258,6 +258,7 @@ class ConnectionsApi:
             "idleSeconds": round(now - wire.last_in, 3),
             "bytesIn": wire.bytes_in,
             "bytesOut": wire.bytes_out,
+            "unreadBytes": wire.unread,
         }
         if state is None or one.peer is None:
             return shown

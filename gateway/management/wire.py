@@ -31,6 +31,7 @@ from gateway.management import access
 from gateway.management.api_request import ApiRequest
 from gateway.management.channel import Channel
 from gateway.management.chunks import ChunkSender, close_chunks
+from gateway.management.door import Adopt, Door
 from gateway.management.http import (
     ProblemError,
     Request,
@@ -40,11 +41,13 @@ from gateway.management.http import (
 )
 from gateway.management.router import Router
 from gateway.model.ports import Authenticator
+from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: The gate as the peer with this address meets it.
 Authenticators = Callable[[str], Authenticator]
-#: These tell a supervisor whether the process lives; it has no password.
-OPEN_PATHS: Final = frozenset({"/livez", "/readyz"})
+#: The first two tell a supervisor, which has no password, whether the process lives; the others
+#: what a WebSocket needs.
+OPEN_PATHS: Final = frozenset({"/livez", "/readyz", *MANAGEMENT_PATHS})
 
 #: What changes nothing is not gone on with when nobody waits for its answer any more.
 LOOKING: Final = frozenset({"GET", "HEAD"})
@@ -109,6 +112,8 @@ class ApiSite(Site):
         )
         #: Those that are open, the one that was used last at the end.
         self.channels: dict[Channel, None] = {}
+        #: What takes WebSockets; None: nothing does.
+        self.adopt: Adopt | None = None
         #: What descriptors allow; None while nobody has said.
         self.share: int | None = None
         self.dismissed = 0
@@ -127,7 +132,8 @@ class ApiSite(Site):
             if self._refusals.whole():
                 _log.warning("http.connection_refused", limit=most, key=key)
             return None
-        return super().buildProtocol(addr)  # type: ignore[no-untyped-call]
+        http: Channel = super().buildProtocol(addr)  # type: ignore[no-untyped-call]
+        return http if self.adopt is None else Door(http, self.adopt)
 
     def _make_room(self) -> bool:
         """Cut who does nothing, or is slowest to ask or to read; False: all are being answered."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Code(Enum):
@@ -50,11 +51,21 @@ class Refusal:
         code: stable, for programs.
         text: one or two sentences for people.
         transient: True when the same request may work later (room comes back).
+        wait: seconds until then, where it is known better than by the code [gateway.model.retry].
     """
 
     code: Code
     text: str
     transient: bool = False
+    wait: float | None = None
+
+
+#: What clients are told when the gateway stops.
+STOPPING: Final = Refusal(
+    code=Code.SHUTTING_DOWN,
+    text="The gateway is shutting down; connect again later.",
+    transient=True,
+)
 
 
 class RefusedError(Exception):

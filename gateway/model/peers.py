@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from gateway.model.errors import Code, Refusal
+from gateway.model.retry import retry_after
 
 
 class Cause(Enum):
@@ -29,6 +30,7 @@ class Cause(Enum):
     STORE_FAILED = "store-failed"
     TLS_FAILED = "tls-failed"
     DISMISSED = "made-room"
+    FULL = "full"
 
 
 _OF_CODE = {
@@ -37,6 +39,11 @@ _OF_CODE = {
     Code.SHUTTING_DOWN: Cause.STOPPING,
     Code.STORE_FAILED: Cause.STORE_FAILED,
     Code.BAD_FRAME: Cause.PROTOCOL_ERROR,
+    Code.ADDRESS_FULL: Cause.FULL,
+    Code.PAGE_FULL: Cause.FULL,
+    Code.MEMORY_FULL: Cause.FULL,
+    Code.DISK_FULL: Cause.FULL,
+    Code.STORE_BUSY: Cause.FULL,
 }
 
 
@@ -47,10 +54,28 @@ def cause_of(code: Code) -> Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """Why a connection ended; `text` is for people, empty where the cause says it all."""
+    """Why a connection ended.
+
+    Attributes:
+        text: for people; empty where the cause says it all.
+        code: what the peer was refused with; None where it was not.
+        retry_after: seconds after which it may come again; None where waiting does not help.
+    """
 
     cause: Cause
     text: str = ""
+    code: Code | None = None
+    retry_after: int | None = None
+
+
+def ending_of(refusal: Refusal, cause: Cause | None = None) -> Ending:
+    """Return the end of a connection for a refusal; for `cause` where its code does not tell."""
+    return Ending(
+        cause=cause_of(refusal.code) if cause is None else cause,
+        text=refusal.text,
+        code=refusal.code,
+        retry_after=retry_after(refusal),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

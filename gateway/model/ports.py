@@ -65,6 +65,7 @@ class Producer(Protocol):
         """What is done before a durable message is confirmed: fsync, write or memory."""
 
     credited: bool  # what comes was promised before, by credit; a protocol without sets it to False
+    remakes: bool  # whether an address that was deleted is made again for what is sent next
     stamps: bool  # whether it gives messages the time; what transactions keep is asked for it
 
     def blocked(self) -> Refusal | None:
@@ -343,6 +344,12 @@ class Broker(Protocol):
         name, are read by the one that made them alone.
         """
 
+    def find(self, name: str) -> Destination | None:
+        """Return what has this name, and make nothing: a queue as `address::queue`.
+
+        A temporary address without a queue of its name is itself; None when there is neither.
+        """
+
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         """Return the selector of a durable subscription ("": none) and whether it is no-local.
 
@@ -378,6 +385,9 @@ class Authenticator(Protocol):
 
     def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
         """Verify off the reactor; `done` gets the answer later, never inside this call."""
+
+    def held(self, user: str) -> float:
+        """Return for how many seconds no login of a user is looked at; 0: the next one is."""
 
     def proves(self, user: str) -> bool:
         """Whether who is let in by this name has proved it; else anybody may give it."""

@@ -34,6 +34,8 @@ PLACED_HEADERS: Final = frozenset(
     {"destination", "content-type", "content-length", "priority", "persistent", "expires"}
 )
 _RESERVED: Final = BROKER_HEADERS | PLACED_HEADERS
+#: Before it stand values of the gateway's own, and escaped ones: the first is the one that counts.
+_EXPIRES: Final = b"\nexpires:"
 _LEADING: Final = ("correlation-id", "reply-to", "type")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", ":": "\\c"})
 _SPECIAL: Final = re.compile(r"[\\\n\r:]")
@@ -158,6 +160,15 @@ def with_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:
     ]
     lines = "\n".join(kept) + "\n" + "".join(header_line(n, v) for n, v in added.items())
     return lines.encode("utf-8", "replace") + b"\n" + body
+
+
+def with_expires(form: bytes, expires: int) -> bytes:
+    """Return the stored message with another end: ms since the epoch, 0 never."""
+    start = form.find(_EXPIRES)
+    if start < 0 or start > form.find(b"\n\n"):
+        return form  # no bytes of `pack`
+    digits = start + len(_EXPIRES)
+    return b"%b%d%b" % (form[:digits], expires, form[form.index(b"\n", digits) :])
 
 
 def with_new_headers(form: bytes, headers: Iterable[tuple[str, str]]) -> bytes:

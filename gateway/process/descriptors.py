@@ -81,10 +81,16 @@ class Descriptors:
         self.share = share_out(most, in_use=_in_use() + listeners, listeners=listeners)
         return self.share
 
+    @property
+    def spare(self) -> bool:
+        """Whether there is one for another client, and nobody has to go for it."""
+        share = self.share
+        return share is None or sum(crowd.count for crowd in self.crowds) < share.clients
+
     def has_room(self) -> bool:
         """Whether one more client may stay; the oldest stranger of all goes for it."""
         share = self.share
-        if share is None or sum(crowd.count for crowd in self.crowds) < share.clients:
+        if share is None or self.spare:
             return True
         found = [(oldest, crowd) for crowd in self.crowds if (oldest := crowd.oldest_stranger())]
         if not found:

@@ -6,7 +6,7 @@ bounded steps, each in a turn of its own, so that messages go on meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from twisted.internet.defer import Deferred
@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
-from gateway.config.tree import Config, object_limits
+from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
 from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.upkeep import disk_limit, keep_declared, periods
@@ -47,6 +47,7 @@ class Running(Protocol):
     config: Config
     gate: PasswordGate
     groups: Sequence[Connections]
+    web: Connections
     budgets: dict[str, Budget]
     containers: Containers
 
@@ -55,6 +56,12 @@ class Running(Protocol):
 
     def pace(self, key: str, seconds: float) -> None:
         """Do what that key says how often at another distance."""
+
+
+def doors(running: Running, config: Config) -> Iterator[tuple[Connections, Acceptor]]:
+    """Yield the connections of each listener with the settings they are held to."""
+    yield from zip(running.groups, config.acceptors, strict=True)
+    yield running.web, management_acceptor(config)
 
 
 async def apply(
@@ -128,7 +135,7 @@ async def _use_users(
     gate, new = running.gate, wanted.held
     before, was_open = gate.users, gate.open
     gate.use(wanted.users)
-    for group, acceptor in zip(running.groups, new.acceptors, strict=True):
+    for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
         group.limits = connection_limits(new, acceptor)
@@ -145,7 +152,7 @@ async def _use_users(
     if gate.open or not (was_open or before.keys() - wanted.users.keys()):
         return 0
     closed = looked = 0
-    for group, acceptor in zip(running.groups, new.acceptors, strict=True):
+    for group, acceptor in doors(running, new):
         for wire in list(group.wires.values()):
             peer = None if wire.session is None else wire.session.seen
             anonymous = acceptor.allow_anonymous

@@ -31,6 +31,7 @@ from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
+BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
 
@@ -161,6 +162,15 @@ class PasswordGate:
         """See `Authenticator`."""
         return bool(user) and not self.open
 
+    def held(self, user: str) -> float:
+        """See `Authenticator`."""
+        return self.held_from("", user)
+
+    def held_from(self, peer: str, user: str) -> float:
+        """Return for how many seconds logins of a user from there are refused unseen; 0: none."""
+        closed = self._throttle.closed_for((peer, user), self._surroundings.now())
+        return closed or (BUSY_SECONDS if self.waiting >= WAITING_MAX else 0.0)
+
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login whose peer is not known apart."""
         self.check_from("", user, password, done)
@@ -261,6 +271,10 @@ class PeerGate:
             self._gate.let_in(done)
         else:
             self._gate.check_from(self._address, user, password, done)
+
+    def held(self, user: str) -> float:
+        """See `Authenticator`."""
+        return self._gate.held_from(self._address, user)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""

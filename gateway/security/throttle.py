@@ -45,6 +45,11 @@ class FailureThrottle:
         bucket = self._buckets.get(pair)
         return bucket is None or now >= bucket.closed_until
 
+    def closed_for(self, pair: Pair, now: float) -> float:
+        """Return for how many seconds this peer may not try this user; 0: it may now."""
+        bucket = self._buckets.get(pair)
+        return 0.0 if bucket is None else max(0.0, bucket.closed_until - now)
+
     def failed(self, pair: Pair, now: float) -> None:
         """Count a wrong password."""
         bucket = self._buckets.pop(pair, None)

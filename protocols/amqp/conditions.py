@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.model.amqp_types import Symbol
 from gateway.model.errors import Code, Refusal
+from gateway.model.retry import retry_after
 from protocols.amqp.performatives import Close, Composite, Detach, Disposition, End, Error, Rejected
 
 INTERNAL_ERROR: Final = "amqp:internal-error"
@@ -33,6 +34,11 @@ DETACH_FORCED: Final = "amqp:link:detach-forced"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
+
+#: Keys of the `info` of an error: our stable code, and the seconds after which it is worth trying
+#: again, where waiting helps.
+REASON: Final = Symbol("x-reason")
+RETRY_AFTER: Final = Symbol("x-retry-after")
 
 _CONDITIONS: Final = {
     Code.ADDRESS_FULL: RESOURCE_LIMIT,
@@ -87,11 +93,15 @@ class TransactionFaultError(Exception):
 
 
 def error_of(refusal: Refusal) -> Error:
-    """Return the wire's form of a refusal; `info` carries our stable code."""
+    """Return the wire's form of a refusal; `info` has our stable code, and how long to wait."""
+    info: dict[str, object] = {REASON: refusal.code.value}
+    seconds = retry_after(refusal)
+    if seconds is not None:
+        info[RETRY_AFTER] = seconds
     return Error(
         condition=_CONDITIONS.get(refusal.code, INTERNAL_ERROR),
         description=refusal.text,
-        info={Symbol("x-reason"): refusal.code.value},
+        info=info,
     )
 
 

@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, assert_never
 
-from gateway.model.errors import Refusal
+from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
-    CONNECTION_FORCED,
     FRAMING_ERROR,
     ILLEGAL_STATE,
     ConnectionFaultError,
@@ -303,6 +302,11 @@ class AmqpConnection:
         self._out.append(data)
         self._out_bytes += len(data)
 
+    @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session: Qpid JMS takes no larger message of WebSocket either."""
+        return self.remote_frame_max
+
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
         data = frame(performative, channel, AMQP_FRAME, payload)
         if len(data) <= self.remote_frame_max:
@@ -481,10 +485,10 @@ class AmqpConnection:
     def stop(self, now: float) -> None:
         """See the shell's Session."""
         self.now = now
-        self.seen.end(Cause.STOPPING)
         if self.state is State.OPENED:
-            self.fail(Error(condition=CONNECTION_FORCED, description="The gateway is stopping."))
+            self.fail(error_of(STOPPING))
         else:
+            self.seen.end(Cause.STOPPING)
             self.cut("the gateway is stopping")
 
 

@@ -9,7 +9,9 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause, ConsumerState, Ending, PeerState, SessionState, cause_of
 from protocols.amqp.conditions import (
     DETACH_FORCED,
+    REASON,
     RESOURCE_LIMIT,
+    RETRY_AFTER,
     ConnectionFaultError,
     error_of,
 )
@@ -109,10 +111,17 @@ class AmqpPeer:
 
     def failed(self, error: Error) -> None:
         """We close with this error."""
-        reason = (error.info or {}).get("x-reason")
-        known = {code.value: code for code in Code}.get(str(reason))
+        info = error.info or {}
+        known = {code.value: code for code in Code}.get(str(info.get(REASON)))
         cause = Cause.PROTOCOL_ERROR if known is None else cause_of(known)
-        self.end(cause, f"{error.condition}: {error.description or ''}")
+        seconds = info.get(RETRY_AFTER)
+        if self.ending is None:
+            self.ending = Ending(
+                cause=cause,
+                text=f"{error.condition}: {error.description or ''}",
+                code=known,
+                retry_after=seconds if isinstance(seconds, int) else None,
+            )
 
     def closed(self, close: Close) -> None:
         """The peer said close."""

@@ -83,7 +83,14 @@ class Commands:
 
     def send_in(self, transaction: str, route: Route, stored: bytes) -> None:
         """Add a SEND to a transaction; raises RefusedError."""
-        self.transactions.send(transaction, route, stored, self._host.now)
+        if route.sender.lost:
+            self.transactions.check(transaction, self._host.now)
+        else:
+            self.transactions.send(transaction, route, stored, self._host.now)
+
+    def reply_to(self, text: str) -> str:
+        """Return the reply-to of a SEND as others answer to it; raises RefusedError."""
+        return self.subscriptions.reply_to(text, self.version)
 
     def leave(self) -> None:
         """The connection ends: nothing in transactions happens, deliveries go back."""

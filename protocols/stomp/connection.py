@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.objects import NOBODY
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import ConsumerFacts
 from protocols.mistakes import Mistakes
 from protocols.stomp import frame
@@ -161,7 +161,7 @@ class Connection:
     ) -> None:
         """End with ERROR; `ending` is for the log, where the refusal does not say it all."""
         if ending is None:
-            ending = Ending(cause=cause_of(refusal.code), text=refusal.text)
+            ending = ending_of(refusal)
         self.end(ending, self._error(refusal, receipt))
 
     def finish(self, answer: bytes, ticket: int) -> None:

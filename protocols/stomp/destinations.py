@@ -1,13 +1,14 @@
-"""What a destination header names: an address or queue, and the routing type asked for."""
+"""What a destination header names: its style, and the routing type that is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.model.address import Destination, RoutingType, parse_destination
+from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
 from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
+from protocols.stomp.styles import Named, read_destination
 
 
 def required(headers: Mapping[str, str], name: str, command: str) -> str:
@@ -22,15 +23,18 @@ def required(headers: Mapping[str, str], name: str, command: str) -> str:
 
 def resolve(
     headers: Mapping[str, str], command: str, type_headers: tuple[str, ...], limits: StompLimits
-) -> tuple[Destination, RoutingType | None]:
-    """Return what `destination` names and the routing type asked for by prefix or type header.
+) -> tuple[Named, RoutingType | None]:
+    """Return what `destination` names, not looked for yet, and the routing type asked for.
+
+    A prefix asks for it, or a header.
 
     Raises:
-        RefusedError: no destination, an impossible name, an unknown type, or a type header that
-            contradicts the prefix or another type header.
+        RefusedError: no destination, a style that is refused, an unknown type, or a type header
+            that contradicts the prefix or another type header.
     """
     text = required(headers, "destination", command)
-    name, routing = _without_prefix(text, limits)
+    named = read_destination(text, limits)
+    routing = named.routing
     for header in type_headers:
         value = headers.get(header)
         if value is None:
@@ -48,14 +52,4 @@ def resolve(
                 f"{routing.value}. Leave one of them out.",
             )
         routing = asked
-    return parse_destination(name), routing
-
-
-def _without_prefix(text: str, limits: StompLimits) -> tuple[str, RoutingType | None]:
-    for prefix in limits.anycast_prefixes:
-        if text.startswith(prefix):
-            return text[len(prefix) :], RoutingType.ANYCAST
-    for prefix in limits.multicast_prefixes:
-        if text.startswith(prefix):
-            return text[len(prefix) :], RoutingType.MULTICAST
-    return text, None
+    return named, routing

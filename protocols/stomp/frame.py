@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.model.errors import Refusal
+from gateway.model.retry import retry_after
 from protocols.stomp.versions import Version, escape_name, escape_value, plain
 
 SEND: Final = "SEND"
@@ -146,13 +147,18 @@ def error(
     version: Version = Version.V1_0,
     extra: Iterable[tuple[str, str]] = (),
 ) -> bytes:
-    """Return an ERROR frame: code and text as headers, the text again as body [STOMP 1.2 ERROR]."""
+    """Return an ERROR frame: code and text as headers, the text again as body [STOMP 1.2 ERROR].
+
+    `retry-after` says for how many seconds to wait, where waiting helps [gateway.model.retry].
+    """
     body = refusal.text.encode("utf-8", "replace") + b"\n"
+    seconds = retry_after(refusal)
     empty = encode(
         "ERROR",
         [
             ("message", plain(refusal.text)),
             ("error-code", refusal.code.value),
+            *([] if seconds is None else [("retry-after", str(seconds))]),
             ("content-type", "text/plain"),
             ("content-length", str(len(body))),
             *extra,

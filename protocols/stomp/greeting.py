@@ -5,6 +5,7 @@ Pure decisions about the headers; who may come in is asked by the session.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -85,6 +86,16 @@ def wrong_login(user: str | None) -> Refusal:
     return Refusal(code=Code.NOT_AUTHORIZED, text=text)
 
 
+def login_held(user: str, seconds: float) -> Refusal:
+    """Return why a login was not looked at; in `seconds` the next one is."""
+    text = (
+        f"Logins of user name [{user}] from this address are not looked at now, after wrong "
+        "passwords or because too many logins are being checked; try again in "
+        f"{math.ceil(seconds)} s."
+    )
+    return Refusal(code=Code.TOO_MANY, text=text, transient=True, wait=seconds)
+
+
 def login_too_late(limits: StompLimits) -> Refusal:
     """Return why a peer that has not logged in is cut."""
     seconds = limits.login_seconds
@@ -101,8 +112,8 @@ def too_much_before_login(size: int, limits: StompLimits) -> Refusal:
     return Refusal(code=Code.TOO_LARGE, text=text)
 
 
-def no_common_version(limits: StompLimits) -> bytes:
+def no_common_version(receipt: bytes | None) -> bytes:
     """Return the ERROR for a peer that speaks no version of ours [STOMP 1.2 Negotiation]."""
     versions = ", ".join(f"v{version.text}" for version in Version)
     refusal = Refusal(code=Code.BAD_HEADER, text=f"Supported protocol versions are {versions}.")
-    return error(refusal, extra=[("version", SUPPORTED)])
+    return error(refusal, receipt, extra=[("version", SUPPORTED)])

@@ -83,7 +83,7 @@ def decode_head(raw: bytes, version: Version | None, limits: StompLimits) -> Hea
     meaning = Version.V1_0 if version is None or command in _GREETINGS else version
     headers, length = _headers(lines, meaning, raw)
     head = Head(command, headers, _length(length, raw, limits))
-    if "receipt" in headers and version is not None:
+    if "receipt" in headers:
         head.receipt = checked_receipt(_raw_receipt(lines, meaning), meaning, raw)
     return head
 

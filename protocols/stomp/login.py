@@ -21,13 +21,14 @@ from typing import Final, NoReturn
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.objects import NOBODY
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import Authenticator
 from protocols.stomp import frame
 from protocols.stomp.frame import Head
 from protocols.stomp.greeting import (
     Greeting,
     greet,
+    login_held,
     login_too_late,
     no_common_version,
     too_much_before_login,
@@ -92,6 +93,7 @@ class Login:
         "_limits",
         "_moved",
         "_name",
+        "_receipt",
         "account",
         "ending",
         "greeting",
@@ -113,6 +115,7 @@ class Login:
         self._moved = moved
         self._began: float | None = None
         self._came = 0
+        self._receipt: bytes | None = None  # of the CONNECT that is being checked
         self.stage = Stage.CONNECT
         self.greeting: Greeting | None = None
         self.account = NOBODY
@@ -168,21 +171,26 @@ class Login:
         try:
             greeting = greet(head.headers, self._limits, self._name)
         except RefusedError as error:
-            self._refuse(Input.BAD, error.refusal)
+            self._refuse(Input.BAD, error.refusal, head.receipt)
             return
         if greeting is None:
             text = "No version of STOMP is spoken by both."
             ending = Ending(cause=Cause.PROTOCOL_ERROR, text=text)
-            self._end(Input.BAD, ending, no_common_version(self._limits))
+            self._end(Input.BAD, ending, no_common_version(head.receipt))
         elif self._authenticator.open and not self._authenticator.proves(greeting.user or ""):
             self._let_in(Input.WELCOME, greeting)
         elif greeting.user is None:
-            self._refuse(Input.BAD, wrong_login(None))
+            self._refuse(Input.BAD, wrong_login(None), head.receipt)
         else:
+            self._receipt = head.receipt
             self._step(Input.LOGIN)
             self._moved()  # what came with the CONNECT is kept before anybody can answer
+            # Asked before: a wrong password may be the one that closes the door.
+            held = self._authenticator.held(greeting.user)
             self._authenticator.check(
-                greeting.user, greeting.password, lambda good: self._checked(greeting, good=good)
+                greeting.user,
+                greeting.password,
+                lambda good: self._checked(greeting, good=good, held=held),
             )
 
     def broken(self, error: FrameError) -> None:
@@ -207,15 +215,17 @@ class Login:
 
     # ---- outcomes
 
-    def _checked(self, greeting: Greeting, *, good: bool) -> None:
-        """The authenticator has answered, on a later turn."""
+    def _checked(self, greeting: Greeting, *, good: bool, held: float) -> None:
+        """The authenticator has answered, on a later turn; see its `held`."""
         if self.over:
             return
         if good:
             self.account = greeting.user or NOBODY
             self._let_in(Input.YES, greeting)
+        elif held and greeting.user is not None:
+            self._refuse(Input.NO, login_held(greeting.user, held))
         else:
-            self._refuse(Input.NO, wrong_login(greeting.user))
+            self._refuse(Input.NO, wrong_login(greeting.user), self._receipt)
 
     def _let_in(self, what: Input, greeting: Greeting) -> None:
         self._step(what)
@@ -231,9 +241,9 @@ class Login:
         ending: Ending | None = None,
     ) -> None:
         if ending is None:
-            wrong = refusal.code is Code.NOT_AUTHORIZED
-            cause = Cause.LOGIN_REFUSED if wrong else cause_of(refusal.code)
-            ending = Ending(cause=cause, text=refusal.text)
+            wrong = what is Input.NO or refusal.code is Code.NOT_AUTHORIZED
+            cause = Cause.LOGIN_REFUSED if wrong else None
+            ending = ending_of(refusal, cause)
         self._end(what, ending, frame.error(refusal, receipt))
 
     def _end(self, what: Input, ending: Ending, last_word: bytes) -> None:

@@ -24,7 +24,9 @@ from protocols.stomp.versions import Version, escape_name, escape_value
 class Convert(Protocol):
     """Turns a message that was not sent by STOMP into its stored STOMP form; never raises."""
 
-    def __call__(self, body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes: ...
+    def __call__(
+        self, body: bytes, flags: int, address: str, *, expires: int | None = None
+    ) -> bytes: ...
 
 
 #: Any of these flags makes `redelivered` true.

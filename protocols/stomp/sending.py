@@ -30,10 +30,15 @@ from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
 from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
+from protocols.stomp.nowhere import Nowhere
+from protocols.stomp.places import Places
+from protocols.stomp.styles import Place
 
 #: Its group goes to one consumer.
 GROUP_HEADER: Final = "JMSXGroupID"
 _TYPE_HEADER: Final = "destination-type"
+_REPLY_HEADER: Final = "reply-to"
+_TEMPORARY: Final = ("/temp-queue/", "/temp-topic/")
 #: ms from now; a head with it is no other's, since each of its messages has a time of its own.
 DELAY_HEADER: Final = "AMQ_SCHEDULED_DELAY"
 _TIME_HEADER: Final = "AMQ_SCHEDULED_TIME"
@@ -49,15 +54,16 @@ class Sender:
         producer: the broker's side.
         full: the address has reached a limit since the last send.
         routing_header: destination-type to store with its messages; None when nobody named a type.
+        lost: it leads nowhere; what comes next for its destination is looked at anew.
     """
 
-    __slots__ = ("_unblocked", "full", "producer", "routes", "routing_header")
+    __slots__ = ("_unblocked", "full", "lost", "producer", "routes", "routing_header")
 
     producer: Producer
 
     def __init__(self, unblocked: Callable[[Sender], None]) -> None:
         self._unblocked = unblocked
-        self.full = False
+        self.full = self.lost = False
         self.routes: dict[int, Route] = {}
         self.routing_header: str | None = None
 
@@ -121,7 +127,17 @@ class Route:
 class Sending:
     """The senders of one connection."""
 
-    __slots__ = ("_broker", "_limits", "_on_evict", "_origin", "_senders", "_unblocked", "user")
+    __slots__ = (
+        "_broker",
+        "_limits",
+        "_on_evict",
+        "_origin",
+        "_places",
+        "_reply_to",
+        "_senders",
+        "_unblocked",
+        "user",
+    )
 
     def __init__(
         self,
@@ -130,10 +146,13 @@ class Sending:
         unblocked: Callable[[Sender], None],
         on_evict: Callable[[], None],
         *,
+        places: Places,
+        reply_to: Callable[[str], str],
         origin: str,
     ) -> None:
         """Start without senders; `on_evict` is called when routes handed out so far are void.
 
+        `reply_to` makes of a SEND's what others answer to, and raises RefusedError.
         `user`: for whom what is missing is made; set when it is known.
         """
         self.user = NOBODY
@@ -141,6 +160,8 @@ class Sending:
         self._limits = limits
         self._unblocked = unblocked
         self._on_evict = on_evict
+        self._places = places
+        self._reply_to = reply_to
         self._origin = origin
         self._senders: dict[tuple[str, str | None], Sender] = {}
 
@@ -176,6 +197,11 @@ class Sending:
             stored = {n: v for n, v in stored.items() if n not in (DELAY_HEADER, _TIME_HEADER)}
             if due:
                 stored[_TIME_HEADER] = str(due)
+        reply_to = headers.get(_REPLY_HEADER)
+        if reply_to is not None:
+            answered = self._reply_to(reply_to)
+            if answered != reply_to:
+                stored = {**stored, _REPLY_HEADER: answered}
         before, behind = stomp_form.outline(
             headers["destination"],
             priority,
@@ -199,7 +225,10 @@ class Sending:
         sender = self._senders.get(key)
         if sender is not None:
             return sender
-        destination, routing = resolve(headers, "SEND", (_TYPE_HEADER,), self._limits)
+        named, routing = resolve(headers, "SEND", (_TYPE_HEADER,), self._limits)
+        destination = self._places.find(named, self.user)
+        if destination is None:
+            return self._lost(named.name)
         if len(self._senders) >= self._limits.destinations_max:
             self.close_all()
         sender = Sender(self._unblocked)
@@ -207,9 +236,17 @@ class Sending:
             destination, routing, sender, origin=self._origin, user=self.user
         )
         sender.producer.credited = False
+        sender.producer.remakes = named.place is not Place.EXISTING
         sender.full = sender.producer.blocked() is not None
         sender.routing_header = None if routing is None else routing.value
         self._senders[key] = sender
+        return sender
+
+    def _lost(self, name: str) -> Sender:
+        """Return a sender to a requester that is gone."""
+        sender = Sender(self._unblocked)
+        sender.producer = Nowhere(name)
+        sender.lost = True
         return sender
 
     def addresses(self) -> list[str]:
@@ -263,3 +300,16 @@ def _time(headers: Mapping[str, str], name: str, or_else: str) -> int:
             f"{_TIME_DIGITS} digits, or {or_else}.",
         )
     return max(0, int(text))
+
+
+def is_single(headers: Mapping[str, str]) -> bool:
+    """Whether no other SEND can share the route of this one, however alike.
+
+    A transaction may be over, a delay counts from each message, and the subscription for the
+    answers may have ended.
+    """
+    return (
+        "transaction" in headers
+        or DELAY_HEADER in headers
+        or headers.get(_REPLY_HEADER, "").startswith(_TEMPORARY)
+    )

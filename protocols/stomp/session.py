@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from gateway.model.errors import Code, Refusal
+from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending
 from gateway.model.ports import Authenticator, Broker
 from protocols.stomp.commands import Commands
@@ -126,6 +126,11 @@ class StompSession:
         )
 
     @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session: some clients want whole frames in a message of WebSocket."""
+        return 0
+
+    @property
     def write_room(self) -> bool:
         """Set by the shell; False while much output waits."""
         return self._outbox.write_room
@@ -226,8 +231,7 @@ class StompSession:
     def stop(self, now: float) -> None:
         """Say that the gateway is going down, and end."""
         self.connection.now = now
-        text = "The gateway is shutting down; connect again later."
-        self.connection.expel(Refusal(code=Code.SHUTTING_DOWN, text=text, transient=True))
+        self.connection.expel(STOPPING)
 
     # ---- memory
 

@@ -62,8 +62,13 @@ def wants_no_local(headers: Mapping[str, str]) -> bool:
     return any(_is_set(headers, name) for name in _NO_LOCAL_HEADERS)
 
 
-def check_durable(durable: str | None, routing: RoutingType | None) -> None:
-    """Raise RefusedError when a durable subscription is asked for, and a queue."""
+def check_durable(durable: str | None, routing: RoutingType | None, *, temporary: bool) -> None:
+    """Raise RefusedError when a durable subscription is asked for, and a queue or what is gone."""
+    if durable is not None and temporary:
+        raise RefusedError.of(
+            Code.ROUTING_MISMATCH,
+            "A durable subscription outlives its connection, and a temporary destination does not.",
+        )
     if durable is not None and routing is RoutingType.ANYCAST:
         raise RefusedError.of(
             Code.ROUTING_MISMATCH,

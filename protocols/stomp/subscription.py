@@ -111,6 +111,7 @@ class StompConsumer:
         key: what its message ids start with.
         number: of this connection's subscriptions, by age.
         durable_name: of a durable subscription, else None.
+        automatic: opened by the reply-to of a SEND.
         stage: see the module text.
         subscription: the hold on the queue; set right after subscribing.
     """
@@ -125,6 +126,7 @@ class StompConsumer:
         "_starved",
         "_transactions",
         "_window",
+        "automatic",
         "durable_name",
         "id",
         "key",
@@ -168,6 +170,7 @@ class StompConsumer:
         self._browser = browser
         self._forget = forget
         self.durable_name = durable_name
+        self.automatic = False
         self.stage = Stage.SUBSCRIBED
 
     @property

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from gateway.model.address import RoutingType
+from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import Message
 from gateway.model.objects import Kind, weight_of
@@ -24,6 +25,8 @@ from gateway.model.ports import Broker
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.heads import shown
 from protocols.stomp.message_frames import Convert, MessageFrames
+from protocols.stomp.places import Places, answer_to
+from protocols.stomp.styles import Named, Place, read_destination
 from protocols.stomp.subscribe_headers import (
     browses,
     check_durable,
@@ -34,6 +37,7 @@ from protocols.stomp.subscribe_headers import (
 )
 from protocols.stomp.subscription import AckMode, Host, StompConsumer
 from protocols.stomp.versions import Version
+from protocols.stomp.window import NO_WINDOW, Window
 
 _TYPE_HEADERS: Final = ("subscription-type", "destination-type")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.]")
@@ -41,11 +45,27 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9.]")
 _NUMBER_DIGITS: Final = 18
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a subscription is to be: `name` is its id, the others are as SUBSCRIBE has them."""
+
+    name: str
+    version: Version
+    mode: AckMode
+    window: Window
+    routing: RoutingType | None
+    durable: str | None = None
+    browser: bool = False
+    selector: str = ""
+    no_local: str = ""
+
+
 class Subscriptions:
     """All of one connection.
 
     Attributes:
         by_id: the open ones.
+        places: where destinations lead.
         origin: what this connection's messages are told by, for no-local.
     """
 
@@ -59,6 +79,7 @@ class Subscriptions:
         "_prefix",
         "by_id",
         "origin",
+        "places",
     )
 
     def __init__(self, broker: Broker, host: Host, convert: Convert, name: str) -> None:
@@ -70,6 +91,7 @@ class Subscriptions:
         self.origin = f"STOMP {name}"
         self._count = 0
         self._before = 0  # delivered to those that are gone
+        self.places = Places(broker, host.limits, self)
         self._by_key: dict[bytes, StompConsumer] = {}
         self.by_id: dict[str, StompConsumer] = {}
 
@@ -88,50 +110,107 @@ class Subscriptions:
     ) -> StompConsumer:
         """Open a subscription; it sends nothing until `start()`. Raises RefusedError."""
         selector = selector_of(headers)
+        named, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
+        if named.place is Place.OWN:
+            self._end_automatic(named.text)
         name = self._free_id(headers, version)
-        destination, routing = resolve(headers, "SUBSCRIBE", _TYPE_HEADERS, self._host.limits)
         durable = durable_name(headers, client_id, "SUBSCRIBE")
-        check_durable(durable, routing)
-        self._host.limits.objects.check(Kind.CONSUMERS, self._host.account, weight_of(name))
+        check_durable(durable, routing, temporary=named.place is Place.OWN)
         browser = browses(headers, durable, routing)
-        mode = AckMode.of(headers.get("ack", "auto"))
-        window = window_of(headers, self._host.limits.window_bytes)
+        asked = Asked(
+            name=name,
+            version=version,
+            mode=AckMode.of(headers.get("ack", "auto")),
+            window=window_of(headers, self._host.limits.window_bytes),
+            routing=routing,
+            durable=durable,
+            browser=browser,
+            selector=selector,
+            no_local=self.origin if wants_no_local(headers) else "",
+        )
+        return self._open(asked, self._find(named))
+
+    def _find(self, named: Named) -> Destination:
+        destination = self.places.find(named, self._host.account)
+        if destination is None:
+            raise RefusedError.of(
+                Code.NOT_FOUND,
+                f"'{shown(named.text)}' is gone with the connection that asked for answers there.",
+            )
+        return destination
+
+    def reply_to(self, text: str, version: Version) -> str:
+        """Return the reply-to of a SEND as others answer to it; raises RefusedError.
+
+        Of a temporary destination that is its real address. It is subscribed to by its own word,
+        unless the connection has done so itself.
+        """
+        named = read_destination(text, self._host.limits)
+        if named.place is not Place.OWN:
+            return text
+        address = self.places.own(named, self._host.account)
+        if not any(one.subscription.address == address for one in self.by_id.values()):
+            self._check_id(text)
+            asked = Asked(
+                name=text,
+                version=version,
+                mode=AckMode.AUTO,
+                window=Window(NO_WINDOW),
+                routing=named.routing,
+            )
+            consumer = self._open(asked, Destination(address))
+            consumer.automatic = True
+            consumer.start()
+        return answer_to(named, address)
+
+    def _end_automatic(self, word: str) -> None:
+        """End the subscription that a reply-to opened: the connection subscribes itself."""
+        consumer = self.by_id.get(word)
+        if consumer is not None and consumer.automatic:
+            self.drop(consumer)
+            consumer.unsubscribe()
+
+    def _open(self, asked: Asked, destination: Destination) -> StompConsumer:
+        """Open a subscription; raises RefusedError."""
+        host = self._host
+        weight = weight_of(asked.name)
+        host.limits.objects.check(Kind.CONSUMERS, host.account, weight)
         self._count += 1
         key = f"{self._prefix}-{self._count}".encode()
         frames = MessageFrames(
-            version,
-            name,
+            asked.version,
+            asked.name,
             key,
-            with_ack=mode is not AckMode.AUTO,
+            with_ack=asked.mode is not AckMode.AUTO,
             address=destination.address,
             convert=self._convert,
         )
         consumer = StompConsumer(
-            self._host,
-            (name, key),
-            mode,
+            host,
+            (asked.name, key),
+            asked.mode,
             frames,
             forget=self.drop,
-            window=window,
-            durable_name=durable,
-            browser=browser,
+            window=asked.window,
+            durable_name=asked.durable,
+            browser=asked.browser,
         )
         consumer.subscription = self._broker.subscribe(
             destination,
-            RoutingType.MULTICAST if durable is not None else routing,
+            RoutingType.MULTICAST if asked.durable is not None else asked.routing,
             consumer,
-            durable_name=durable,
+            durable_name=asked.durable,
             # Two connections of one client-id share a durable subscription, as in Artemis.
-            shared=durable is not None,
-            browse=browser,
-            selector=selector,
-            no_local=self.origin if wants_no_local(headers) else "",
+            shared=asked.durable is not None,
+            browse=asked.browser,
+            selector=asked.selector,
+            no_local=asked.no_local,
             owner=self,
-            user=self._host.account,
+            user=host.account,
         )
         consumer.number = self._count
-        self._host.limits.objects.add(Kind.CONSUMERS, self._host.account, weight_of(name))
-        self.by_id[name] = consumer
+        host.limits.objects.add(Kind.CONSUMERS, host.account, weight)
+        self.by_id[asked.name] = consumer
         self._by_key[key] = consumer
         return consumer
 
@@ -141,6 +220,11 @@ class Subscriptions:
             if version is not Version.V1_0:
                 required(headers, "id", "SUBSCRIBE")
             name = f"subscription/{required(headers, 'destination', 'SUBSCRIBE')}"
+        self._check_id(name)
+        return name
+
+    def _check_id(self, name: str) -> None:
+        """Raise RefusedError unless one more subscription may be opened by this id."""
         if name in self.by_id:
             raise RefusedError.of(
                 Code.ALREADY_EXISTS,
@@ -152,7 +236,6 @@ class Subscriptions:
                 Code.TOO_MANY,
                 f"This connection has {limit} subscriptions, which is the limit; end one first.",
             )
-        return name
 
     def unsubscribe(
         self, headers: Mapping[str, str], version: Version, client_id: str | None
@@ -193,6 +276,7 @@ class Subscriptions:
         for consumer in consumers:
             self._discount(consumer)
             consumer.leave()
+        self.places.leave()
 
     def _discount(self, consumer: StompConsumer) -> None:
         host = self._host

@@ -27,7 +27,7 @@ from protocols.stomp.frame import SEND, Head
 from protocols.stomp.heads import FrameError
 from protocols.stomp.intake import Pause
 from protocols.stomp.parser import ACKS, Parser
-from protocols.stomp.sending import DELAY_HEADER, DiskWait, Route, Sender, Sending
+from protocols.stomp.sending import DiskWait, Route, Sender, Sending, is_single
 from protocols.stomp.spool import Spool, Waiting, WaitingFrame, WaitingSends
 
 _LATE_RECEIPT: Final = "RECEIPT"
@@ -70,6 +70,8 @@ class Traffic:
             self._limits,
             self._unblocked,
             parser.forget,
+            places=commands.subscriptions.places,
+            reply_to=commands.reply_to,
             origin=commands.subscriptions.origin,
         )
         self._stalled: Sender | DiskWait | None = None
@@ -112,14 +114,14 @@ class Traffic:
         close senders, since the parser may hold a run for one of them.
         """
         if (
-            "transaction" in head.headers
-            or DELAY_HEADER in head.headers
+            is_single(head.headers)
             or self._wait_for_disk().full
             or self._sending.crowded(head.headers)
         ):
             return
         try:
-            self._sending.prepare(head)
+            if self._sending.prepare(head).sender.lost:
+                head.route = None
         except RefusedError:
             head.route = None
 
@@ -213,9 +215,8 @@ class Traffic:
             return
         head.restamp(self._parser.stamp)
         stored = (head.stored if head.length >= 0 else head.stored_for(len(body))) + body
-        if transaction is not None or DELAY_HEADER in head.headers:
-            # Looked at each time: a transaction may be over, and a delay counts from each message.
-            head.route = None
+        if is_single(head.headers) or route.sender.lost:
+            head.route = None  # the next one is looked at again
         if transaction is None:
             self._send_run(route, [stored], [] if head.receipt is None else [head.receipt])
             return

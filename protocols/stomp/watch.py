@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.model.errors import Code, Refusal
-from gateway.model.peers import Cause, ConsumerState, Ending, cause_of
+from gateway.model.peers import Cause, ConsumerState, Ending, ending_of
 from protocols.stomp.heartbeat import Agreement, Pulse
 from protocols.stomp.limits import StompLimits
 from protocols.stuck import Stuck
@@ -120,6 +120,5 @@ class Watch:
             return None
         for one in self._stuck.look(consumers(), now):
             refusal = self._stuck.refusal(one)
-            ending = Ending(cause=cause_of(refusal.code), text=refusal.text)
-            return Overdue(refusal=refusal, ending=ending)
+            return Overdue(refusal=refusal, ending=ending_of(refusal))
         return None

@@ -89,6 +89,11 @@ class Outgoing:
         """Bytes that wait for the transport to ask for them."""
         return self._unsent.size
 
+    @property
+    def held(self) -> int:
+        """Bytes that this process holds for the peer to read."""
+        return self._unsent.held
+
     def attach(self, transport: object, send: Callable[[bytes], int] | None) -> None:
         """Send by this transport; `send` is its socket's, where that may be used."""
         self._transport = transport

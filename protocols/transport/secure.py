@@ -19,6 +19,7 @@ from twisted.internet.interfaces import (
     IPushProducer,
     IReactorTime,
     ISSLTransport,
+    ITransport,
 )
 from twisted.internet.protocol import Protocol, ServerFactory, connectionDone
 from twisted.python.failure import Failure
@@ -85,7 +86,7 @@ class SecureTransport(Protocol):
         self._failed = failed
         self._deadline: IDelayedCall | None = None
         self._producer: Any = None
-        self._leaving = self._closed = self._lost = False
+        self._leaving = self._closed = self._lost = self._surrendered = False
         self._owed = 0
         self.disconnecting = False
         # What a request is asked that wants to know whether it came over TLS.
@@ -101,6 +102,9 @@ class SecureTransport(Protocol):
         self._above.makeConnection(self)
 
     def dataReceived(self, data: bytes) -> None:
+        if self._surrendered:
+            self._above.dataReceived(data)
+            return
         if self._closed:
             return
         tls = self._tls
@@ -114,6 +118,8 @@ class SecureTransport(Protocol):
             self._end_deadline()
         if plain:
             self._above.dataReceived(plain)
+        if self._surrendered:
+            return
         if tls.failure:
             self._failed(self._peer(), tls.failure)
         if tls.failure or tls.ended:
@@ -129,6 +135,19 @@ class SecureTransport(Protocol):
         self._above.connectionLost(reason)
         # What stays of a connection waits for the collector of cycles; this is most of it.
         del self._tls
+
+    @property
+    def tls(self) -> Tls:
+        """What the connection is encrypted with."""
+        return self._tls
+
+    def surrender(self) -> ITransport:
+        """Leave socket and TLS to the protocol above, which is passed ciphertext from now on."""
+        transport = self.transport
+        assert transport is not None, "who has read has a transport"
+        self._end_deadline()
+        self._surrendered = True
+        return transport
 
     def _too_slow(self) -> None:
         self._deadline = None

@@ -12,6 +12,7 @@ Over TLS the transport is plain TCP as well, and what passes through here is cip
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from twisted.internet import main, tcp
@@ -144,6 +145,17 @@ class Wire(TwistedProtocol):
         else:
             self._schedule(self._now() + FIRST_BYTES_SECONDS)
 
+    def take_over(self, transport: ITransport, data: bytes) -> None:
+        """Go on with a connection of which somebody else has read the first bytes: `data`.
+
+        TLS is ready then, and `data` is what came out of it.
+        """
+        self.makeConnection(transport)  # type: ignore[no-untyped-call]
+        self.bytes_in += len(data)
+        self._hear(data)
+        if self._tls is not None:
+            self._end_tls(self._tls)
+
     def _use(self, transport: tcp.Connection) -> None:
         """Read and write on the socket itself."""
         handle = transport.getHandle()
@@ -218,6 +230,11 @@ class Wire(TwistedProtocol):
         return self._out.bytes_out
 
     @property
+    def unread(self) -> int:
+        """Bytes that the gateway holds since the peer does not read them."""
+        return self._out.held
+
+    @property
     def session(self) -> Session | None:
         """The protocol's session, once the first bytes told which."""
         return self._session
@@ -241,7 +258,10 @@ class Wire(TwistedProtocol):
         return None if self._first is None else self._first.only
 
     def _start(self, speaker: Speaker) -> None:
-        session = speaker.build(self.peer())
+        transport: Any = self.transport
+        # Asked of the socket itself, which has to be open.
+        own = str(getattr(transport.getHost(), "host", ""))
+        session = speaker.build(replace(self.peer(), own=own))
         session.wake = self.wake
         if self._patience is not None:
             session.spent = self._patience.spent
@@ -273,6 +293,10 @@ class Wire(TwistedProtocol):
             self._start(only)
         if plain:
             self._hear(plain)
+        self._end_tls(tls)
+
+    def _end_tls(self, tls: Tls) -> None:
+        """See to what TLS has come to."""
         if tls.failure:
             self._tls_failed(tls.failure)
         if tls.failure or tls.ended:

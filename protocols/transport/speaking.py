@@ -35,6 +35,10 @@ class Session(Protocol):
         """Whether the session does not want to be told more now."""
 
     @property
+    def piece_bytes_max(self) -> int:
+        """Bytes of its output that go in one message, where messages carry it; 0: all there are."""
+
+    @property
     def seen(self) -> Peer:
         """The connection as an operator sees it."""
 
@@ -59,13 +63,14 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerFacts:
-    """What is known of the other end before it has said anything."""
+    """What is known of the other end before it has said anything; `own` is our address there."""
 
     address: str
     loopback: bool
     tls: bool
     name: str
     port: int = 0
+    own: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

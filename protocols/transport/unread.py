@@ -64,6 +64,11 @@ class Unsent:
         self._count = 0
         self._given = 0  # bytes of the last piece
 
+    @property
+    def held(self) -> int:
+        """Bytes that wait, those that its transport was given with them; it may have sent some."""
+        return self.size + self._given
+
     def keep(self, data: bytes) -> None:
         """Keep what the socket does not take."""
         self._kept.append(data)
@@ -114,7 +119,7 @@ class Unsent:
         """Why the peer is cut when it reads nothing."""
         return (
             f"it has read nothing for {self.output.seconds:g} s (unread-timeout), while up to "
-            f"{self.size + self._given} bytes waited for it"
+            f"{self.held} bytes waited for it"
         )
 
 

@@ -7,14 +7,16 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import CloseReason
 
-from gateway.model.peers import Cause
+from gateway.model.peers import Cause, Ending
 
-#: By why a connection ends; what is not here is a policy's doing.
+#: By why a connection ends; what is not here is a policy's doing, or passes with time.
 _CODES: Final[Mapping[Cause, CloseReason]] = {
     Cause.CLIENT: CloseReason.NORMAL_CLOSURE,
     Cause.STOPPING: CloseReason.GOING_AWAY,
     Cause.PROTOCOL_ERROR: CloseReason.PROTOCOL_ERROR,
     Cause.STORE_FAILED: CloseReason.INTERNAL_ERROR,
+    # What waiting helps against.
+    Cause.FULL: CloseReason.TRY_AGAIN_LATER,
 }
 
 
@@ -31,7 +33,21 @@ class Closing(NamedTuple):
         return f"WebSocket close {code} {self.reason}".rstrip()
 
 
-def closing_for(cause: Cause, text: str = "") -> Closing:
-    """Return what we say because of `cause`; its own word where there is no text."""
-    code = _CODES.get(cause, CloseReason.POLICY_VIOLATION)
-    return Closing(code.value, text or cause.value)
+def closing_for(ending: Ending) -> Closing:
+    """Return what we say when what is inside has ended: a word, never what it has told its peer.
+
+    The word is the log's cause, or the code that the peer was refused with.
+    """
+    refused = ending.cause is Cause.REFUSED and ending.code is not None
+    return say(ending, ending.code.value if refused and ending.code else ending.cause.value)
+
+
+def say(ending: Ending, words: str) -> Closing:
+    """Return a Close with these words, and with how long to wait, where waiting helps.
+
+    A page may see no more of the end than this.
+    """
+    seconds = ending.retry_after
+    usual = CloseReason.POLICY_VIOLATION if seconds is None else CloseReason.TRY_AGAIN_LATER
+    reason = words if seconds is None else f"{words.rstrip('.')}, retry-after {seconds}"
+    return Closing(_CODES.get(ending.cause, usual).value, reason)

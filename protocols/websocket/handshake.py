@@ -1,21 +1,24 @@
 """The opening handshake: a request to its 101, or to the status and the words it is refused with.
 
-    in this order    the path, SockJS among them             404
+    in this order    an absolute target                      400
+                     the path, SockJS among them             404
                      HTTP/1.1, GET, no body                  505, 405, 400
+                     the host                                400, 421
                      Upgrade: a browser looks at this port   426, with what the port is
                      Connection, version, key                400, 426, 400
                      the page's origin                       403
                      a subprotocol, where some are offered   400
 
 Pure. The subprotocol says what is inside; without one the first bytes of the payload do. Paths are
-those of other brokers, so that their addresses go on; none of them decides anything.
+those of other brokers, so that their addresses go on; none of them decides anything. Whoever asks
+for `text/html` gets a page.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
@@ -23,12 +26,11 @@ from urllib.parse import unquote
 from wsproto.utilities import generate_accept_token
 
 from protocols.transport.speaking import PeerFacts
+from protocols.websocket.deflate import Agreed, agree
 from protocols.websocket.limits import WebSocketLimits
-from protocols.websocket.origins import may_connect
+from protocols.websocket.origins import may_connect, names_us, read_host
 from protocols.websocket.requests import Rejected, Request
 
-#: RabbitMQ's, Artemis', Azure's, and what anybody would try.
-PATHS: Final = ("/", "/ws", "/stomp", "/amqp", "/$servicebus/websocket")
 #: Subprotocol -> the protocol inside, best first [AMQP-WSB 2.1]. What Azure's clients offer comes
 #: after the standard's own name.
 SUBPROTOCOLS: Final[Mapping[str, str]] = {
@@ -48,20 +50,34 @@ _KEY_BYTES: Final = 16
 
 
 class Accepted(NamedTuple):
-    """A handshake that is done; `inside` is None where the first bytes tell it."""
+    """A handshake that is done.
+
+    Attributes:
+        inside: None where the first bytes tell it.
+        deflate: what was agreed on; None: no compression.
+    """
 
     answer: bytes
     inside: str | None
+    deflate: Agreed | None = None
 
 
 def judge(
     request: Request, spoken: Collection[str], limits: WebSocketLimits, facts: PeerFacts
 ) -> Accepted | Rejected:
     """Return how a request is answered; `spoken` are the protocols that may be inside."""
+    judged = _judge(request, spoken, limits, facts)
+    return judged.to(request) if isinstance(judged, Rejected) else judged
+
+
+def _judge(
+    request: Request, spoken: Collection[str], limits: WebSocketLimits, facts: PeerFacts
+) -> Accepted | Rejected:
     refused = (
-        _wrong_path(request.target)
+        _wrong_path(request.target, limits.paths)
         or _wrong_http(request)
-        or _no_upgrade(request, spoken)
+        or _wrong_host(request, limits, facts.own)
+        or _no_upgrade(request, spoken, limits.paths)
         or _wrong_upgrade(request)
         or _wrong_origin(request, limits, tls=facts.tls)
     )
@@ -81,8 +97,11 @@ def judge(
     ]
     if chosen is not None:
         lines.append(f"Sec-WebSocket-Protocol: {chosen}")
+    agreed = agree(request.words("sec-websocket-extensions")) if limits.deflate else None
+    if agreed is not None:
+        lines.append(f"Sec-WebSocket-Extensions: {agreed.answer}")
     answer = "\r\n".join((*lines, "", "")).encode("ascii")
-    return Accepted(answer, None if chosen is None else _of(chosen))
+    return Accepted(answer, None if chosen is None else _of(chosen), agreed)
 
 
 def _of(subprotocol: str) -> str:
@@ -93,11 +112,13 @@ def _bad(text: str) -> Rejected:
     return Rejected(HTTPStatus.BAD_REQUEST, text)
 
 
-def _wrong_path(target: str) -> Rejected | None:
+def _wrong_path(target: str, paths: Sequence[str]) -> Rejected | None:
+    if target[:1] != "/":
+        return _bad("The target of the request is to be a path; this is no proxy.")
     path = unquote(target.partition("?")[0])
-    if path in PATHS:
+    if path in paths:
         return None
-    text = f"WebSocket is served at these paths: {' '.join(PATHS)}"
+    text = f"WebSocket is served at these paths: {' '.join(paths)}"
     last = path.rpartition("/")[2]
     if last in _SOCKJS or last.startswith("iframe"):
         text = (
@@ -111,7 +132,8 @@ def _wrong_http(request: Request) -> Rejected | None:
     if request.version != "1.1":
         text = f"HTTP/{request.version} has no WebSocket here; HTTP/1.1 has."
         return Rejected(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, text)
-    if request.method != "GET":
+    looks = request.method == "HEAD" and not request.values("upgrade")
+    if request.method != "GET" and not looks:
         text = f"WebSocket begins with GET, not with {request.method[:20]}."
         return Rejected(HTTPStatus.METHOD_NOT_ALLOWED, text, (("Allow", "GET"),))
     if request.values("transfer-encoding") or request.words("content-length") not in ([], ["0"]):
@@ -119,14 +141,26 @@ def _wrong_http(request: Request) -> Rejected | None:
     return None
 
 
-def _no_upgrade(request: Request, spoken: Collection[str]) -> Rejected | None:
+def _wrong_host(request: Request, limits: WebSocketLimits, own: str) -> Rejected | None:
+    """Refuse what was meant for somebody else, which includes any name that points here."""
+    said = request.values("host")[0]
+    host = read_host(said)
+    if host is None:
+        return _bad(f"The Host header {said[:80]!a} is malformed.")
+    if names_us(host, limits, own):
+        return None
+    text = f"The host {host[:200]} is not served here; name it in {limits.hosts_key}."
+    return Rejected(HTTPStatus.MISDIRECTED_REQUEST, text)
+
+
+def _no_upgrade(request: Request, spoken: Collection[str], paths: Sequence[str]) -> Rejected | None:
     if "websocket" in (word.lower() for word in request.words("upgrade")):
         return None
     text = (
-        f"This is a port of Sluicegate, a message gateway. It speaks {' and '.join(spoken)} over "
-        f"WebSocket, at {' '.join(PATHS)}, and messaging protocols without it. The HTTP API is at "
-        "the management listener: management.endpoint in the configuration, port 8161 unless it is "
-        "set."
+        "This is a port of Sluicegate, a message gateway, and no web site.\n"
+        f"It speaks {' and '.join(spoken)} over WebSocket, at {' '.join(paths)}, to programs and "
+        "to scripts of web pages. The other ports of the gateway, and that of its HTTP API "
+        "(management.endpoint), are in its configuration and in its log."
     )
     return Rejected(HTTPStatus.UPGRADE_REQUIRED, text, (_UPGRADE, _VERSION))
 
@@ -155,11 +189,11 @@ def _wrong_origin(request: Request, limits: WebSocketLimits, *, tls: bool) -> Re
     origins = request.values("origin")
     if len(origins) > 1:
         return _bad("The header Origin came more than once.")
-    origin = origins[0] if origins else None
-    if may_connect(origin, request.values("host")[0], limits, tls=tls):
+    if may_connect(request, limits, tls=tls):
         return None
+    shown = ascii(origins[0][:200])[1:-1] if origins else "another site, which is not named,"
     text = (
-        f"Pages of {(origin or '')[:200]} may not connect; `allowed-origins` of the acceptor lists "
-        "those that may, beside pages of the same origin and of localhost."
+        f"Pages of {shown} may not connect; {limits.origins_key} lists those that may, beside "
+        "pages of the same origin, and of localhost where they connect to localhost."
     )
     return Rejected(HTTPStatus.FORBIDDEN, text)

@@ -1,7 +1,10 @@
 """A WebSocket connection as the shell drives it, sans-IO: a request, and then a tunnel.
 
     shaking ──101──> a tunnel, which has the rest
-       └──any other status, or no request in time──> closed
+       └──any other status, or no request in time──> refused ──nothing more comes──> closed
+
+What comes of a refused request is read and dropped for a while: a socket that is closed with bytes
+unread takes the answer along.
 
 The tunnel is a session too; here stands the choice between the two. What the shell sets before the
 tunnel is there is handed on to it.
@@ -12,16 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 
-from gateway.model.errors import Refusal
-from gateway.model.peers import Cause, Ending, cause_of
+from gateway.model.errors import STOPPING, Refusal
+from gateway.model.peers import Cause, Ending, cause_of, ending_of
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker
+from protocols.websocket.deflate import Deflate
 from protocols.websocket.frames import Frames
 from protocols.websocket.handshake import Accepted, judge
 from protocols.websocket.inside import Inside
-from protocols.websocket.limits import FIRST_BYTES_SECONDS, WebSocketLimits
+from protocols.websocket.limits import (
+    CLOSE_SECONDS,
+    FIRST_BYTES_SECONDS,
+    REFUSED_BYTES_MAX,
+    WebSocketLimits,
+)
 from protocols.websocket.peer import WebSocketPeer
-from protocols.websocket.requests import Head, Rejected
+from protocols.websocket.requests import Head, Rejected, reject_for
 from protocols.websocket.tunnel import Tunnel
 
 
@@ -36,6 +45,7 @@ class WebSocketSession:
     __slots__ = (
         "_choked",
         "_deadline",
+        "_dropped",
         "_facts",
         "_head",
         "_limits",
@@ -63,6 +73,7 @@ class WebSocketSession:
         self._tunnel: Tunnel | None = None  # once it is, and well
         self._out = b""
         self._deadline: float | None = None
+        self._dropped: int | None = None  # bytes, while what comes counts for nothing
         self._write_room = True
         self._choked = self._retick = False
 
@@ -77,6 +88,9 @@ class WebSocketSession:
         """See the shell's Session."""
         if self._tunnel is not None:
             self._tunnel.receive_data(data, now)
+            return
+        if self._dropped is not None:
+            self._drop(data)
             return
         if self._head is None or (found := self._head.receive(data)) is None:
             return
@@ -93,9 +107,12 @@ class WebSocketSession:
         """Say 101, and have the tunnel take what came behind the request."""
         self._head = None
         self._out = accepted.answer
-        frames = Frames(self._limits.message_bytes_max)
+        most, agreed = self._limits.message_bytes_max, accepted.deflate
+        frames = Frames(most, None if agreed is None else Deflate(agreed, most))
         inside = Inside(self._speakers, self._facts, accepted.inside)
-        self._tunnel = tunnel = Tunnel(frames, inside, self.seen, now)
+        self._tunnel = tunnel = Tunnel(
+            frames, inside, self.seen, now, ping_seconds=self._limits.ping_seconds
+        )
         tunnel.wake, tunnel.spent = self.wake, self.spent
         tunnel.write_room, tunnel.choked = self._write_room, self._choked
         tunnel.retick = True
@@ -103,9 +120,20 @@ class WebSocketSession:
             tunnel.receive_data(rest, now)
 
     def _reject(self, rejected: Rejected, cause: Cause = Cause.PROTOCOL_ERROR) -> None:
+        if rejected.goes_on or (self._head is not None and self._head.rest):
+            self._dropped = 0
+            self._deadline = None
+            self._retick = True  # the time to end it begins
         self._head = None
         self._out = rejected.answer
-        self.seen.end(Ending(cause=cause, text=f"{rejected.status.value}: {rejected.text}"))
+        self.seen.end(Ending(cause=cause, text=f"{rejected.status.value}: {rejected.told}"))
+
+    def _drop(self, data: bytes) -> None:
+        """Take more of a request that is refused, for nothing."""
+        assert self._dropped is not None, "a request that is refused"
+        self._dropped += len(data)
+        if self._dropped > REFUSED_BYTES_MAX:
+            self._dropped = None
 
     # ---- what the shell sets
 
@@ -148,7 +176,7 @@ class WebSocketSession:
     def closing(self) -> bool:
         """See the shell's Session."""
         if self._tunnel is None:
-            return self._head is None
+            return self._head is None and self._dropped is None
         return self._tunnel.closing
 
     @property
@@ -160,6 +188,11 @@ class WebSocketSession:
     def paused_reading(self) -> bool:
         """See the shell's Session."""
         return self._tunnel is not None and self._tunnel.paused_reading
+
+    @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return 0
 
     def go_on(self, now: float) -> None:
         """See the shell's Session."""
@@ -183,12 +216,15 @@ class WebSocketSession:
         """See the shell's Session."""
         if self._tunnel is not None:
             return self._tunnel.tick(now)
-        if self._head is None:
+        if self._head is None and self._dropped is None:
             return None
         if self._deadline is None:
-            self._deadline = now + FIRST_BYTES_SECONDS
+            self._deadline = now + (FIRST_BYTES_SECONDS if self._head else CLOSE_SECONDS)
         if now < self._deadline:
             return self._deadline
+        if self._head is None:
+            self._dropped = None
+            return None
         text = f"The request was not whole after {FIRST_BYTES_SECONDS:g} s."
         self._reject(Rejected(HTTPStatus.REQUEST_TIMEOUT, text), Cause.TIMED_OUT)
         return None
@@ -198,7 +234,7 @@ class WebSocketSession:
     def connection_lost(self, now: float) -> None:
         """See the shell's Session."""
         if self._tunnel is None:
-            self._head = None
+            self._head = self._dropped = None
             self.seen.end(Ending(cause=Cause.CUT))
         else:
             self._tunnel.connection_lost(now)
@@ -208,17 +244,21 @@ class WebSocketSession:
         if self._tunnel is not None:
             self._tunnel.stop(now)
         elif self._head is not None:
-            text = "The gateway is shutting down; connect again later."
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, text), Cause.STOPPING)
+            self._reject_for(STOPPING)
+        else:
+            self._dropped = None
 
     def _dismissed(self, refusal: Refusal) -> None:
         """An operator ends a connection that has nothing inside yet."""
-        cause = cause_of(refusal.code)
         if self._tunnel is not None:
-            self._tunnel.end(cause, refusal.text)
+            self._tunnel.end(ending_of(refusal))
         elif self._head is not None:
-            self._reject(Rejected(HTTPStatus.SERVICE_UNAVAILABLE, refusal.text), cause)
+            self._reject_for(refusal)
         self.wake()
+
+    def _reject_for(self, refusal: Refusal) -> None:
+        rejected = reject_for(HTTPStatus.SERVICE_UNAVAILABLE, refusal)
+        self._reject(rejected, cause_of(refusal.code))
 
 
 def _nothing() -> None:

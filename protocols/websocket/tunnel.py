@@ -8,7 +8,9 @@
     bytes -> Frames -> payload -> session inside -> its bytes -> Frames -> bytes
 
 The session inside is told of every read, also of one that had a Pong alone or half a frame: that is
-life too, since a browser answers a Ping for a tab whose timers hardly run. In CLOSING nothing that
+life too, since a browser answers a Ping for a tab whose timers hardly run. It is also told of the
+little that comes while it wants to hear nothing, at a full address: it keeps and counts that, and
+the Pings between are answered. In CLOSING nothing that
 comes counts but Close: a socket that is closed with bytes unread would take our last ones along.
 """
 
@@ -18,13 +20,22 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from gateway.model.peers import Cause, Ending
+from wsproto.frame_protocol import CloseReason
+
+from gateway.model.errors import STOPPING
+from gateway.model.peers import Cause, Ending, ending_of
 from protocols.transport.patience import never
 from protocols.transport.speaking import Session
-from protocols.websocket.closing import Closing, closing_for
+from protocols.websocket.closing import Closing, closing_for, say
 from protocols.websocket.frames import Frames
 from protocols.websocket.inside import Inside
-from protocols.websocket.limits import CLOSE_SECONDS, FIRST_BYTES_SECONDS, PING_SECONDS
+from protocols.websocket.limits import (
+    CLOSE_SECONDS,
+    CONTROLS_A_SECOND,
+    CONTROLS_MAX,
+    FIRST_BYTES_SECONDS,
+    HELD_BYTES_MAX,
+)
 from protocols.websocket.peer import WebSocketPeer
 
 
@@ -61,11 +72,15 @@ class Tunnel:
 
     __slots__ = (
         "_choked",
+        "_controls",
+        "_counted",
         "_deadline",
         "_frames",
         "_heard",
+        "_held",
         "_inside",
         "_out",
+        "_ping_seconds",
         "_retick",
         "_write_room",
         "inner",
@@ -75,7 +90,15 @@ class Tunnel:
         "wake",
     )
 
-    def __init__(self, frames: Frames, inside: Inside, seen: WebSocketPeer, now: float) -> None:
+    def __init__(
+        self,
+        frames: Frames,
+        inside: Inside,
+        seen: WebSocketPeer,
+        now: float,
+        *,
+        ping_seconds: float,
+    ) -> None:
         self.state = State.OPEN
         self.inner: Session | None = None
         self.seen = seen
@@ -87,6 +110,10 @@ class Tunnel:
         # Of the first bytes, then of the answer to our Close; None where a tick is to set it.
         self._deadline: float | None = now + FIRST_BYTES_SECONDS
         self._heard = now  # when something came last, or was asked for
+        self._ping_seconds = ping_seconds
+        self._controls = 0.0  # of what came lately
+        self._counted = now  # when they were
+        self._held = 0  # bytes that what is inside was given while it wanted no more
         self._write_room = True
         self._choked = self._retick = False
         frames.binary_only = inside.binary_only
@@ -134,15 +161,28 @@ class Tunnel:
         return self.state is State.CLOSED
 
     @property
+    def piece_bytes_max(self) -> int:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return 0
+
+    @property
     def behind(self) -> bool:
         """See the shell's Session."""
-        inner_behind = self.inner is not None and self.inner.behind
-        return self.state is State.OPEN and (self._frames.behind or inner_behind)
+        if self.state is not State.OPEN:
+            return self.state is State.CLOSING and self._frames.behind
+        return self._frames.behind or (self.inner is not None and self.inner.behind)
 
     @property
     def paused_reading(self) -> bool:
-        """See the shell's Session; a Close is listened for whatever held up what was inside."""
-        return self.state is State.OPEN and self.inner is not None and self.inner.paused_reading
+        """See the shell's Session.
+
+        While what is inside wants no more, Pings and a Close are still listened for, as long as
+        what else comes is little; a Close is, whatever held up what was inside.
+        """
+        inner = self.inner
+        if self.state is not State.OPEN or inner is None or not inner.paused_reading:
+            return False
+        return self._held >= HELD_BYTES_MAX
 
     # ---- bytes in
 
@@ -151,27 +191,46 @@ class Tunnel:
         if self.state is State.OPEN:
             self._hear(data, now)
         elif self.state is State.CLOSING:
-            self._frames.read(data, never)
-            if self._frames.closed is not None:
-                self._step(Input.END)
+            self._hear_close(data)
 
     def _hear(self, data: bytes, now: float) -> None:
         """Pass on the payload of what came, then act on what ended it."""
         frames = self._frames
         self._heard = now
         payload = frames.read(data, self.spent)
+        if frames.controls:
+            self._count_controls(now)
         if self.inner is None and payload:
             payload = self._look_inside(payload)
         if self.inner is not None:
+            self._held = self._held + len(payload) if self.inner.paused_reading else 0
             self.inner.receive_data(payload, now)
         if self.state is not State.OPEN:
             return
+        if self.inner is not None and self.inner.closing and frames.closed is None:
+            return  # it came first, and has its own Close
         if frames.failed is not None:
             self._take_out()
             self._say_close(frames.failed, Cause.PROTOCOL_ERROR)
             self.connection_lost(now)
         elif frames.closed is not None:
             self._answer_close(frames.closed, now)
+
+    def _count_controls(self, now: float) -> None:
+        """See to it that a peer has its answers, and not all the time of others."""
+        forgotten = CONTROLS_A_SECOND * (now - self._counted)
+        self._counted = now
+        self._controls = max(0.0, self._controls - forgotten) + self._frames.controls
+        self._frames.controls = 0
+        if self._controls > CONTROLS_MAX and self._frames.failed is None:
+            text = f"More than {CONTROLS_A_SECOND:g} Ping and Pong frames came in a second."
+            self._frames.failed = Closing(CloseReason.POLICY_VIOLATION.value, text)
+
+    def _hear_close(self, data: bytes) -> None:
+        """We have said Close: the peer's is all that counts."""
+        self._frames.read(data, self.spent)
+        if self._frames.closed is not None:
+            self._step(Input.END)
 
     def _look_inside(self, payload: bytes) -> bytes:
         """Build the session inside, once it is known; returns what it is given to begin with."""
@@ -194,7 +253,9 @@ class Tunnel:
         if inner is not None and inner.behind:
             inner.go_on(now)
         held = inner is not None and inner.behind
-        if self.state is State.OPEN and self._frames.behind and not held:
+        if self.state is State.CLOSING and self._frames.behind:
+            self._hear_close(b"")
+        elif self.state is State.OPEN and self._frames.behind and not held:
             self._hear(b"", now)
 
     # ---- bytes out
@@ -205,8 +266,8 @@ class Tunnel:
             self._take_out()
             inner = self.inner
             if inner is not None and inner.closing:
-                cause = Cause.CLIENT if inner.seen.ending is None else inner.seen.ending.cause
-                self._say_close(closing_for(cause), cause)
+                ending = inner.seen.ending or Ending(cause=Cause.CLIENT)
+                self._say_close(closing_for(ending), ending.cause)
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
         self._out.clear()
         return data
@@ -218,7 +279,8 @@ class Tunnel:
         if self.inner is not None:
             data = self.inner.data_to_send()
             if data:
-                self._out.append(self._frames.message(data))
+                pieces = self._inside.pieces(data, self.inner.piece_bytes_max)
+                self._out += map(self._frames.message, pieces)
 
     def write_resumed(self) -> None:
         """See the shell's Session."""
@@ -234,25 +296,27 @@ class Tunnel:
             return None
         if self.state is State.OPEN and self.inner is not None:
             following, asked = self.inner.tick(now), self._ask(now)
-            return asked if following is None else min(following, asked)
+            return min((at for at in (following, asked) if at is not None), default=None)
         if self._deadline is None:
             self._deadline = now + CLOSE_SECONDS
         if now < self._deadline:
             return self._deadline
         if self.state is State.OPEN:
             text = f"Nothing that tells a protocol came for {FIRST_BYTES_SECONDS:g} s."
-            self.end(Cause.TIMED_OUT, text)
+            self.end(Ending(cause=Cause.TIMED_OUT, text=text))
         else:
             self._step(Input.END)
         return None
 
-    def _ask(self, now: float) -> float:
+    def _ask(self, now: float) -> float | None:
         """Ask a peer that was silent for long for a sign of life; returns when to do so next."""
-        if now >= self._heard + PING_SECONDS:
+        if not self._ping_seconds:
+            return None
+        if now >= self._heard + self._ping_seconds:
             if self._write_room:
                 self._out.append(self._frames.ask())
             self._heard = now
-        return self._heard + PING_SECONDS
+        return self._heard + self._ping_seconds
 
     # ---- the end
 
@@ -266,15 +330,16 @@ class Tunnel:
 
     def _say_close(self, closing: Closing, cause: Cause) -> None:
         self._out.append(self._frames.close(closing))
+        self._frames.only_close()
         self.seen.end(Ending(cause=cause, text=closing.reason))
         self._deadline = None
         self._retick = True  # the time for the peer's answer begins
         self._step(Input.CLOSE)
 
-    def end(self, cause: Cause, text: str) -> None:
-        """End a connection with nothing inside."""
+    def end(self, ending: Ending) -> None:
+        """End a connection with nothing inside, which would say why: the Close has to."""
         if self.state is State.OPEN:
-            self._say_close(closing_for(cause, text), cause)
+            self._say_close(say(ending, ending.text), ending.cause)
 
     def connection_lost(self, now: float) -> None:
         """See the shell's Session; also when WebSocket has ended: what was delivered goes back."""
@@ -286,7 +351,7 @@ class Tunnel:
     def stop(self, now: float) -> None:
         """See the shell's Session."""
         if self.inner is None:
-            self.end(Cause.STOPPING, "The gateway is shutting down; connect again later.")
+            self.end(ending_of(STOPPING))
         else:
             self.inner.stop(now)
 

@@ -305,7 +305,7 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os queue rich select socket ssl subprocess tempfile threading time"
+        "click gc os queue resource rich select socket ssl subprocess tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -370,6 +370,8 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.drive",
     "gateway.bench.store",
+    "gateway.bench.tabs",
+    "gateway.bench.tabs_held",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",

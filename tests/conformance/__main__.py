@@ -1,29 +1,36 @@
-"""Write docs/scenarios.md, or say why it would not be true: `python -m tests.conformance`.
+"""Write docs/scenarios.md and docs/stomp-clauses.md, or say why they would not be true.
 
-`--check` writes nothing. Exit status 1: a row has neither a test nor a reason, or both, or, with
-`--check`, the page is not what would be written.
+`python -m tests.conformance`; `--check` writes nothing. Exit status 1: a row or a clause has
+neither a test nor a reason, or both, or, with `--check`, a page is not what would be written.
 """
 
 from __future__ import annotations
 
 import sys
 
+from tests.conformance import stomp_page
 from tests.conformance.page import PAGE, current, problems, render, write
 
 
 def main(arguments: list[str]) -> int:
     """Return the exit status."""
     scenarios, tests = current()
-    wrong = problems(scenarios, tests)
+    clauses = stomp_page.current(tests)
+    wrong = problems(scenarios, tests) + stomp_page.problems(clauses, tests)
     for one in wrong:
         sys.stderr.write(one + "\n")
     if wrong:
         return 1
-    text = render(scenarios, tests)
-    if "--check" in arguments:
-        return int(not PAGE.exists() or PAGE.read_text("utf-8") != text)
-    sys.stdout.write(f"{PAGE}: {'written' if write(PAGE, text) else 'is current'}\n")
-    return 0
+    stale = False
+    for page, text in (
+        (PAGE, render(scenarios, tests)),
+        (stomp_page.PAGE, stomp_page.render(clauses)),
+    ):
+        if "--check" in arguments:
+            stale = stale or not page.exists() or page.read_text("utf-8") != text
+        else:
+            sys.stdout.write(f"{page}: {'written' if write(page, text) else 'is current'}\n")
+    return int(stale)
 
 
 if __name__ == "__main__":

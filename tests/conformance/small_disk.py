@@ -26,9 +26,15 @@ TOTAL = 100 * GIB
 class FiguresGateway(ScratchGateway):
     """A gateway process that believes what `set_free` says."""
 
-    def __init__(self, folder: Path, *, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Sequence[str] = (),
+        tls: tuple[Path, Path] | None = None,
+    ) -> None:
         period = "disk-scan-period=100"
-        super().__init__(folder, settings=[period, 'min-disk-free="1GiB"', *settings])
+        super().__init__(folder, settings=[period, 'min-disk-free="1GiB"', *settings], tls=tls)
         self.figures = folder / "figures.json"
         folder.mkdir(parents=True, exist_ok=True)
         self.set_free(50 * GIB)

@@ -192,6 +192,42 @@ def test_one_full_file_system_is_enough_and_is_named():
     assert Change.FULL in monitor.look(spaces, 10.0)
 
 
+def test_the_text_says_where_the_limit_was_set():
+    limit = DiskLimit(min_free=GIB, origins={"min-disk-free": "gate.toml:3"})
+    monitor = DiskMonitor(limit)
+    monitor.look([disk(GIB)], 0.0)
+    assert f"and min-disk-free is {GIB} bytes (gate.toml:3). Nothing" in monitor.refusal.text
+    monitor = DiskMonitor(DiskLimit(max_usage=50, origins=limit.origins))
+    monitor.look([disk(GIB)], 0.0)
+    assert "and max-disk-usage is 50 %. Nothing" in monitor.refusal.text
+
+
+@pytest.mark.parametrize(
+    ("frees", "wait"),
+    [
+        # It stands still, or fills: nothing changes before the next scan.
+        ((GIB, GIB, GIB), 7.0),
+        ((3 * GIB, 2 * GIB, GIB), 7.0),
+        # It has emptied for ten minutes by 10 MiB a second, and 110 MiB are missing.
+        ((*(GIB - (100 + n * 10) * MIB for n in range(600, -1, -1)),), 11.0),
+        # It empties so slowly that it would take hours.
+        ((*(GIB // 2 + n * 1000 for n in range(600)),), 60.0),
+    ],
+)
+def test_a_sender_is_told_when_there_may_be_room(frees, wait):
+    monitor = DiskMonitor(DiskLimit(min_free=GIB, scan_seconds=7.0))
+    for second, free in enumerate(frees):
+        monitor.look([disk(free)], float(second))
+    assert monitor.full
+    assert monitor.refusal.wait == pytest.approx(wait, rel=0.02)
+
+
+def test_a_disk_that_ended_before_a_look_is_worth_another_one():
+    monitor = DiskMonitor(DiskLimit())
+    monitor.ran_out(0.0)
+    assert monitor.refusal.wait == 5.0
+
+
 @pytest.mark.parametrize("limit", [{"min_free": GIB}, {"max_usage": 99}, {}])
 def test_the_way_back_has_a_margin_of_one_page_at_most(limit):
     monitor = DiskMonitor(DiskLimit(**limit))
@@ -378,7 +414,7 @@ def test_d8_a_stomp_sender_gets_an_error_and_is_dropped(version, receipt, policy
     ((command, headers, body),) = client.give("1", receipt)
     assert command == "ERROR"
     assert headers.get("receipt-id") == (receipt or None)
-    assert headers["error-code"] == "disk-full"
+    assert (headers["error-code"], headers["retry-after"]) == ("disk-full", "5")
     assert f"{GIB} of {100 * GIB} bytes are free" in headers["message"]
     assert b"min-disk-free" in body
     assert client.session.closing

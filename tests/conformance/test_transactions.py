@@ -84,7 +84,7 @@ def test_q7_a_commit_into_a_full_address_is_rejected(settled):
     assert outcome(came) == "rejected amqp:transaction:rollback"
     error = of(came, Disposition)[-1].state.error
     assert "'q'" in error.description
-    assert error.info == {"x-reason": "address-full"}
+    assert error.info == {"x-reason": "address-full", "x-retry-after": 5}
     assert mc(core) == 0
     # What fits is committed.
     name = one.declare()
@@ -241,7 +241,10 @@ def test_d15_what_was_sent_before_the_disk_was_full_is_committed(again):
     if again:
         # One part was refused, so that the whole is: the sender was told which.
         assert outcome(came) == "rejected amqp:transaction:rollback"
-        assert of(came, Disposition)[0].state.error.info == {"x-reason": "disk-full"}
+        assert of(came, Disposition)[0].state.error.info == {
+            "x-reason": "disk-full",
+            "x-retry-after": 5,
+        }
     else:
         assert outcome(came) == "accepted"
         assert mc(site.core) == 1
@@ -496,7 +499,10 @@ def test_over_amqp_a_send_beyond_a_limit_fails_the_whole_commit_with_the_cause(s
     )  # taken provisionally: the commit decides
     came = one.end(name)
     assert outcome(came) == "rejected amqp:transaction:rollback"
-    assert of(came, Disposition)[-1].state.error.info == {"x-reason": "address-full"}
+    assert of(came, Disposition)[-1].state.error.info == {
+        "x-reason": "address-full",
+        "x-retry-after": 5,
+    }
     assert [core.queue(q).added for q in ("q", "other")] == [0, 0]
 
 

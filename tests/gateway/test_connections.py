@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.config.check import HostFacts
 from gateway.config.load import load
-from gateway.listening.connections import ConnectionLimits, Connections, drain
+from gateway.listening.connections import TURNED_MAX, ConnectionLimits, Connections, drain
 from gateway.model.peers import PeerState
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors, Share
@@ -145,9 +145,62 @@ class TestConnections(SynchronousTestCase):
         for wire in group.wires.values():
             assert wire.session is not None
             wire.session.seen.on_login()
-        assert group.buildProtocol(None) is None
-        assert (group.refused, group.dismissed) == (1, 0)
+        third = connect(group)
+        assert (group.refused, group.dismissed, len(group.wires)) == (1, 0, 2)
         assert [first.aborting, second.aborting] == [False, False]
+        third.protocol.dataReceived(b"CONNECT\naccept-version:1.2\n")
+        assert third.value() == b"", "its frame is heard to the end"
+        third.protocol.dataReceived(b"host:h\n\n\0")
+        assert b"\nerror-code:too-many\nretry-after:10\n" in third.value()
+        assert b"connections-allowed is 2. Try again later." in third.value()
+        assert not third.connected
+        assert group.count == 2
+
+    def full(self) -> Connections:
+        """Return a listener without a place, whose one client is known."""
+        group = connections(Clock(), most=1)
+        connect(group)
+        (wire,) = group.wires.values()
+        assert wire.session is not None
+        wire.session.seen.on_login()
+        return group
+
+    def test_a_web_page_without_a_place_is_told_when_to_come_again(self) -> None:
+        group = self.full()
+        page = connect(group)
+        page.protocol.dataReceived(b"GET /ws HTTP/1.1\r\nHost: h\r\n")
+        page.protocol.dataReceived(b"\r\n")
+        assert page.value().startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"\r\nRetry-After: 10\r\n" in page.value()
+        assert not page.connected
+
+    def test_amqp_without_a_place_is_closed_without_a_word(self) -> None:
+        amqp = connect(self.full())
+        amqp.protocol.dataReceived(b"AMQP\x03\x01\x00\x00")
+        assert (amqp.value(), amqp.connected) == (b"", False)
+
+    def test_whoever_says_no_end_is_told_all_the_same(self) -> None:
+        long = connect(self.full())
+        long.protocol.dataReceived(b"GET /" + b"x" * 16_384)
+        assert long.value().startswith(b"HTTP/1.1 503 ")
+
+    def test_few_are_told_at_a_time_and_they_do_not_stay(self) -> None:
+        clock = Clock()
+        group = connections(clock, most=1)
+        connect(group)
+        (wire,) = group.wires.values()
+        assert wire.session is not None
+        wire.session.seen.on_login()
+        told = [connect(group) for _ in range(TURNED_MAX)]
+        assert group.buildProtocol(None) is None
+        assert (group.count, group.refused, group.opened) == (1 + TURNED_MAX, 1 + TURNED_MAX, 1)
+        for _ in range(11):
+            clock.advance(1.0)
+        assert all(one.aborting for one in told), "they said nothing for ten seconds"
+        assert group.count == 1
+        again = connect(group)
+        self.successResultOf(drain(clock, [group], 5.0))
+        assert (again.connected, group.count) == (False, 0)
 
     def test_of_those_that_are_not_known_there_are_few(self) -> None:
         group = connections(Clock(), most=100)

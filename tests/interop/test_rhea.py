@@ -1,4 +1,7 @@
-"""rhea, the client for Node, against the gateway: both directions, each outcome, odd sizes."""
+"""rhea, the client for Node, against the gateway: both directions, each outcome, odd sizes.
+
+Each test runs twice more: over TCP, and over WebSocket.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,15 @@ from tests.interop.support import queue, wait_until
 # One worker, for one installation.
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("rhea"), pytest.mark.timeout(180)]
 
+#: How rhea comes to the gateway; what it offers over WebSocket is what Azure's libraries offer.
+WAYS = [None, {"path": "/", "protocols": ["binary", "AMQPWSB10", "amqp"]}]
+#: What else it may be configured with.
+OFFERS = [
+    {"path": "/amqp", "protocols": ["amqp"]},
+    {"path": "/$servicebus/websocket", "protocols": ["AMQPWSB10"]},
+    {"path": "/ws", "protocols": []},
+]
+
 
 @pytest.fixture(scope="module")
 def node() -> list[str]:
@@ -24,13 +36,19 @@ def node() -> list[str]:
         pytest.fail(str(error))
 
 
+@pytest.fixture(params=WAYS, ids=["tcp", "websocket"])
+def way(request: pytest.FixtureRequest) -> Any:
+    """One of `WAYS`."""
+    return request.param
+
+
 @pytest.fixture
-def play(node: list[str], shared: ScratchGateway, address: str) -> Any:
+def play(node: list[str], shared: ScratchGateway, address: str, way: Any) -> Any:
     """A function that plays one scenario of `rhea/peer.js` and returns what it saw."""
 
     def perform(scenario: str, **more: Any) -> Any:
         certificate = {"certificate": str(shared.certificate)} if shared.certificate else {}
-        given = {"port": shared.port, "address": address, **certificate, **more}
+        given = {"port": shared.port, "address": address, "websocket": way, **certificate, **more}
         command = [*node, str(FOLDER / "peer.js"), scenario, json.dumps(given)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
@@ -129,6 +147,18 @@ def test_plain_takes_the_users_of_the_file_only(play: Any, guarded: ScratchGatew
     refused = play("login", password="secret", **ann)
     assert not refused["open"]
     assert "authenticat" in refused["error"].lower() or "unauthorized" in refused["error"]
+
+
+@pytest.mark.parametrize("offer", OFFERS, ids=lambda offer: "-".join(offer["protocols"]) or "none")
+@pytest.mark.parametrize("way", [None], ids=["websocket"])
+def test_other_subprotocols_and_paths(
+    play: Any, guarded: ScratchGateway, offer: dict[str, Any]
+) -> None:
+    assert play("presettled", websocket=offer) == {"bodies": list(range(20))}
+    # A user without a password: SASL ANONYMOUS.
+    assert play("login", user="anybody", websocket=offer) == {"open": True}
+    refused = play("login", user="anybody", websocket=offer, port=guarded.port)
+    assert not refused["open"]
 
 
 def test_a_quiet_connection_is_kept_alive(play: Any) -> None:

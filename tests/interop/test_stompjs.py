@@ -1,16 +1,17 @@
-"""stompjs, the client for browsers and Node, over a stream socket, in each version."""
+"""stompjs, the client for browsers and Node, by stream sockets and WebSocket, in each version."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 from typing import Any
 
 import pytest
 
 from gateway.trial.scratch import ScratchGateway
-from tests.interop.node import STOMPJS, NoNodeError, install
+from tests.interop.node import STOMPJS, NoNodeError, install, major
 from tests.interop.support import queue, wait_until
 
 # One worker, for one installation.
@@ -18,6 +19,16 @@ pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("stompjs"), pytest.ma
 
 VERSIONS = ["1.0", "1.1", "1.2"]
 THREE = ["first", "second", "third"]
+#: How stompjs comes to the gateway: by a stream socket, or by WebSocket.
+WAYS = [None, {}]
+#: Kinds of frames by what `stompjs/peer.js` calls them; `bare` offers no subprotocol.
+FRAMES = [
+    {"bare": True},
+    {"bare": True, "binary": True},
+    {"binary": True, "path": "/stomp"},
+    {"split": True, "path": "/"},
+]
+BUILTIN_NODE = 22
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +41,12 @@ def node() -> list[str]:
 
 def perform(node: list[str], gateway: ScratchGateway, scenario: str, **given: Any) -> Any:
     """Play one scenario of `stompjs/peer.js` and return what it saw."""
-    given["port"] = gateway.stomp_port
+    given["port"] = gateway.port if given.get("websocket") is not None else gateway.stomp_port
+    extra = {}
     if gateway.certificate is not None:
         given["certificate"] = str(gateway.certificate)
+        # Node's own WebSocket can be told in no other way what to trust.
+        extra["NODE_EXTRA_CA_CERTS"] = given["certificate"]
     ended = subprocess.run(
         [*node, str(STOMPJS / "peer.js"), scenario],
         input=json.dumps(given),
@@ -40,20 +54,33 @@ def perform(node: list[str], gateway: ScratchGateway, scenario: str, **given: An
         text=True,
         timeout=60,
         check=False,
+        env=os.environ | extra,
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended
     return json.loads(ended.stdout)
 
 
+@pytest.fixture(params=WAYS, ids=["stream", "websocket"])
+def way(request: pytest.FixtureRequest) -> dict[str, Any] | None:
+    """One of `WAYS`."""
+    chosen: dict[str, Any] | None = request.param
+    return chosen
+
+
 @pytest.fixture(params=VERSIONS)
 def play(
-    request: pytest.FixtureRequest, node: list[str], shared: ScratchGateway, address: str
+    request: pytest.FixtureRequest,
+    node: list[str],
+    shared: ScratchGateway,
+    address: str,
+    way: dict[str, Any] | None,
 ) -> Any:
     """A function that plays a scenario in one version of the protocol."""
     version = request.param
 
     def played(scenario: str, **more: Any) -> Any:
-        seen = perform(node, shared, scenario, version=version, address=address, **more)
+        given = {"version": version, "address": address, "websocket": way, **more}
+        seen = perform(node, shared, scenario, **given)
         assert seen["version"] == version
         return seen
 
@@ -78,8 +105,12 @@ def test_several_that_were_queued_are_read_one_by_one(
     assert queue(shared, address)["messageCount"] == 2
 
 
-def test_any_bytes_arrive_as_they_were_between_others(play: Any) -> None:
-    bodies = [b"before", b"\0", bytes(range(256)), b"\n\n\0\n", bytes(range(256)) * 4096, b"after"]
+def test_any_bytes_arrive_as_they_were_between_others(
+    play: Any, way: dict[str, Any] | None
+) -> None:
+    # By WebSocket 1 MiB is the most that a message may be, its headers included.
+    large = bytes(range(256)) * (4096 if way is None else 4000)
+    bodies = [b"before", b"\0", bytes(range(256)), b"\n\n\0\n", large, b"after"]
     coded = [base64.b64encode(body).decode() for body in bodies]
     assert play("bytes", bodies=coded)["bodies"] == coded
 
@@ -109,27 +140,53 @@ def test_a_transaction_happens_whole_or_not_at_all(play: Any) -> None:
 
 
 def test_heart_beats_keep_a_connection(
-    node: list[str], shared: ScratchGateway, address: str
+    node: list[str], shared: ScratchGateway, address: str, way: dict[str, Any] | None
 ) -> None:
     for version in ("1.1", "1.2"):
-        seen = perform(node, shared, "beats", version=version, address=address, beat=500)
-        assert seen["beats"] >= 2
+        given = {"version": version, "address": address, "beat": 500, "websocket": way}
+        assert perform(node, shared, "beats", **given)["beats"] >= 2
 
 
-def test_a_wrong_password_is_told(node: list[str], guarded: ScratchGateway, address: str) -> None:
+def test_a_wrong_password_is_told(
+    node: list[str], guarded: ScratchGateway, address: str, way: dict[str, Any] | None
+) -> None:
     for version in VERSIONS:
+        given = {"version": version, "address": address, "websocket": way}
         wrong = {"login": "ann", "passcode": "wrong"}
-        seen = perform(node, guarded, "refused", version=version, address=address, login=wrong)
-        assert seen["message"]
+        assert perform(node, guarded, "refused", login=wrong, **given)["message"]
         good = {"login": "ann", "passcode": "se:cret"}
-        seen = perform(
-            node,
-            guarded,
-            "queued",
-            version=version,
-            address=address,
-            login=good,
-            bodies=THREE,
-            acked=0,
-        )
+        seen = perform(node, guarded, "queued", login=good, bodies=THREE, acked=0, **given)
         assert len(seen["bodies"]) >= 3
+
+
+@pytest.mark.parametrize("frames", FRAMES, ids="-".join)
+def test_large_text_and_bytes_in_frames_of_every_kind(
+    node: list[str], shared: ScratchGateway, address: str, frames: dict[str, Any]
+) -> None:
+    for version in VERSIONS:
+        given = {"version": version, "address": address, "websocket": frames}
+        text = ["grün " * 40_000, "after"]
+        seen = perform(node, shared, "crossing", bodies=text, **given)
+        assert (seen["in"], seen["out"], seen["version"]) == (text, text, version)
+        coded = [base64.b64encode(bytes(range(256)) * 800).decode()]
+        assert perform(node, shared, "bytes", bodies=coded, **given)["bodies"] == coded
+
+
+def test_what_one_sends_by_tcp_another_has_by_websocket(
+    node: list[str], shared: ScratchGateway, address: str
+) -> None:
+    for version in VERSIONS:
+        given = {"version": version, "address": address, "bodies": THREE, "websocket": {}}
+        seen = perform(node, shared, "crossing", **given)
+        assert (seen["in"], seen["out"]) == (THREE, THREE)
+
+
+def test_the_websocket_of_node_itself(
+    node: list[str], shared: ScratchGateway, address: str
+) -> None:
+    if major(node) < BUILTIN_NODE:
+        pytest.skip(f"Node {BUILTIN_NODE} or later has a WebSocket of its own; this is older")
+    for frames in ({"builtin": True}, {"builtin": True, "bare": True, "binary": True}):
+        given = {"version": "1.2", "address": address, "bodies": THREE, "websocket": frames}
+        seen = perform(node, shared, "crossing", **given)
+        assert (seen["in"], seen["out"]) == (THREE, THREE)

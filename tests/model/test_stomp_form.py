@@ -118,3 +118,18 @@ def test_with_headers_replaces_and_adds() -> None:
         [*stomp_form.unpack(form)[0][:6], ("y:", "3"), ("z", "a\nb")],
         b"a\n\nb",
     )
+
+
+@pytest.mark.parametrize("expires", [0, 77, 1_700_000_000_000])
+def test_another_end(expires: int) -> None:
+    headers = [("note", "\nexpires:5"), ("late", "expires:6")]
+    form = stomp_form.pack("q", b"\nexpires:7\n\nx", content_type="a", expires=12, headers=headers)
+    same = stomp_form.pack(
+        "q", b"\nexpires:7\n\nx", content_type="a", expires=expires, headers=headers
+    )
+    assert stomp_form.with_expires(form, expires) == same
+
+
+@pytest.mark.parametrize("form", [b"", b"x", b"a:b\n\nx\nexpires:5\n", b"\n\n\nexpires:5\n"])
+def test_what_tells_no_end_stays(form: bytes) -> None:
+    assert stomp_form.with_expires(form, 7) == form

@@ -291,6 +291,11 @@ class ScriptedBroker:
         self.subscriptions.append(made)
         return made
 
+    def find(self, name: str) -> Destination | None:
+        if name in self.queues:
+            return Destination(name, name)
+        return Destination(name) if name in self.temporaries else None
+
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         return ("", False) if durable_name in self.queues else None
 
@@ -328,6 +333,10 @@ class ScriptedAuthenticator:
         self._users = users or not is_open
         self.asked: list[tuple[str, str]] = []
         self.answer: Callable[[bool], None] | None = None
+        self.seconds = 0.0
+
+    def held(self, user: str) -> float:
+        return self.seconds
 
     def proves(self, user: str) -> bool:
         return bool(user) and self._users

@@ -26,6 +26,7 @@ class ScriptedProducer:
 
     durability = "fsync"
     stamps = False
+    remakes = True
     waits = True
 
     def __init__(self, broker: ScriptedBroker, address: str, owner: ProducerOwner) -> None:

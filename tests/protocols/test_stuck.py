@@ -34,6 +34,7 @@ def test_who_settles_nothing_for_long_enough_is_found() -> None:
     assert refusal.code is Code.SLOW_CONSUMER
     assert "holds 3 deliveries" in refusal.text
     assert "100 s, the consumer-stuck-timeout" in refusal.text
+    assert "consumer-window-size) or credit allows gets no more" in refusal.text
 
 
 def test_more_deliveries_are_no_progress_and_settling_is() -> None:

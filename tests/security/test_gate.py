@@ -113,6 +113,29 @@ def test_guessing_is_throttled_and_a_remembered_login_is_not(
     assert ask(gate, world, "ann", "guess") == (False, 1)
 
 
+def test_whoever_is_throttled_can_be_told_for_how_long(gate: PasswordGate, world: World) -> None:
+    peer = gate.for_peer("p")
+    for _ in range(5):
+        assert peer.held("ann") == 0.0
+        ask(gate, world, "ann", "guess")
+    assert peer.held("ann") == 12.0
+    world.time += 11.5
+    assert peer.held("ann") == 0.5
+    assert [peer.held("bob"), gate.for_peer("q").held("ann"), gate.held("ann")] == [0.0] * 3
+    world.time += 0.5
+    assert peer.held("ann") == 0.0
+
+
+def test_while_too_many_checks_wait_the_next_is_worth_trying_in_a_second(
+    gate: PasswordGate, world: World
+) -> None:
+    for n in range(WAITING_MAX):
+        assert gate.for_peer(str(n)).held("ann") == 0.0
+        gate.for_peer(str(n)).check("ann", "x", lambda good: None)
+    assert gate.for_peer("p").held("ann") == 1.0
+    world.work.clear()
+
+
 def test_only_so_many_checks_wait(
     gate: PasswordGate, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,16 +164,20 @@ class Address:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).append(queue)
         queue.account = self
         self.routing_types |= {queue.routing}
-        self.look_at_queues()
+        self.purging |= _purges(queue)
+        self.replacing |= queue.replaces
+        self.version += 1
 
     def unbind(self, queue: Queue) -> None:
         (self.anycast if queue.routing is RoutingType.ANYCAST else self.multicast).remove(queue)
-        self.look_at_queues()
+        if _purges(queue) or queue.replaces:
+            self.look_at_queues()
+        # One of ten thousand that leaves one after the other must not cost a look at all others.
+        self.version += 1
 
     def look_at_queues(self) -> None:
         """Notice what queues do now that producers have to know."""
-        attributes = [queue.attributes for queue in self.queues]
-        self.purging = any(a.purge_on_no_consumers or not a.enabled for a in attributes)
+        self.purging = any(_purges(q) for q in self.queues)
         self.replacing = any(q.replaces for q in self.queues)
         self.version += 1
 
@@ -207,3 +211,9 @@ class Address:
     @property
     def queues(self) -> list[Queue]:
         return self.anycast + self.multicast
+
+
+def _purges(queue: Queue) -> bool:
+    """Whether messages may not be routed to it although it is there."""
+    attributes = queue.attributes
+    return attributes.purge_on_no_consumers or not attributes.enabled

@@ -134,4 +134,5 @@ def too_many_consumers(queue: Queue) -> RefusedError:
         Code.MAX_CONSUMERS,
         f"Queue {queue.name!r} of address {queue.address!r} has "
         f"{queue.consumer_count} consumers and max-consumers is {queue.max_consumers}.",
+        transient=True,
     )

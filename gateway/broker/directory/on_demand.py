@@ -33,6 +33,23 @@ class OnDemand:
         self._directory = directory
         self._refilter = refilter
 
+    # ---- looking
+
+    def find(self, name: str) -> Destination | None:
+        """See the Broker port."""
+        queue = self._directory.queues.get(name)
+        if queue is not None:
+            return Destination(queue.address, name)
+        address = self._directory.addresses.get(name)
+        return Destination(name) if address is not None and address.temporary else None
+
+    def check_there(self, destination: Destination) -> None:
+        """Raise RefusedError (not-found) where an address, or the queue of it, would be made."""
+        directory = self._directory
+        if destination.queue is not None:
+            directory.find_queue(destination.queue)
+        directory.find_address(destination.address)
+
     # ---- sending
 
     def for_sending(

@@ -159,7 +159,7 @@ class Mover:
                 facts.append(("_AMQ_ACTUAL_EXPIRY", str(expired_at)))
             if self._origin(message) is not None:
                 facts = facts[4:]
-            return stomp_form.with_headers(message.body, facts)
+            return stomp_form.with_expires(stomp_form.with_headers(message.body, facts), 0)
         origin: dict[str, Value] = {
             "x-opt-ORIG-ADDRESS": queue.address,
             "x-opt-ORIG-QUEUE": queue.name,

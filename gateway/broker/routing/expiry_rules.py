@@ -1,10 +1,12 @@
-"""The expiry that an address gives to what is sent to it. Pure."""
+"""The expiry that an address gives to what is sent to it; STOMP messages tell it. Pure."""
 
 from __future__ import annotations
 
 from gateway.addresses.settings import AddressSettings
+from gateway.model import stomp_form
 from gateway.model.bounds import NO_LIMIT
-from gateway.model.message import EXPIRES
+from gateway.model.message import EXPIRES, STOMP
+from gateway.model.run import Run
 
 
 def apply_expiry_rules(
@@ -32,3 +34,11 @@ def apply_expiry_rules(
     if settings.min_expiry_delay != NO_LIMIT:
         expires = max(expires, now_ms + settings.min_expiry_delay)
     return flags, expires
+
+
+def with_end(run: Run, flags: int, expires: int) -> Run:
+    """Return a run with other flags and another end, which its STOMP messages tell."""
+    if expires == run.expires or not flags & STOMP:
+        return run.marked(flags, expires)
+    bodies = [stomp_form.with_expires(body, expires) for body in run.bodies]
+    return Run(bodies, flags, expires, run.due)

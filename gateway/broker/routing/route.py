@@ -14,7 +14,7 @@ from gateway.broker.directory.address import Address
 from gateway.broker.ports.store import Appends
 from gateway.broker.pressure.admission import headroom, promise
 from gateway.broker.pressure.load import OVERHEAD_BYTES
-from gateway.broker.routing.expiry_rules import apply_expiry_rules
+from gateway.broker.routing.expiry_rules import apply_expiry_rules, with_end
 from gateway.broker.routing.fan import Fan
 from gateway.broker.routing.guarded import send_admitted, send_at_full_disk, send_guarded
 from gateway.broker.routing.ingress import stamp_run
@@ -51,6 +51,7 @@ class Route:
         "credited",
         "is_leg",
         "promised",
+        "remakes",
         "sent",
         "user",
     )
@@ -80,6 +81,7 @@ class Route:
         self.is_leg = is_leg
         self.user: str | None = None  # for whom the address is made again; None: the gateway
         self.credited = True
+        self.remakes = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
         self._copies = 1  # queues that a message from here may be in
         self._queue: Queue | None = None
@@ -229,8 +231,11 @@ class Route:
         old = self._address
         place = self._place
         only = None if place.only is None else place.only.name
+        destination = Destination(old.name, only)
+        if not self.remakes:
+            self._shared.on_demand.check_there(destination)
         self._address, queue = self._shared.on_demand.for_sending(
-            Destination(old.name, only), place.routing, self.user
+            destination, place.routing, self.user
         )
         place.move(self._address, queue)
         if self._shared.branches.ends(old, self._key):
@@ -430,7 +435,7 @@ class Route:
         if settings.durability is Durability.MEMORY:
             flags &= ~DURABLE
         now_ms = self._shared.clock.now_ms()
-        return run.marked(*apply_expiry_rules(settings, flags, run.expires, now_ms))
+        return with_end(run, *apply_expiry_rules(settings, flags, run.expires, now_ms))
 
     def record_taps(self, run: Run) -> int:
         """Give a run to the taps alone; returns the ticket."""

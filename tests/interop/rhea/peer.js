@@ -1,5 +1,6 @@
-// rhea as a client of the gateway: `node peer.js SCENARIO '{"port": ..., "address": ...}'`,
-// with "certificate": PATH over TLS, trusting that certificate alone.
+// rhea as a client of the gateway: `node peer.js SCENARIO '{"port": ..., "address": ...}'`, over TCP,
+// with "websocket": {"path", "protocols"} over WebSocket, and with "certificate": PATH over TLS in
+// either case, trusting that certificate alone.
 // Each scenario prints one JSON object with what it saw; a scenario that hangs or is refused where
 // it should not be prints why on standard error and ends with status 1.
 'use strict';
@@ -7,6 +8,7 @@
 const crypto = require('crypto');
 const fs = require('fs');
 const rhea = require('rhea');
+const { WebSocket } = require('ws');
 
 const [scenario, text] = process.argv.slice(2);
 const given = JSON.parse(text);
@@ -41,8 +43,12 @@ function connect(options, expected) {
         });
     }
     const where = { host: '127.0.0.1', port: given.port, reconnect: false };
-    if (given.certificate) {
-        const ca = [fs.readFileSync(given.certificate)];
+    const ca = given.certificate ? [fs.readFileSync(given.certificate)] : undefined;
+    if (given.websocket) {
+        const { path, protocols } = given.websocket;
+        const url = `${ca ? 'wss' : 'ws'}://127.0.0.1:${given.port}${path}`;
+        where.connection_details = rhea.websocket_connect(WebSocket)(url, protocols, { ca });
+    } else if (ca) {
         Object.assign(where, { transport: 'tls', servername: 'localhost', ca });
     }
     return container.connect({ ...where, ...options });

@@ -1,5 +1,7 @@
-// stompjs as a client of the gateway, over TCP: `echo '{"port": ...}' | node peer.js SCENARIO`, with
-// "certificate": PATH over TLS, trusting that certificate alone.
+// stompjs as a client of the gateway: `echo '{"port": ...}' | node peer.js SCENARIO`, over TCP, with
+// "websocket": {...} over WebSocket, and with "certificate": PATH over TLS in either case, trusting
+// that certificate alone. "websocket" has: "path"; "builtin": Node's own WebSocket instead of the
+// one of `ws`; "bare": offer no subprotocol; "binary", "split": what stompjs has for frames.
 // Each scenario prints one JSON object with what it saw; a scenario that hangs or is refused where
 // it should not be prints why on standard error and ends with status 1.
 'use strict';
@@ -8,6 +10,7 @@ const fs = require('fs');
 const net = require('net');
 const tls = require('tls');
 const { Client, Versions } = require('@stomp/stompjs');
+const { WebSocket: WsSocket } = require('ws');
 
 const scenario = process.argv[2];
 const given = JSON.parse(fs.readFileSync(0, 'utf8'));
@@ -55,17 +58,41 @@ class StreamSocket {
     }
 }
 
+// The WebSocket of `ws`, with the one certificate to trust; it is global where Node has none itself,
+// or not this one, as the manual of stompjs says.
+class TrustingSocket extends WsSocket {
+    constructor(url, protocols) {
+        const ca = given.certificate ? [fs.readFileSync(given.certificate)] : undefined;
+        super(url, protocols, { ca });
+    }
+}
+
+if (given.websocket && !given.websocket.builtin) global.WebSocket = TrustingSocket;
+
+// What stompjs is told of the way to the gateway.
+function transport() {
+    const { websocket } = given;
+    if (!websocket) return { webSocketFactory: () => new StreamSocket(), forceBinaryWSFrames: true };
+    const scheme = given.certificate ? 'wss' : 'ws';
+    const url = `${scheme}://127.0.0.1:${given.port}${websocket.path || '/ws'}`;
+    const frames = {
+        forceBinaryWSFrames: Boolean(websocket.binary),
+        splitLargeFrames: Boolean(websocket.split),
+    };
+    if (websocket.bare) return { webSocketFactory: () => new WebSocket(url), ...frames };
+    return { brokerURL: url, ...frames };
+}
+
 // Connect; what nobody expects ends the process.
 function connected(more) {
     return new Promise((resolve) => {
         const client = new Client({
-            webSocketFactory: () => new StreamSocket(),
+            ...transport(),
             stompVersions: new Versions([given.version]),
             reconnectDelay: 0,
             heartbeatIncoming: given.beat || 0,
             heartbeatOutgoing: given.beat || 0,
             connectHeaders: given.login || {},
-            forceBinaryWSFrames: true,
             onConnect: () => resolve(client),
             onStompError: (frame) => fail(`ERROR ${frame.headers.message}`),
             onUnhandledMessage: (frame) => fail(`unhandled ${frame}`),
@@ -153,6 +180,28 @@ const scenarios = {
         return {
             bodies: messages.map((one) => Buffer.from(one.binaryBody).toString('base64')),
         };
+    },
+
+    // One by the stream socket, one by WebSocket: each gets what the other has sent.
+    async crossing(client) {
+        const way = given.websocket;
+        given.websocket = null;
+        const other = await connected();
+        given.websocket = way;
+        const seen = {};
+        for (const [name, from, to] of [['in', client, other], ['out', other, client]]) {
+            const source = subscribe(to);
+            await send(from, given.bodies);
+            seen[name] = [];
+            while (seen[name].length < given.bodies.length) {
+                const message = await source.next(); // what is larger than the window comes alone
+                await confirmed(to, (receipt) => message.ack(receipt));
+                seen[name].push(message.body);
+            }
+            source.subscription.unsubscribe();
+        }
+        await other.deactivate();
+        return seen;
     },
 
     async headers(client) {

@@ -401,7 +401,7 @@ def test_a_commit_that_is_refused_does_nothing_and_says_why():
     (answer,) = of(came, Disposition)
     assert answer.state.error.condition == ROLLBACK
     assert FULL.text in answer.state.error.description
-    assert answer.state.error.info == {"x-reason": "address-full"}
+    assert answer.state.error.info == {"x-reason": "address-full", "x-retry-after": 5}
     assert one.peer.broker.sent == []
     assert one.peer.broker.of("release failed") == [("q", [1])]
     assert sorted(held(one)) == [1, 2]  # one came again, the other was never given back

@@ -13,7 +13,7 @@ from protocols.stomp.session import StompSession
 from tests.protocols.scripted_broker import ScriptedAuthenticator, ScriptedBroker
 
 
-def convert(body: bytes, flags: int, address: str, *, expires: int = 0) -> bytes:
+def convert(body: bytes, flags: int, address: str, *, expires: int | None = None) -> bytes:
     """Stand in for protocols.convert."""
     return stomp_form.pack(address, b"converted " + body, headers=[("from", "amqp")])
 

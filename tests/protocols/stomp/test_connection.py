@@ -190,7 +190,7 @@ def test_what_a_refusal_means_for_the_log() -> None:
     ):
         line = opened()
         line.connection.fail(Refusal(code=code, text="No."))
-        assert line.connection.ending == Ending(cause=cause, text="No.")
+        assert line.connection.ending == Ending(cause=cause, text="No.", code=code)
 
 
 def test_the_log_may_be_told_something_else() -> None:

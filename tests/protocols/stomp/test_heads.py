@@ -151,7 +151,7 @@ def test_before_connect_limits_are_tighter() -> None:
         ("SEND\nreceipt:é".encode(), V1, "é".encode()),
         (b"SEND\nreceipt:", V2, b""),
         (b"SEND\na:1", V2, None),
-        (b"CONNECT\nreceipt:1", None, None),
+        (b"CONNECT\nreceipt:1", None, b"1"),
     ],
 )
 def test_the_receipt_goes_back_as_it_came(

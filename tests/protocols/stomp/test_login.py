@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +83,38 @@ def test_a_name_that_can_be_proved_is_checked_though_anybody_may_come() -> None:
     talk = Talk(is_open=True)
     connect(talk)
     assert talk.told == [Stage.CHECKING]
+
+
+@pytest.mark.parametrize("held", [0.4, 12.0])
+def test_a_login_that_is_not_looked_at_is_told_from_a_wrong_one(held: float) -> None:
+    talk = Talk()
+    talk.users.seconds = held
+    connect(talk)
+    talk.answer(False)
+    ((_, headers, body),) = frames(talk.machine.last_word)
+    assert headers["error-code"] == "too-many"
+    assert headers["retry-after"] == str(math.ceil(held))
+    assert f"try again in {math.ceil(held)} s" in body.decode()
+    ending = talk.machine.ending
+    assert ending is not None
+    assert (ending.cause, ending.retry_after) == (Cause.LOGIN_REFUSED, math.ceil(held))
+
+
+def test_a_wrong_password_is_not_waited_for_though_it_was_the_last_one_allowed() -> None:
+    talk = Talk()
+    connect(talk)
+    talk.users.seconds = 12.0
+    talk.answer(False)
+    ((_, headers, _),) = frames(talk.machine.last_word)
+    assert (headers["error-code"], headers.get("retry-after")) == ("not-authorized", None)
+
+
+def test_a_login_that_is_remembered_comes_in_though_others_are_held() -> None:
+    talk = Talk()
+    talk.users.seconds = 12.0
+    connect(talk)
+    talk.answer(True)
+    assert talk.machine.stage is Stage.LET_IN
 
 
 def test_a_login_is_checked() -> None:

@@ -1,15 +1,13 @@
-"""Outbox, kept bytes, holds, heart-beats, MESSAGE frames and destinations, each on its own."""
+"""Outbox, kept bytes, holds, heart-beats and MESSAGE frames, each on its own."""
 
 from __future__ import annotations
 
 import pytest
 
 from gateway.model import stomp_form
-from gateway.model.address import Destination, RoutingType
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import EXPIRES, MAYBE_SEEN, ONE_DELIVERY, STOMP, Message
-from protocols.stomp.destinations import resolve
 from protocols.stomp.heartbeat import Pulse, agree
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.kept import Kept
@@ -338,60 +336,3 @@ def test_older_versions_get_their_own_escapes(
     for version, lines in ((Version.V1_1, in_1_1), (Version.V1_0, in_1_0)):
         data = writer(version).render([Message(form, 1, STOMP)], STOMP)
         assert start + lines + b"\nbody \\r \\c\0" in data
-
-
-# ---- destinations
-
-
-@pytest.mark.parametrize(
-    ("headers", "destination", "routing"),
-    [
-        ({"destination": "a"}, Destination("a"), None),
-        ({"destination": "/queue/a"}, Destination("a"), RoutingType.ANYCAST),
-        ({"destination": "/topic/a"}, Destination("a"), RoutingType.MULTICAST),
-        ({"destination": "/topic/a::b"}, Destination("a", "b"), RoutingType.MULTICAST),
-        ({"destination": "a::b"}, Destination("a", "b"), None),
-        ({"destination": "a", "type": "ANYCAST"}, Destination("a"), RoutingType.ANYCAST),
-        ({"destination": "/topic/a", "type": "MULTICAST"}, Destination("a"), RoutingType.MULTICAST),
-        ({"destination": "//"}, Destination("//"), None),
-        ({"destination": "../../etc"}, Destination("../../etc"), None),
-    ],
-)
-def test_resolve(
-    headers: dict[str, str], destination: Destination, routing: RoutingType | None
-) -> None:
-    assert resolve(headers, "SEND", ("type",), LIMITS) == (destination, routing)
-
-
-@pytest.mark.parametrize(
-    ("headers", "code", "part"),
-    [
-        ({}, Code.BAD_HEADER, "SEND has no destination"),
-        ({"destination": ""}, Code.BAD_NAME, "empty"),
-        ({"destination": "/queue/"}, Code.BAD_NAME, "empty"),
-        ({"destination": "a::"}, Code.BAD_NAME, "empty"),
-        ({"destination": "a\nb"}, Code.BAD_NAME, "control"),
-        ({"destination": "$management"}, Code.BAD_NAME, "$"),
-        ({"destination": "x" * 256}, Code.BAD_NAME, "255"),
-        ({"destination": "activemq.management"}, Code.NOT_IMPLEMENTED, "HTTP API"),
-        ({"destination": "a", "type": "anycast"}, Code.BAD_VALUE, "neither ANYCAST"),
-        ({"destination": "/topic/a", "type": "ANYCAST"}, Code.ROUTING_MISMATCH, "MULTICAST"),
-    ],
-)
-def test_resolve_refuses(headers: dict[str, str], code: Code, part: str) -> None:
-    with pytest.raises(RefusedError) as caught:
-        resolve(headers, "SEND", ("type",), LIMITS)
-    assert caught.value.refusal.code is code
-    assert part in caught.value.refusal.text
-
-
-def test_prefixes_can_be_switched_off() -> None:
-    limits = StompLimits(anycast_prefixes=(), multicast_prefixes=("t:",))
-    assert resolve({"destination": "/queue/a"}, "SEND", (), limits) == (
-        Destination("/queue/a"),
-        None,
-    )
-    assert resolve({"destination": "t:a"}, "SEND", (), limits) == (
-        Destination("a"),
-        RoutingType.MULTICAST,
-    )

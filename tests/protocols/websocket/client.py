@@ -74,9 +74,10 @@ class Client:
         built: Built | None = None,
         *,
         protocol: str | None = "v12.stomp",
+        offer: str | None = None,
         hurried: bool = False,
     ) -> None:
-        """Shake hands; `hurried`: each turn is over after one frame."""
+        """Shake hands; `offer` are extensions. `hurried`: each turn is over after one frame."""
         self.built = built or Built()
         self.session = self.built.session
         self.now = 100.0
@@ -84,7 +85,7 @@ class Client:
         self.wsproto = Connection(ConnectionType.CLIENT)
         self.session.spent = lambda: hurried
         self.session.tick(self.now)
-        offered = {} if protocol is None else {"Sec_WebSocket_Protocol": protocol}
+        offered = {"Sec_WebSocket_Protocol": protocol, "Sec_WebSocket_Extensions": offer}
         self.answer = self.raw(request(**offered))
 
     def raw(self, data: bytes) -> bytes:

@@ -6,6 +6,7 @@ It repeats each line that it gets; `bye` ends it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import Cause, Ending, PeerState
@@ -65,6 +66,7 @@ class Inner:
         self.write_room = True
         self.choked = self.retick = self.closing = False
         self.behind = self.paused_reading = False
+        self.piece_bytes_max = 0
         self.lost = self.stopped = self.resumed = 0
         self.deadline: float | None = None
 
@@ -75,9 +77,9 @@ class Inner:
         if b"bye" in self.came:
             self.end(Cause.CLIENT)
 
-    def end(self, cause: Cause) -> None:
+    def end(self, cause: Cause, **more: Any) -> None:
         self.closing = True
-        self.seen.ending = Ending(cause=cause, text="for people")
+        self.seen.ending = Ending(cause=cause, text="for people", **more)
 
     def go_on(self, now: float) -> None:
         self.behind = False

@@ -9,11 +9,14 @@ import pytest
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause
 from protocols.transport.speaking import PeerFacts
+from protocols.websocket.limits import HELD_BYTES_MAX
+from protocols.websocket.plain import AT_ONCE
 from tests.protocols.websocket.client import (
     BINARY,
     PING,
     PONG,
     TEXT,
+    BytesMessage,
     Client,
     CloseConnection,
     Ping,
@@ -44,6 +47,25 @@ class TestInside:
             client.say(frame(BINARY, first[at : at + 1]))
         assert [made for made, _ in client.built.made] == [name]
         assert client.built.inner.came == first
+
+    @pytest.mark.parametrize(("said", "most"), [(512, 512), (65_536, 65_536), (131_072, 65_536)])
+    def test_output_goes_in_messages_as_large_as_clients_take(self, said: int, most: int) -> None:
+        out = bytes(range(256)) * 5000
+        client = Client(protocol="amqp")
+        client.say(frame(BINARY, AMQP))
+        client.built.inner.out = out
+        client.built.inner.piece_bytes_max = said
+        messages = [one for one in client.read(client.turn()) if isinstance(one, BytesMessage)]
+        assert b"".join(one.data for one in messages) == out
+        assert max(len(one.data) for one in messages) == most
+        assert all(one.message_finished for one in messages)
+
+    def test_output_goes_whole_where_it_says_nothing(self) -> None:
+        client = Client(protocol="v12.stomp")
+        client.say(frame(TEXT, STOMP))
+        client.built.inner.out = b"x" * 200_000
+        (message,) = client.read(client.turn())
+        assert message == TextMessage(data="x" * 200_000)
 
     def test_first_bytes_of_nothing_that_is_spoken(self) -> None:
         for spoken, first in (("STOMP", AMQP), ("AMQP", STOMP), ("STOMP", b"\x00noise")):
@@ -139,6 +161,26 @@ class TestEnds:
         client.read(client.turn())
         assert client.ends() == [(code, cause.value)]
 
+    @pytest.mark.parametrize(
+        ("cause", "code", "seconds", "said"),
+        [
+            (Cause.REFUSED, Code.DISK_FULL, 5, (1013, "disk-full, retry-after 5")),
+            (Cause.REFUSED, Code.TOO_LARGE, None, (1008, "too-large")),
+            (Cause.LOGIN_REFUSED, Code.TOO_MANY, 12, (1013, "login-refused, retry-after 12")),
+            (Cause.LOGIN_REFUSED, Code.NOT_AUTHORIZED, None, (1008, "login-refused")),
+            (Cause.STOPPING, Code.SHUTTING_DOWN, 5, (1001, "gateway-stopping, retry-after 5")),
+            (Cause.SLOW_CONSUMER, Code.SLOW_CONSUMER, None, (1008, "slow-consumer")),
+        ],
+    )
+    def test_a_refusal_is_named_with_the_time_to_wait(
+        self, cause: Cause, code: Code, seconds: int | None, said: tuple[int, str]
+    ) -> None:
+        client = Client()
+        client.say(frame(TEXT, STOMP))
+        client.built.inner.end(cause, code=code, retry_after=seconds)
+        client.read(client.turn())
+        assert client.ends() == [said]
+
     @pytest.mark.parametrize("code", [1000, 1001, 3000, 4999, None])
     def test_the_peer_says_close_and_is_answered(self, code: int | None) -> None:
         client = Client()
@@ -170,7 +212,8 @@ class TestEnds:
         client = Client()
         client.session.stop(client.now)
         client.read(client.turn())
-        assert [code for code, _ in client.ends()] == [1001]
+        said = "The gateway is shutting down; connect again later, retry-after 5"
+        assert client.ends() == [(1001, said)]
 
     def test_a_cut(self) -> None:
         client = Client()
@@ -220,23 +263,56 @@ class TestPressure:
         client.say(frame(TEXT, STOMP))
         inner = client.built.inner
         inner.paused_reading = True
+        client.say(frame(BINARY, b"m" * HELD_BYTES_MAX))
         assert client.session.paused_reading
         inner.end(Cause.REFUSED)
         client.turn()
         assert not client.session.paused_reading, "a Close is to be heard"
         assert not client.session.behind
 
+    def test_while_what_is_inside_is_held_up_pings_and_a_close_are_heard(self) -> None:
+        client = Client()
+        client.say(frame(TEXT, STOMP))
+        inner = client.built.inner
+        inner.paused_reading = True
+        for number in range(3):
+            (came, pong) = client.say(frame(TEXT, b"\n") + frame(PING, b"%d" % number))
+            assert isinstance(came, Pong)
+            assert came.payload == b"%d" % number
+            assert isinstance(pong, TextMessage)
+        assert not client.session.paused_reading
+        assert client.tick(25.0)[-1] == Ping(payload=b""), "and it is asked as ever"
+        came = client.say(close(1001))
+        assert [type(one) for one in came] == [CloseConnection]
+        assert inner.lost == 1
+
+    def test_what_comes_while_it_is_held_up_is_little_each_time(self) -> None:
+        client = Client()
+        client.say(frame(TEXT, STOMP))
+        inner = client.built.inner
+        for _ in range(2):
+            inner.paused_reading = True
+            client.say(frame(TEXT, b"m" * (HELD_BYTES_MAX - 1)))
+            assert not client.session.paused_reading
+            client.say(frame(TEXT, b"m"))
+            assert client.session.paused_reading
+            inner.paused_reading = False
+            assert not client.session.paused_reading
+            client.say(frame(TEXT, b"\n"))
+
     def test_frames_wait_for_another_turn_when_this_one_is_over(self) -> None:
         client = Client(hurried=True)
-        client.session.receive_data(b"".join(frame(TEXT, b"%d\n" % n) for n in range(3)), 100.0)
+        zeros, ones = b"0\n" * AT_ONCE, b"1\n" * AT_ONCE
+        said = frame(TEXT, b"0\n") * AT_ONCE + frame(TEXT, b"1\n") * AT_ONCE + frame(TEXT, b"2\n")
+        client.session.receive_data(said, 100.0)
         inner = client.built.inner
-        assert inner.came == b"0\n"
+        assert inner.came == zeros
         assert client.session.behind
         inner.behind = True
         client.session.go_on(100.0)
-        assert inner.came == b"0\n1\n", "first what is inside goes on, then there is more of it"
+        assert inner.came == zeros + ones, "first what is inside goes on, then there is more of it"
         client.turn()
-        assert inner.came == b"0\n1\n2\n"
+        assert inner.came == zeros + ones + b"2\n"
 
     def test_a_turn_of_one_that_has_ended(self) -> None:
         client = Client()
@@ -261,7 +337,17 @@ class TestPeer:
     def test_before_the_request_is_whole(self) -> None:
         session = Built().session
         session.seen.dismiss(Refusal(code=Code.OPERATOR, text="enough"))
-        assert session.data_to_send().startswith(b"HTTP/1.1 503 ")
+        answer = session.data_to_send()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"Retry-After" not in answer, "an operator's word is no matter of time"
+
+    def test_a_request_that_a_stop_meets_is_told_when_to_come_again(self) -> None:
+        session = Built().session
+        session.stop(100.0)
+        head, _, body = session.data_to_send().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"\r\nRetry-After: 5\r\n" in head
+        assert body == b"The gateway is shutting down; connect again later.\n"
 
     def test_what_is_inside_is_seen(self) -> None:
         client = Client()
