@@ -224,7 +224,7 @@ def _accident(chance: random.Random, frames: list[bytes]) -> None:
             whole[min(1, len(whole) - 1)] ^= 1 << int(draw() * 8)
             frames[one] = bytes(whole)
         case 6:
-            large = frame(int(draw() * 3), bytes(BYTES_MAX), fin=draw() < 0.5)
+            large = frame(int(draw() * 3), bytes(BYTES_MAX + int(draw() * 2)), fin=draw() < 0.5)
             frames.insert(one, large)
         case 7:
             whole = bytearray(frames[one])
