@@ -65,6 +65,7 @@ def _table(name: str, target: str, old: str, new: str) -> Mutant:
 _TUNNEL = "protocols.websocket.tunnel:Tunnel."
 _FRAMES = "protocols.websocket.frames:Frames."
 _SESSION = "protocols.websocket.session:WebSocketSession."
+_PLAIN = "protocols.websocket.plain:"
 _HANDSHAKE = "protocols.websocket.handshake:"
 
 WEBSOCKET_MUTANTS = (
@@ -89,8 +90,8 @@ WEBSOCKET_MUTANTS = (
     _seeds(
         "what came behind the end of a turn is lost",
         _TUNNEL + "behind",
-        "(self._frames.behind or inner_behind)",
-        "inner_behind",
+        "return self._frames.behind or (",
+        "return False or (",
     ),
     _seeds(
         "the first bytes are lost when the next ones tell the protocol",
@@ -136,7 +137,7 @@ WEBSOCKET_MUTANTS = (
     ),
     _seeds(
         "what the client did not offer is chosen",
-        _HANDSHAKE + "judge",
+        _HANDSHAKE + "_judge",
         "if one in offered and _of(one) in spoken",
         "if _of(one) in spoken",
     ),
@@ -166,9 +167,27 @@ WEBSOCKET_MUTANTS = (
     ),
     _table(
         "the peer's Close after ours counts for nothing",
-        _TUNNEL + "receive_data",
+        _TUNNEL + "_hear_close",
         "if self._frames.closed is not None:",
         "if False:",
+    ),
+    _fuzz(
+        "a whole frame has no limit",
+        _PLAIN + "read_plain",
+        "if stop > end or length > most:",
+        "if stop > end:",
+    ),
+    _fuzz(
+        "text of a whole frame may be anything",
+        _PLAIN + "read_plain",
+        "            payload.decode()\n",
+        "            pass\n",
+    ),
+    _fuzz(
+        "each part of a message is unmasked from the key's begin",
+        "protocols.websocket.masking:turned",
+        "key[rest:] + key[:rest]",
+        "key",
     ),
     _table(
         "Close is not answered",
@@ -197,8 +216,8 @@ WEBSOCKET_MUTANTS = (
     _table(
         "a pause inside is not passed on",
         _TUNNEL + "paused_reading",
-        "self.inner.paused_reading",
-        "False",
+        "return self._held >= HELD_BYTES_MAX",
+        "return False",
     ),
     _table(
         "a peer that does not read is news to what is inside",
@@ -209,8 +228,8 @@ WEBSOCKET_MUTANTS = (
     _table(
         "an origin need only begin like one of the list",
         "protocols.websocket.origins:may_connect",
-        "origin.lower() in limits.origins",
-        "origin.lower().startswith(tuple(limits.origins) or ' ')",
+        "any(read_origin(one) == page for one in limits.origins)",
+        "origins[0].startswith(tuple(limits.origins) or ' ')",
     ),
     _table(
         "an origin that is none is let in",

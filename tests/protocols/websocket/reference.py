@@ -30,6 +30,7 @@ class Come(NamedTuple):
         pings: payloads of its Pings, in order.
         first: whether the first message is text.
         cut: how many last bytes of the payload are a part of a character, which may wait.
+        early: the first bytes that are wrong are not all there: the code may be said, or wait.
         unsure: a message was too large by no more than such a part: whether that is too large, and
             all that comes behind it, is not told.
     """
@@ -41,6 +42,7 @@ class Come(NamedTuple):
     first: bool | None
     cut: int
     unsure: bool
+    early: bool
 
 
 class Reading:
@@ -58,7 +60,7 @@ class Reading:
         self.payload = bytearray()
         self.pings: list[bytes] = []
         self.first: bool | None = None
-        self.closed = self.unsure = False
+        self.closed = self.unsure = self.early = False
         self.cut = 0
 
     def come(self) -> Come:
@@ -69,6 +71,7 @@ class Reading:
                 break
             if isinstance(found, int):
                 codes = {found}
+                self.early = len(self._data) < self._at + self._head_bytes()
                 break
             opcode, fin, size, mask = found
             codes = self._control(opcode, size, mask) if opcode & 8 else set()
@@ -84,6 +87,7 @@ class Reading:
             first=self.first,
             cut=self.cut,
             unsure=self.unsure,
+            early=self.early,
         )
 
     def _head(self) -> tuple[int, bool, int, bytes] | int | None:
@@ -110,6 +114,11 @@ class Reading:
             return None
         self._at = at + 4
         return opcode, fin, size, data[at : at + 4]
+
+    def _head_bytes(self) -> int:
+        """Return how many bytes the head of a frame has by what its second byte says."""
+        said = self._data[self._at + 1]
+        return 2 + {126: 2, 127: 8}.get(said & 0x7F, 0) + (4 if said & 0x80 else 0)
 
     def _take(self, size: int, mask: bytes) -> bytes:
         """Return what has come of a payload; `_at` is behind all of it."""
