@@ -110,6 +110,7 @@ WEBSOCKET_MUTANTS = (
         _TUNNEL + "write_resumed",
         "        self.inner.write_resumed()\n",
         "        pass\n",
+        200,
     ),
     _seeds(
         "our Close is waited for without an end",
@@ -118,10 +119,10 @@ WEBSOCKET_MUTANTS = (
         "    self._retick = False",
     ),
     _seeds(
-        "bytes go out as text of another code",
-        _FRAMES + "message",
-        "data.decode()",
-        'data.decode("latin-1")',
+        "bytes go out as text",
+        _PLAIN + "is_utf8",
+        "        return False\n",
+        "        return True\n",
     ),
     _seeds(
         "a message counts to the next one",

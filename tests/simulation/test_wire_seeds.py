@@ -62,9 +62,11 @@ def test_what_clients_were_told_holds(first: int) -> None:
         run_wire_seed(seed)
 
 
-@pytest.mark.parametrize("seed", [1306, 2831])
+@pytest.mark.parametrize("seed", [1306, 2831, 6821])
 def test_seeds_that_found_something(seed: int) -> None:
-    """Both in the judge: two moves that never came to the disk; time that went back amid a turn."""
+    """All in the judge: two moves that never came to the disk; time that went back amid a turn; a
+    WebSocket client with more frames than a message may have.
+    """
     run_wire_seed(seed)
 
 

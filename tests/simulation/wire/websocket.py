@@ -33,7 +33,9 @@ OFFERS = {
 #: Codes that a client may say [RFC 6455 7.4]; None is a Close without one.
 CODES = (None, 1000, 1001, 1008, 3000, 4999)
 #: What the gateway may end a connection with that broke no rule.
-_HEARD = (1000, 1001, 1008, 1011)
+_HEARD = (1000, 1001, 1008, 1011, 1013)
+#: A message begins to end with so many frames, and what is said at once is in about as many.
+_FRAMES = 300
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -70,7 +72,7 @@ class WebSocket:
         self._finished = False  # the socket's end was said
         self._texts = protocol == "stomp" and chance.random() < plan.text
         self._within = 0  # opcode of the message that is not finished, 0 between two
-        self._message_bytes = 0
+        self._message_bytes = self._message_frames = 0
         self._pings: deque[bytes] = deque()
         self._count = 0
         self._kept = bytearray()
@@ -147,10 +149,13 @@ class WebSocket:
             if self.first is None:
                 self.first = text
         self._message_bytes += len(data)
-        ends |= self._message_bytes >= self._plan.limit
+        ends |= self._message_bytes >= self._plan.limit or self._message_frames >= _FRAMES
         at = 0
         while True:
             size = chance.choice(self._plan.frames)
+            if size:
+                size = max(size, len(data) // _FRAMES)
+            self._message_frames += 1
             part = data[at : at + size]
             at += size
             opcode = CONTINUATION
@@ -163,7 +168,7 @@ class WebSocket:
             if last:
                 break
         if ends:
-            self._within = self._message_bytes = 0
+            self._within = self._message_bytes = self._message_frames = 0
         return bytes(out)
 
     def _control(self) -> bytes:
