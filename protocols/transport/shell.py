@@ -258,8 +258,7 @@ class Wire(TwistedProtocol):
         return None if self._first is None else self._first.only
 
     def _start(self, speaker: Speaker) -> None:
-        transport: Any = self.transport
-        # Asked of the socket itself, which has to be open.
+        transport: Any = self.transport  # the socket itself is asked, and has to be open
         own = str(getattr(transport.getHost(), "host", ""))
         session = speaker.build(replace(self.peer(), own=own))
         session.wake = self.wake

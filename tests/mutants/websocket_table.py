@@ -217,7 +217,7 @@ WEBSOCKET_MUTANTS = (
     _table(
         "a pause inside is not passed on",
         _TUNNEL + "paused_reading",
-        "return self._held >= HELD_BYTES_MAX",
+        "return not self.seen.known or self._held >= HELD_BYTES_MAX",
         "return False",
     ),
     _table(
@@ -264,7 +264,7 @@ WEBSOCKET_MUTANTS = (
     ),
     _table(
         "a body behind the request is taken for frames",
-        _HANDSHAKE + "_wrong_http",
+        _HANDSHAKE + "_wrong_method",
         'request.values("transfer-encoding") or',
         "",
     ),
