@@ -38,8 +38,8 @@ def closing_for(ending: Ending) -> Closing:
 
     The word is the log's cause, or the code that the peer was refused with.
     """
-    refused = ending.cause is Cause.REFUSED and ending.code is not None
-    return say(ending, ending.code.value if refused and ending.code else ending.cause.value)
+    told = ending.code if ending.cause in (Cause.REFUSED, Cause.FULL) else None
+    return say(ending, ending.cause.value if told is None else told.value)
 
 
 def say(ending: Ending, words: str) -> Closing:

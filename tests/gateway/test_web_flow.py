@@ -85,9 +85,11 @@ def bystander(where: Gateway) -> StompPeer:
 def full_disk(gateway: FiguresGateway) -> Iterator[None]:
     gateway.set_free(GIB)
     wait_until(lambda: bool(gateway.disk["full"]), SECONDS)
-    yield
-    gateway.set_free(50 * GIB)
-    wait_until(lambda: not gateway.disk["full"], SECONDS)
+    try:
+        yield
+    finally:
+        gateway.set_free(50 * GIB)
+        wait_until(lambda: not gateway.disk["full"], SECONDS)
 
 
 @every_version

@@ -73,7 +73,7 @@ class Tab(WebSocketClient):
         end = time.monotonic() + SECONDS
         while not self._frames:
             assert time.monotonic() < end, "waited in vain"
-            self._take(self._next())
+            self._take(self.next_event())
         return self._frames.pop(0)
 
     def hear(self, seconds: float) -> list[StompFrame]:
@@ -81,7 +81,7 @@ class Tab(WebSocketClient):
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._events or select.select([self.peer.socket], [], [], left)[0]:
-                self._take(self._next())
+                self._take(self.next_event())
         found, self._frames = self._frames, []
         return found
 
