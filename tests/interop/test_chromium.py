@@ -175,7 +175,7 @@ def test_a_page_is_told_that_the_disk_is_full_and_goes_on_when_there_is_room(
         assert headers["error-code"] == "disk-full"
         assert headers["receipt-id"] == "r0"
         assert f"{GIB} of {100 * GIB} bytes are free" in headers["message"]
-        assert seen["closes"][0]["code"] == 1008
+        assert seen["closes"][0]["code"] == 1013
         assert seen["closes"][0]["wasClean"]
         assert seen["confirmed"] == ["before0"]
         # The page connects again by itself, sends again, and is confirmed once there is room.
@@ -327,7 +327,7 @@ def test_a_page_is_told_of_a_stop_and_comes_back(browser: Browser, tmp_path: Pat
         assert "shutting down" in seen["errors"][0]["headers"]["message"]
         assert (seen["closes"][0]["code"], seen["closes"][0]["reason"]) == (
             1001,
-            "gateway-stopping",
+            "gateway-stopping, retry-after 5",
         )
         gateway.start()
         tab.wait(lambda seen: seen["connects"] == 2)
