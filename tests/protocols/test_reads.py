@@ -146,6 +146,9 @@ class _Transport(tcp.Connection):
     def getPeer(self) -> object:
         return None
 
+    def getHost(self) -> object:
+        return None
+
 
 @dataclass
 class Contexts:
