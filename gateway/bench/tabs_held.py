@@ -22,7 +22,7 @@ BEAT_SECONDS: Final = 10.0
 _CONNECT: Final = b"CONNECT\naccept-version:1.2\nhost:localhost\nheart-beat:10000,10000\n\n\x00"
 _SUBSCRIBE: Final = b"SUBSCRIBE\nid:0\ndestination:/topic/news\nreceipt:s\n\n\x00"
 #: How often it is looked which of them have to beat.
-STEP_SECONDS: Final = 0.05
+STEP_SECONDS: Final = 0.005
 
 
 def open_tab(port: int, host: str = "127.0.0.1", *, said: bytes) -> tuple[socket.socket, WebSocket]:

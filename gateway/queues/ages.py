@@ -36,7 +36,8 @@ class Ages:
         now, before = self._now(), self._notes
         self._notes = notes = {}
         for queue in islice(self._queues().values(), QUEUES_MAX):
-            if not queue.message_count:
+            counts = queue.counts
+            if counts.added == counts.gone_count:  # it holds nothing; ten thousand may not
                 continue
             found = notes[queue.queue_id] = before.get(queue.queue_id) or []
             if not found or found[-1][0] != queue.next_seq:
