@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.addresses.wildcards import fits, is_wildcard
+from tests.costs import costs
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,5 @@ def test_as_all_ways_to_fit_words(pattern, words):
 
 
 def test_a_pattern_of_wildcards_is_judged_in_bounded_time():
-    start = time.process_time()
-    assert not fits(".".join(["#", "a"] * 60 + ["z"]), ".".join(["a"] * 127))
-    assert time.process_time() - start < 0.5
+    with costs():
+        assert not fits(".".join(["#", "a"] * 60 + ["z"]), ".".join(["a"] * 127))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 import uuid
 
 import pytest
@@ -34,6 +33,7 @@ from gateway.model.amqp_types import (
     encode,
     skip,
 )
+from tests.costs import costs
 from tests.lanes import examples
 from tests.model.amqp_strategies import same, values
 
@@ -339,10 +339,8 @@ def test_a_very_deep_value_is_refused_at_once():
     described = b"\x00\x40" * count + b"\x40"
     constructors = b"\xf0" + struct.pack(">II", 2 * count + 5, 1) + b"\x00\x40" * count + b"\x40"
     for raw in (lists, described, b"\x00" * count, constructors):
-        started = time.perf_counter()
-        with pytest.raises(DecodeError):
+        with costs(), pytest.raises(DecodeError):
             decode(raw, 0, len(raw))
-        assert time.perf_counter() - started < 0.1
 
 
 def test_skip_bounds_descriptions():
@@ -370,10 +368,8 @@ def test_arrays_of_nothing_are_bounded(code, count):
 @pytest.mark.parametrize("code", [0x50, 0x60, 0x70, 0x80, 0x98, 0xA1, 0xB0, 0xC0, 0xD1, 0xE0, 0xF0])
 def test_a_count_is_paid_for_in_bytes(code):
     raw = b"\xf0" + struct.pack(">IIB", 5 + 20, 2**32 - 1, code) + bytes(20)
-    started = time.perf_counter()
-    with pytest.raises(DecodeError, match="cannot lie"):
+    with costs(), pytest.raises(DecodeError, match="cannot lie"):
         decode(raw, 0, len(raw))
-    assert time.perf_counter() - started < 0.05
 
 
 def test_nodes_are_counted_over_the_whole_piece():
@@ -492,11 +488,10 @@ def test_a_changed_byte_is_a_value_or_a_decode_error(value, data):
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     offsets: list[int] = []
-    started = time.perf_counter()
     for read in (decode, skip):
-        try:
-            read(bytes(raw), 0, len(raw))
-        except DecodeError as error:
-            offsets.append(error.offset)
-    assert time.perf_counter() - started < 0.5
+        with costs():
+            try:
+                read(bytes(raw), 0, len(raw))
+            except DecodeError as error:
+                offsets.append(error.offset)
     assert all(0 <= offset <= len(raw) for offset in offsets)

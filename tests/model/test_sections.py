@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 import proton
@@ -42,6 +41,7 @@ from gateway.model.sections import (
     with_header,
     without_expiry,
 )
+from tests.costs import costs
 from tests.lanes import examples
 
 NAMES = {
@@ -269,10 +269,8 @@ def test_every_truncation_is_told():
 def test_the_number_of_sections_is_bounded():
     empty = section(0x75, b"")
     assert scan(empty * SECTIONS_MAX).data() == b""
-    started = time.perf_counter()
-    with pytest.raises(DecodeError, match="body sections"):
+    with costs(), pytest.raises(DecodeError, match="body sections"):
         scan(empty * 1_000_000)
-    assert time.perf_counter() - started < 0.5
 
 
 # ---- properties

@@ -6,7 +6,6 @@ C1 ... C18 are the scenarios of the behaviour tables; rows about other protocols
 from __future__ import annotations
 
 import json
-import time
 import uuid
 
 import proton
@@ -32,6 +31,7 @@ from gateway.model.plain_text import id_text, parse_id
 from gateway.model.sections import scan, with_annotations
 from protocols import convert
 from protocols.convert import amqp_to_stomp, stomp_to_amqp
+from tests.costs import costs
 from tests.lanes import examples
 from tests.model.amqp_strategies import symbols, values
 
@@ -729,10 +729,8 @@ def test_work_is_bounded():
         b"\x00" * 1_000_000,
     ]
     for raw in hostile:
-        started = time.perf_counter()
-        amqp_to_stomp(raw, PLAIN, "q")
-        assert time.perf_counter() - started < 0.5
-    started = time.perf_counter()
-    stomp_to_amqp(b"a:b\n" * 50_000 + b"\n", PLAIN, "q")
-    stomp_to_amqp(b"\\" * 1_000_000, PLAIN, "q")
-    assert time.perf_counter() - started < 1.0
+        with costs():
+            amqp_to_stomp(raw, PLAIN, "q")
+    with costs():
+        stomp_to_amqp(b"a:b\n" * 50_000 + b"\n", PLAIN, "q")
+        stomp_to_amqp(b"\\" * 1_000_000, PLAIN, "q")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 
 import proton
 import pytest
@@ -34,6 +33,7 @@ from protocols.amqp.performatives import (
     encode_performative,
     from_described,
 )
+from tests.costs import costs
 from tests.lanes import examples
 
 COMPOSITES = [
@@ -578,10 +578,8 @@ def test_depth_of_properties(depth):
 def test_depth_bombs_before_login_are_refused_at_once(depth):
     bomb = b"\x00\x40" * depth + b"\x40"
     raw = b"\x00\x53\x10\xd0" + (len(bomb) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x01" + bomb
-    started = time.perf_counter()
-    with pytest.raises(DecodeError):
+    with costs(), pytest.raises(DecodeError):
         decode_performative(raw, 0, len(raw))
-    assert time.perf_counter() - started < 0.1
 
 
 def test_a_small_frame_of_large_properties_is_read():
