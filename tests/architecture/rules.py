@@ -170,7 +170,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "gateway.spark": (),
+    "pyspark_sluicegate": (),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -312,11 +312,11 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
-    "gateway.spark.client": "ssl time",
-    "gateway.spark.offsets": "pyspark",
-    "gateway.spark.pyspark_sluicegate": "logging",
-    "gateway.spark.rows": "logging pyspark",
-    "gateway.spark.source": "logging os pyspark time",
+    "pyspark_sluicegate.missing": "logging",
+    "pyspark_sluicegate.client": "ssl time",
+    "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.rows": "logging pyspark",
+    "pyspark_sluicegate.source": "logging os pyspark time",
     # The one transport shell under both protocols. Patience reads a clock that tests replace.
     "protocols.transport.departures": "select twisted",
     "protocols.transport.outgoing": "twisted zope",
@@ -379,8 +379,8 @@ AMBIENT_ALLOWED: Final = (
     "gateway.trial.scratch",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
-    "gateway.spark.client",
-    "gateway.spark.source",
+    "pyspark_sluicegate.client",
+    "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",
     # Its clock is an argument; the default is the only one that is ever used outside the tests.

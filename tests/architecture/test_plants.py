@@ -39,7 +39,7 @@ def planted(path: str, *lines: str) -> Source:
         ("gateway/model/message.py", "from ..queues import queue"),
         ("gateway/queues/queue.py", "from storage import journal"),
         ("gateway/streams/stream.py", "from storage.journal import Journal"),
-        ("gateway/spark/pyspark_sluicegate.py", "from gateway.model import errors"),
+        ("gateway/spark/pyspark_sluicegate/offsets.py", "from gateway.model import errors"),
         ("protocols/amqp/session.py", "from protocols.stomp.session import StompSession"),
         ("protocols/stomp/session.py", "from gateway.broker import Gateway"),
         ("protocols/transport/sniff.py", "def f():\n    from gateway.model import errors"),

@@ -11,6 +11,8 @@ from pathlib import Path
 from tests.architecture.rules import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
+#: A distribution of its own: its modules are named from here on.
+DISTRIBUTION = "gateway/spark/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Source:
 
     @property
     def module(self) -> str:
-        return self.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        inside = self.path.removeprefix(DISTRIBUTION)
+        return inside.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
     @property
     def tree(self) -> ast.Module:

@@ -29,7 +29,8 @@ pause leave the gateway less than one.
 * **lives**: the gateway still runs at the end.
 
 Growth stays below 64 MiB, which `tests/attack/test_floods.py` holds. One hostile peer is to delay
-an honest client by less than 50 ms, 99 times in a hundred.
+an honest client by less than 50 ms, 99 times in a hundred. The floods whose names begin with `ws-`
+come over WebSocket, to a gateway that lets peers compress (`ws-compression=deflate`).
 
 | flood | over | peers | bystander ms | `/livez` ms | growth MiB | descriptors | lives |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |

@@ -48,7 +48,7 @@ def spark_session(name: str, **settings: str) -> Iterator[Any]:
     """Start Spark; `settings` have `_` for `.` in their names. Needs `spark_environment` first."""
     from pyspark.sql import SparkSession
 
-    # Found by name: the folder of `pyspark_sluicegate.py` is where a wheel has its top level.
+    # Found by name, in a checkout that may not be installed.
     paths = [str(ROOT), str(ROOT / "gateway" / "spark")]
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])
     builder = SparkSession.builder.master("local[2]").appName(name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.client import Gateway, StatusError
-from gateway.spark.options import SluicegateError, parse_options
+from pyspark_sluicegate.client import Gateway, StatusError
+from pyspark_sluicegate.options import SluicegateError, parse_options
 from tests.spark.scripted import Script, scripted
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from gateway.spark.offsets import Span, cut_and_pack, make_offset, read_offset
-from gateway.spark.options import SluicegateError
+from pyspark_sluicegate.offsets import Span, cut_and_pack, make_offset, read_offset
+from pyspark_sluicegate.options import SluicegateError
 
 PLACES = st.dictionaries(
     st.text(max_size=8), st.lists(st.integers(0, 1 << 63), min_size=2, max_size=2), max_size=6

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.options import COLUMNS, OPTIONS, SluicegateError, make_ddl, parse_options
+from pyspark_sluicegate.options import COLUMNS, OPTIONS, SluicegateError, make_ddl, parse_options
 
 GIVEN = {"url": "http://127.0.0.1:8161", "address": "orders"}
 

@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from gateway.spark.offsets import Span
-from gateway.spark.options import SluicegateError, parse_options
-from gateway.spark.rows import make_request, read_spans
+from pyspark_sluicegate.offsets import Span
+from pyspark_sluicegate.options import SluicegateError, parse_options
+from pyspark_sluicegate.rows import make_request, read_spans
 from tests.spark.scripted import Script, arrow, part, rows, scripted, trailer
 
 SCHEMA = StructType([StructField("offset", LongType()), StructField("body", BinaryType())])

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from gateway.spark.options import SluicegateError
-from gateway.spark.source import DefaultSource
+from pyspark_sluicegate.options import SluicegateError
+from pyspark_sluicegate.source import DefaultSource
 from tests.spark.support import Server
 
 SCHEMA = StructType([StructField("offset", LongType()), StructField("body", BinaryType())])
@@ -258,7 +258,7 @@ def test_a_gateway_that_stays_away_is_told_after_the_deadline(server: Server, ad
 def test_a_commit_that_cannot_be_sent_is_put_off(
     server: Server, address: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("gateway.spark.source._COMMIT_SECONDS", 0.2)
+    monkeypatch.setattr("pyspark_sluicegate.source._COMMIT_SECONDS", 0.2)
     server.fill(address, 5)
     reader = make_source(server, address).streamReader(SCHEMA)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

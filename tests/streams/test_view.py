@@ -105,7 +105,7 @@ def test_no_columns_still_count_rows() -> None:
 def test_types_are_what_spark_makes_of_them() -> None:
     types = pytest.importorskip("pyspark.sql.pandas.types")
 
-    from gateway.spark.options import COLUMNS
+    from pyspark_sluicegate.options import COLUMNS
 
     assert list(COLUMNS) == list(TYPES)
     for mode, body, index in (("map", "binary", 0), ("json", "string", -1)):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.spark.options import Options, SluicegateError
+from pyspark_sluicegate.options import Options, SluicegateError
 
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _PAUSE_MAX: Final = 2.0

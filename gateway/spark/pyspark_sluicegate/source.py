@@ -36,8 +36,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from gateway.spark.client import Gateway, StatusError
-from gateway.spark.offsets import (
+from pyspark_sluicegate.client import Gateway, StatusError
+from pyspark_sluicegate.offsets import (
     Partition,
     Places,
     Span,
@@ -45,8 +45,8 @@ from gateway.spark.offsets import (
     make_offset,
     read_offset,
 )
-from gateway.spark.options import Options, SluicegateError, make_ddl, parse_options
-from gateway.spark.rows import check_losses, make_request, read_spans
+from pyspark_sluicegate.options import Options, SluicegateError, make_ddl, parse_options
+from pyspark_sluicegate.rows import check_losses, make_request, read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +57,7 @@ _COMMIT_SECONDS: Final = 5.0
 #: A snapshot of a batch query is held this long after its last read.
 _PIN_MS: Final = 3_600_000
 
-_log = logging.getLogger("sluicegate.spark")
+_log = logging.getLogger("pyspark_sluicegate")
 
 
 class _Member:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from gateway.spark.options import Options, SluicegateError
+from pyspark_sluicegate.options import Options, SluicegateError
 
 #: Stream -> [epoch, next offset].
 Places = dict[str, list[int]]

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from gateway.spark.client import Gateway, Patience, RetryError, StatusError
-from gateway.spark.offsets import Span
-from gateway.spark.options import COLUMNS, Options, SluicegateError
+from pyspark_sluicegate.client import Gateway, Patience, RetryError, StatusError
+from pyspark_sluicegate.offsets import Span
+from pyspark_sluicegate.options import COLUMNS, Options, SluicegateError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Metadata key of what the gateway says about a record batch.
 _FACTS: Final = b"sluicegate"
 
-_log = logging.getLogger("sluicegate.spark")
+_log = logging.getLogger("pyspark_sluicegate")
 
 
 def make_loss_error(losses: Sequence[Mapping[str, Any]]) -> SluicegateError:
