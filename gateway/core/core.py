@@ -254,7 +254,7 @@ def make_core(
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+        _recover(reactor, core, restored, _stream_files(files, config), chance.name)
     except BaseException:
         lock.release()
         raise
@@ -389,13 +389,23 @@ def _start_journal(core: Core, writer: Writer, fatal: Fatal, alarm: Failing | No
     journal.start(writer)
 
 
-def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:
+def _stream_files(files: RealFiles, config: Config) -> StreamFiles:
+    return StreamFiles(files, f"{config.data_directory}/streams")
+
+
+def _recover(
+    reactor: Reactor,
+    core: Core,
+    restored: Restored,
+    files: StreamFiles,
+    make_name: Callable[[], str],
+) -> None:
     """Bring back addresses, queues, messages and streams."""
     broker, directory = core.broker, core.broker.directory
     threads = Threads(reactor)
     core.use_streams(StreamRegistry(files, threads, core, StreamSettings(), broker.now_ms), threads)
     try:
-        core.registry.load()
+        core.registry.load(make_name)
     except BaseException:
         threads.stop()
         raise

@@ -29,7 +29,11 @@ LATEST: Final = "latest"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One reader's hold on a stream; times in ms of broker time."""
+    """One reader's hold on a stream; times in ms of broker time.
+
+    Attributes:
+        lifted: a commit has moved the floor: it is no longer where the subscription was made.
+    """
 
     name: str
     epoch: int
@@ -37,6 +41,7 @@ class Subscription:
     fence: int
     created_ms: int
     seen_ms: int
+    lifted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,7 @@ def attach(
     starting: str,
     position: int | None,
     now_ms: int,
+    fence: int | None = None,
 ) -> Subscription:
     """Return the subscription as it stands after one more attachment.
 
@@ -66,14 +72,16 @@ def attach(
         starting: `earliest`, `latest` or an offset in decimal; only for a new one.
         position: where the reader's checkpoint stands in this epoch, if it has one.
         now_ms: broker time.
+        fence: of this attachment, where several streams share one; else the next one.
 
     Raises:
         RefusedError: bad-value, when `starting` is none of those.
     """
     wanted = _start(starting, place)
+    if fence is None:
+        fence = 1 if known is None else known.fence + 1
     if known is not None and known.epoch == place.epoch:
-        return replace(known, fence=known.fence + 1, seen_ms=now_ms)
-    fence = 1 if known is None else known.fence + 1
+        return replace(known, fence=fence, seen_ms=now_ms)
     floor = wanted if position is None else position
     return Subscription(
         name=name,
@@ -107,11 +115,7 @@ def commit(
     is another life, bad-value when the offset was never advertised.
     """
     if fence != known.fence:
-        raise RefusedError.of(
-            Code.IN_USE,
-            f"The subscription {known.name!r} was attached again (fence {known.fence}) after this "
-            f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
-        )
+        raise replaced(known.name, known.fence, fence)
     if epoch != known.epoch or epoch != place.epoch:
         raise RefusedError.of(
             Code.NOT_FOUND,
@@ -123,7 +127,17 @@ def commit(
             Code.BAD_VALUE,
             f"The commit of {known.name!r} names offset {offset}; the stream ends at {place.head}.",
         )
-    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms)
+    lifted = known.lifted or offset > known.floor
+    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms, lifted=lifted)
+
+
+def replaced(name: str, newest: int, fence: int) -> RefusedError:
+    """Return the refusal of a reader with `fence`, which a newer one has replaced."""
+    return RefusedError.of(
+        Code.IN_USE,
+        f"The subscription {name!r} was attached again (fence {newest}) after this "
+        f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
+    )
 
 
 def encode(subscriptions: Iterable[Subscription]) -> bytes:

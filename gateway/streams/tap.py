@@ -69,8 +69,21 @@ class Tap:
         self.waiters.append(waiter)
         return waiter
 
+    def listen(self, waiter: Deferred[None]) -> None:
+        """Have a Deferred of the caller's fire as `wait`'s does, unless another stream was first.
+
+        `ignore` takes it away again.
+        """
+        self.waiters.append(waiter)
+
+    def ignore(self, waiter: Deferred[None]) -> None:
+        """Take back `listen`."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+
     def wake(self) -> None:
         """Fire for all that wait."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            waiter.callback(None)
+            if not waiter.called:
+                waiter.callback(None)

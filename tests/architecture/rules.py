@@ -171,6 +171,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
     "pyspark_sluicegate": (),
+    "pyspark_sluicegate.pipelines": ("pyspark_sluicegate",),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -312,6 +313,10 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
+    "pyspark_sluicegate.archive.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.writing": "tempfile",
+    "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
+    "pyspark_sluicegate.pipelines.arguments": "os",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
@@ -380,6 +385,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",
+    "pyspark_sluicegate.pipelines.archive",
     "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",

@@ -108,7 +108,8 @@ class ApiTest(SynchronousTestCase):
     def test_the_first_attach_makes_address_stream_and_subscription(self) -> None:
         answer = self.attach(startingOffsets="latest")
         assert answer == {
-            "subscription": "etl", "address": "orders", "fence": 1, "floor": {"orders": [1, 0]},
+            "subscription": "etl", "address": "orders", "fence": 1, "lifted": [],
+            "floor": {"orders": [1, 0]},
             "first": {"orders": [1, 0]}, "heads": {"orders": [1, 0]},
         }  # fmt: skip
         assert ("address", "orders") in self.owner.said

@@ -60,14 +60,30 @@ _PIN_MS: Final = 3_600_000
 _log = logging.getLogger("pyspark_sluicegate")
 
 
-class _Member:
+def addressed(options: Options) -> dict[str, Any]:
+    """Return the fields of a call that say which addresses are meant."""
+    name = "addressPattern" if options["addressPattern"] else "address"
+    return {name: options[name]}
+
+
+def joining(options: Options) -> dict[str, Any]:
+    """Return the fields of a plan by which new streams of a pattern join; empty without one."""
+    if not options["addressPattern"]:
+        return {}
+    return {**addressed(options), "newStreamOffsets": options["newStreamOffsets"]}
+
+
+class Member:
     """One gateway of a query; with several, the keys of its streams end in `@host:port`."""
 
     def __init__(self, url: str, options: Options) -> None:
         self.gateway = Gateway(url, options)
         self.suffix = "@" + urlsplit(url).netloc if len(options["url"]) > 1 else ""
         self.fence: int | None = None
+        #: Streams whose floor is not where the subscription was made.
+        self.lifted: set[str] = set()
         self._options = options
+        self._addressed = addressed(options)
         self._path = f"/subscriptions/{quote(options['subscription'], safe='')}"
 
     def own(self, places: Places) -> Places:
@@ -81,13 +97,18 @@ class _Member:
         """Attach with the place of the checkpoint, if there is one; returns the floor."""
         options = self._options
         body = {
-            "address": options["address"],
+            **self._addressed,
             "startingOffsets": options["startingOffsets"] or "latest",
             "position": None if places is None else self.own(places),
         }
         reply = self.gateway.call(self._path + ":attach", body)
         self.fence = reply["fence"]
+        self.lifted = set(reply.get("lifted", ()))
         return self.named(reply["floor"])
+
+    def heads(self) -> dict[str, Any]:
+        """Return what the gateway says of its name and of the streams of the addresses."""
+        return self.gateway.call("/heads", self._addressed)
 
     def ask(
         self, action: str, body: dict[str, Any], places: Places, seconds: float | None = None
@@ -96,7 +117,7 @@ class _Member:
         for again in (True, False):
             if self.fence is None:
                 self.attach(places)
-            if action != "plan":
+            if action != "plan" or "addressPattern" in body:
                 body["fence"] = self.fence
             try:
                 return self.gateway.call(f"{self._path}:{action}", body, seconds)
@@ -115,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._request = make_request(schema, options)
         self._name = options["subscription"]
-        self._members = [_Member(url, options) for url in options["url"]]
+        self.members = [Member(url, options) for url in options["url"]]
         self._initial: dict[str, Any] | None = None
         self._frozen: Places | None = None
         self._heads: Places = {}
@@ -124,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             floors: Places = {}
-            for member in self._members:
+            for member in self.members:
                 floors |= member.attach(None)
             self._initial = make_offset(self._name, floors)
         return self._initial
@@ -135,9 +156,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = {}
-        for member in self._members:
+        for member in self.members:
             try:
-                reply = member.gateway.call("/heads", {"address": self._options["address"]})
+                reply = member.heads()
             except StatusError as error:
                 if error.status != 404:
                     raise
@@ -148,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         places = read_offset(start, self._name)
         ends = dict(places)
-        for member in self._members:
+        for member in self.members:
             reply = member.ask("plan", self._plan(member, places, limit), places)
             check_losses(reply["losses"], self._options)
             self._heads |= member.named(reply["heads"])
@@ -158,13 +179,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = make_offset(self._name, ends)
         if end == start:
             self._release(start)
-            if len(self._members) > 1 and self._frozen is None:
+            if len(self.members) > 1 and self._frozen is None:
                 time.sleep(self._options["pollInterval"])
         return end
 
-    def _plan(self, member: _Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
+    def _plan(self, member: Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
         """Return the body of a plan call: both caps at once, unless Spark asks for all there is."""
-        count = len(self._members)
+        count = len(self.members)
         rows = self._options["maxMessagesPerTrigger"]
         size = None if isinstance(limit, ReadAllAvailable) else self._options["maxBytesPerTrigger"]
         if isinstance(limit, ReadMaxRows):
@@ -174,6 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             rows = None
         body: dict[str, Any] = {
+            **joining(self._options),
             "start": member.own(places),
             "maxMessages": max(rows // count, 1) if rows else None,
             "maxBytes": max(size // count, 1) if size else None,
@@ -188,17 +210,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return make_offset(self._name, self._heads) if self._heads else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return cut_and_pack(self.spans(start, end), self._options)
+
+    def spans(self, start: dict[str, Any], end: dict[str, Any]) -> list[Span]:
+        """Return the ranges of a batch, with their sizes; tells of what was lost before."""
         low, high = read_offset(start, self._name), read_offset(end, self._name)
         spans: list[Span] = []
-        for member in self._members:
-            body = {"start": member.own(low), "end": member.own(high)}
+        for member in self.members:
+            ranged = {"start": member.own(low), "end": member.own(high)}
+            body = {**joining(self._options), **ranged}
             reply = member.ask("plan", body, low)
-            check_losses(reply["losses"], self._options)
+            self.lost(member, reply["losses"])
             for stream, (epoch, first) in reply["start"].items():
                 last, size = reply["end"][stream][1], reply["bytes"][stream]
                 if last > first:
                     spans.append(Span(member.gateway.url, stream, epoch, first, last, size))
-        return cut_and_pack(spans, self._options)
+        return spans
+
+    def lost(self, member: Member, losses: Sequence[Mapping[str, Any]]) -> None:
+        """Raise for what a batch has lost, or go on without it, as the options say."""
+        check_losses(losses, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)
@@ -217,7 +248,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lift(self, action: str, offset: dict[str, Any]) -> bool:
         places = read_offset(offset, self._name)
         done = True
-        for member in self._members:
+        for member in self.members:
             try:
                 member.ask(action, {"end": member.own(places)}, places, _COMMIT_SECONDS)
             except SluicegateError as error:
@@ -240,7 +271,7 @@ class BatchReader(DataSourceReader):
         options, spans = self._options, []
         pin = f"batch-{os.getpid()}-{time.monotonic_ns()}"
         for url in options["url"]:
-            body = {"address": options["address"], "pin": pin, "pinMs": _PIN_MS}
+            body = {**addressed(options), "pin": pin, "pinMs": _PIN_MS}
             for one in Gateway(url, options).call("/heads", body)["items"]:
                 first = self._resolve("startingOffsets", one, "earliest")
                 end = min(self._resolve("endingOffsets", one, "latest"), one["head"])
