@@ -170,8 +170,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "pyspark_sluicegate": (),
-    "pyspark_sluicegate.pipelines": ("pyspark_sluicegate",),
+    "pyspark_sluicegate.options": (),
+    "pyspark_sluicegate.archive": ("pyspark_sluicegate.options",),
+    "pyspark_sluicegate": ("pyspark_sluicegate.archive", "pyspark_sluicegate.options"),
+    "pyspark_sluicegate.pipelines": (
+        "pyspark_sluicegate",
+        "pyspark_sluicegate.archive",
+        "pyspark_sluicegate.options",
+    ),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -302,6 +308,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.http": "twisted",
     "gateway.management.messages_api": "twisted",
     "gateway.management.queues_api": "twisted",
+    "gateway.management.stream_patterns": "twisted",
     "gateway.management.streams_api": "twisted",
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
@@ -313,7 +320,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
-    "pyspark_sluicegate.archive.files_source": "pyspark secrets",
+    "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
     "pyspark_sluicegate.archive.writing": "tempfile",
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_sluicegate.archive.committing import Committer
 from pyspark_sluicegate.archive.compacting import compact
-from pyspark_sluicegate.archive.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
+from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.archive.layout import FileFacts
 from pyspark_sluicegate.archive.store import Location, parse_location
 from pyspark_sluicegate.client import Gateway, StatusError
