@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " streams wildcard-addresses"
+        " streams archive wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -183,6 +183,7 @@ MANAGEMENT: Final = Table(
     later=_words("console token"),
 )
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
+ARCHIVE: Final = Table(keys=v.readers(rows_of(tree.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
@@ -190,5 +191,5 @@ AUTHENTICATION: Final = Table(
 STREAM: Final = Table(
     keys=v.readers(rows_of(tree.StreamConfig)),
     required=frozenset({"address"}),
-    later=_words("address-pattern selector retention-bytes retention-time"),
+    later=_words("address-pattern selector retention-time"),
 )

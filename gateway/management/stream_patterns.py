@@ -34,6 +34,7 @@ class AttachBody(Protocol):
 
     address_pattern: str | None
     starting_offsets: str
+    role: str
     position: dict[str, _Position] | None
 
 
@@ -48,6 +49,7 @@ class PlanBody(Protocol):
     wait_ms: int
     address_pattern: str | None
     new_stream_offsets: str
+    role: str
     fence: int
 
 
@@ -78,7 +80,7 @@ class Patterns:
         registry = self._registry
         taps = find_taps(registry, fields.address_pattern or "")
         positions = fields.position or {}
-        made = registry.attach_all(name, taps, fields.starting_offsets, positions)
+        made = registry.attach_all(name, taps, fields.starting_offsets, positions, role=fields.role)
 
         def answer(fence: int) -> Response:
             known = [(tap.stream.name, tap.subscriptions[name]) for tap in taps]
@@ -101,7 +103,12 @@ class Patterns:
         new = [tap for tap in taps if name not in tap.subscriptions]
         if new:
             joined = self._registry.join(
-                name, new, fields.new_stream_offsets, fields.start, fence=fields.fence
+                name,
+                new,
+                fields.new_stream_offsets,
+                fields.start,
+                fence=fields.fence,
+                role=fields.role,
             )
             return joined.addCallback(lambda _: self._wait_and_plan(name, fields))
         return self._wait_and_plan(name, fields)

@@ -63,6 +63,7 @@ class Attach(Fields):
     address: str | None = None
     address_pattern: str | None = None
     starting_offsets: str = "latest"
+    role: str = ""
     position: dict[str, _Position] | None = None
 
 
@@ -80,6 +81,7 @@ class Plan(Fields):
     wait_ms: int = 0
     address_pattern: str | None = None
     new_stream_offsets: str = "earliest"
+    role: str = ""
     fence: int = 0
 
 
@@ -191,7 +193,7 @@ class StreamsApi:
 
     def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+        made = self._registry.attach(name, tap, fields.starting_offsets, position, role=fields.role)
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -388,6 +390,7 @@ def _shown(tap: Tap) -> dict[str, object]:
             "floor": known.floor,
             "lag": max(place.head - known.floor, 0),
             "fence": known.fence,
+            "role": known.role,
             "createdMs": known.created_ms,
             "seenMs": known.seen_ms,
         }
@@ -403,5 +406,7 @@ def _shown(tap: Tap) -> dict[str, object]:
         "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
         "lostMessages": stream.lost_messages,
         "pins": len(tap.pins),
+        "archived": tap.archived(),
+        "archiveLags": tap.lagging,
         "subscriptions": subscriptions,
     }

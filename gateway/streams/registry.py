@@ -282,6 +282,14 @@ class StreamRegistry:
         for tap in self._by_id.values():
             tap.stream.store_failed(refusal)
 
+    def use(self, settings: StreamSettings) -> None:
+        """Bring other settings into force, for what is there too."""
+        self.settings = self._sealing.settings = settings
+
+    def lagging(self) -> list[str]:
+        """Return what is told of streams whose archive is too far behind."""
+        return [tap.lagging for tap in self.all() if tap.lagging is not None]
+
     def tick(self) -> None:
         """Seal old tails, end old pins, apply retention. Call it a few times a second."""
         now = self.now_ms()
@@ -320,10 +328,16 @@ class StreamRegistry:
     # -- readers -------------------------------------------------------------------------------
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: tuple[int, int] | None
+        self,
+        name: str,
+        tap: Tap,
+        starting: str,
+        position: tuple[int, int] | None,
+        *,
+        role: str = "",
     ) -> Deferred[Subscription]:
         """See Subscribers."""
-        return self._subscribers.attach(name, tap, starting, position)
+        return self._subscribers.attach(name, tap, starting, position, role)
 
     def commit(self, name: str, epoch: int, offset: int, fence: int) -> Deferred[Subscription]:
         """See Subscribers."""
@@ -335,9 +349,11 @@ class StreamRegistry:
         taps: Sequence[Tap],
         starting: str,
         positions: Mapping[str, tuple[int, int]],
+        *,
+        role: str = "",
     ) -> Deferred[int]:
         """See Subscribers."""
-        return self._subscribers.attach_all(name, taps, starting, positions)
+        return self._subscribers.attach_all(name, taps, starting, positions, role)
 
     def join(
         self,
@@ -347,9 +363,10 @@ class StreamRegistry:
         positions: Mapping[str, tuple[int, int]],
         *,
         fence: int,
+        role: str = "",
     ) -> Deferred[None]:
         """See Subscribers."""
-        return self._subscribers.join(name, taps, starting, positions, fence)
+        return self._subscribers.join(name, taps, starting, positions, (fence, role))
 
     def commit_all(
         self, name: str, ends: Mapping[str, tuple[int, int]], fence: int

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from gateway.model.address import check_name
 from gateway.model.errors import Code, RefusedError
 from gateway.streams import subscription
-from gateway.streams.subscription import Subscription
+from gateway.streams.subscription import READER, Subscription
 from gateway.streams.tap import Tap
 
 #: (epoch, offset).
@@ -50,19 +50,20 @@ class Subscribers:
             self._take_out(tap, name)
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: Position | None
+        self, name: str, tap: Tap, starting: str, position: Position | None, role: str = READER
     ) -> Deferred[Subscription]:
         """Attach a reader; `position` is (epoch, offset) of its checkpoint, where it has one.
 
         Raises RefusedError: bad-name, bad-value, in-use (the name reads another stream), too-many.
         """
         positions = {} if position is None else {tap.stream.name: position}
-        made = self.attach_all(name, [tap], starting, positions)
+        made = self.attach_all(name, [tap], starting, positions, role)
         return made.addCallback(lambda _: tap.subscriptions[name])
 
     def attach_all(
-        self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position]
-    ) -> Deferred[int]:
+        self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
+        role: str = READER,
+    ) -> Deferred[int]:  # fmt: skip
         """Attach a reader of several streams; fires with the fence of all of them.
 
         Raises RefusedError as `attach`: in-use where the name reads a stream that is not in `taps`.
@@ -78,20 +79,21 @@ class Subscribers:
                 "Give this query a name of its own.",
             )
         fence = self.fence(name) + 1
-        return self._hold(name, taps, starting, positions, fence).addCallback(lambda _: fence)
+        held = self._hold(name, taps, starting, positions, (fence, role))
+        return held.addCallback(lambda _: fence)
 
     def join(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        fence: int,
+        holder: tuple[int, str],
     ) -> Deferred[None]:  # fmt: skip
-        """Take streams that are new into a subscription that is attached with `fence`.
+        """Take streams that are new into a subscription; `holder` is its fence and role.
 
         Raises RefusedError: in-use when a newer attachment has taken over, too-many, bad-value.
         """
         known = self.fence(name)
-        if fence < known:
-            raise subscription.replaced(name, known, fence)
-        return self._hold(name, taps, starting, positions, fence)
+        if holder[0] < known:
+            raise subscription.replaced(name, known, holder[0])
+        return self._hold(name, taps, starting, positions, holder)
 
     def fence(self, name: str) -> int:
         """Return how often the subscription `name` was attached; 0 when there is none."""
@@ -99,7 +101,7 @@ class Subscribers:
 
     def _hold(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        fence: int,
+        holder: tuple[int, str],
     ) -> Deferred[None]:  # fmt: skip
         made: list[tuple[Tap, Subscription]] = []
         for tap in taps:
@@ -113,8 +115,8 @@ class Subscribers:
             position = positions.get(tap.stream.name)
             offset = position[1] if position is not None and position[0] == place.epoch else None
             one = subscription.attach(
-                name, known, place, starting=starting, position=offset, fence=fence,
-                now_ms=self._now_ms(),
+                name, known, place, starting=starting, position=offset,
+                fence=holder[0], role=holder[1], now_ms=self._now_ms(),
             )  # fmt: skip
             made.append((tap, one))
         for tap, one in made:

@@ -25,6 +25,10 @@ from gateway.model.errors import Code, RefusedError
 _VERSION: Final = 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+READER: Final = ""
+ARCHIVE: Final = "archive"
+ARCHIVED: Final = "archived"
+ROLES: Final = (READER, ARCHIVE, ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class Subscription:
 
     Attributes:
         lifted: a commit has moved the floor: it is no longer where the subscription was made.
+        role: `archive` copies the stream to a table, `archived` reads such a table too; empty:
+            reads here alone.
     """
 
     name: str
@@ -42,6 +48,7 @@ class Subscription:
     created_ms: int
     seen_ms: int
     lifted: bool = False
+    role: str = READER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,7 @@ def attach(
     position: int | None,
     now_ms: int,
     fence: int | None = None,
+    role: str = READER,
 ) -> Subscription:
     """Return the subscription as it stands after one more attachment.
 
@@ -73,15 +81,20 @@ def attach(
         position: where the reader's checkpoint stands in this epoch, if it has one.
         now_ms: broker time.
         fence: of this attachment, where several streams share one; else the next one.
+        role: of the reader, one of ROLES.
 
     Raises:
-        RefusedError: bad-value, when `starting` is none of those.
+        RefusedError: bad-value, when `starting` or `role` is none of those.
     """
     wanted = _start(starting, place)
+    if role not in ROLES:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"The role {role[:40]!r} is none of: '', 'archive', 'archived'."
+        )
     if fence is None:
         fence = 1 if known is None else known.fence + 1
     if known is not None and known.epoch == place.epoch:
-        return replace(known, fence=fence, seen_ms=now_ms)
+        return replace(known, fence=fence, seen_ms=now_ms, role=role)
     floor = wanted if position is None else position
     return Subscription(
         name=name,
@@ -90,6 +103,7 @@ def attach(
         fence=fence,
         created_ms=now_ms,
         seen_ms=now_ms,
+        role=role,
     )
 
 

@@ -69,7 +69,8 @@ class ApiTest(SynchronousTestCase):
         made = self.good("POST", BASE, {"name": "all", "address": "orders"})
         assert made == {
             "name": "all", "address": "orders", "epoch": 1, "first": 0, "head": 0, "next": 0,
-            "bytes": 0, "lostMessages": 0, "pins": 0, "subscriptions": [],
+            "bytes": 0, "lostMessages": 0, "pins": 0, "archived": None, "archiveLags": None,
+            "subscriptions": [],
         }  # fmt: skip
         self.fill(5, "all")
         self.attach()
@@ -78,7 +79,7 @@ class ApiTest(SynchronousTestCase):
         assert (shown["head"], shown["next"]) == (5, 5)
         assert shown["bytes"] > 0
         assert shown["subscriptions"] == [{
-            "name": "etl", "floor": 0, "lag": 5, "fence": 1,
+            "name": "etl", "floor": 0, "lag": 5, "fence": 1, "role": "",
             "createdMs": self.now.ms, "seenMs": self.now.ms,
         }]  # fmt: skip
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl") == (204, None)

@@ -19,6 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -76,7 +77,8 @@ def joining(options: Options) -> dict[str, Any]:
 class Member:
     """One gateway of a query; with several, the keys of its streams end in `@host:port`."""
 
-    def __init__(self, url: str, options: Options) -> None:
+    def __init__(self, url: str, options: Options, role: str = "") -> None:
+        self.role = role
         self.gateway = Gateway(url, options)
         self.suffix = "@" + urlsplit(url).netloc if len(options["url"]) > 1 else ""
         self.fence: int | None = None
@@ -99,6 +101,7 @@ class Member:
         body = {
             **self._addressed,
             "startingOffsets": options["startingOffsets"] or "latest",
+            "role": self.role,
             "position": None if places is None else self.own(places),
         }
         reply = self.gateway.call(self._path + ":attach", body)
@@ -117,6 +120,8 @@ class Member:
         for again in (True, False):
             if self.fence is None:
                 self.attach(places)
+            if "addressPattern" in body:
+                body["role"] = self.role
             if action != "plan" or "addressPattern" in body:
                 body["fence"] = self.fence
             try:
@@ -131,12 +136,15 @@ class Member:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The driver's side of a streaming query, and what its tasks run."""
 
+    #: What the gateway is told of the subscription: `archive`, `archived`, or nothing.
+    role = ""
+
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
         self._request = make_request(schema, options)
         self._name = options["subscription"]
-        self.members = [Member(url, options) for url in options["url"]]
+        self.members = [Member(url, options, self.role) for url in options["url"]]
         self._initial: dict[str, Any] | None = None
         self._frozen: Places | None = None
         self._heads: Places = {}
@@ -146,9 +154,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             floors: Places = {}
             for member in self.members:
-                floors |= member.attach(None)
+                floors |= self.begun(member, member.attach(None))
             self._initial = make_offset(self._name, floors)
         return self._initial
+
+    def begun(self, member: Member, floors: Places) -> Places:
+        """Return where a new query begins, given the floors of its subscription."""
+        return floors
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows = self._options["maxMessagesPerTrigger"]
@@ -170,8 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         places = read_offset(start, self._name)
         ends = dict(places)
         for member in self.members:
-            reply = member.ask("plan", self._plan(member, places, limit), places)
-            check_losses(reply["losses"], self._options)
+            body = self._plan(member, places, limit)
+            reply = self.planned(member, body, member.ask("plan", body, places))
             self._heads |= member.named(reply["heads"])
             for key, (epoch, place) in member.named(reply["end"]).items():
                 known = ends.get(key, [epoch, 0])
@@ -182,6 +194,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if len(self.members) > 1 and self._frozen is None:
                 time.sleep(self._options["pollInterval"])
         return end
+
+    def planned(
+        self, member: Member, body: Mapping[str, Any], reply: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Judge what a gateway has planned for `body`: raises for losses, as the options say."""
+        check_losses(reply["losses"], self._options)
+        return reply
 
     def _plan(self, member: Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
         """Return the body of a plan call: both caps at once, unless Spark asks for all there is."""
@@ -272,13 +291,19 @@ class BatchReader(DataSourceReader):
         pin = f"batch-{os.getpid()}-{time.monotonic_ns()}"
         for url in options["url"]:
             body = {**addressed(options), "pin": pin, "pinMs": _PIN_MS}
-            for one in Gateway(url, options).call("/heads", body)["items"]:
+            reply = Gateway(url, options).call("/heads", body)
+            for one in reply["items"]:
                 first = self._resolve("startingOffsets", one, "earliest")
+                first = self.begun(reply["gateway"], one, first)
                 end = min(self._resolve("endingOffsets", one, "latest"), one["head"])
                 size = one["bytes"] * max(end - first, 0) // max(one["head"] - one["first"], 1)
                 if end > first:
                     spans.append(Span(url, one["name"], one["epoch"], first, end, size))
         return list(cut_and_pack(spans, options, pin))
+
+    def begun(self, gateway: Mapping[str, Any], stream: Mapping[str, Any], first: int) -> int:
+        """Return where the reading at the gateway begins, of what is wanted from `first` on."""
+        return first
 
     def _resolve(self, name: str, stream: Mapping[str, Any], default: str) -> int:
         text = self._options[name] or default
@@ -309,7 +334,11 @@ class DefaultSource(DataSource):
         return make_ddl(self._parsed())
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(schema, self._parsed())
+        options = self._parsed()
+        if options["archive"]:
+            reader: BatchReader = _archived().ArchivedBatchReader(schema, options)
+            return reader
+        return BatchReader(schema, options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = self._parsed()
@@ -318,4 +347,12 @@ class DefaultSource(DataSource):
                 "The option 'subscription' is required: a name for this query, under which the "
                 "gateway keeps what it has still to read. Each query needs its own."
             )
+        if options["archive"]:
+            reader: StreamReader = _archived().ArchivedStreamReader(schema, options)
+            return reader
         return StreamReader(schema, options)
+
+
+def _archived() -> Any:  # noqa: ANN401 - a module
+    """Return the readers that know an archive: they build on this module, and on an extra."""
+    return import_module("pyspark_sluicegate.archived")

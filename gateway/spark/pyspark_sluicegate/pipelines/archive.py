@@ -25,7 +25,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_sluicegate.archive.committing import Committer
 from pyspark_sluicegate.archive.compacting import compact
-from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.archive.layout import FileFacts
 from pyspark_sluicegate.archive.store import Location, parse_location
 from pyspark_sluicegate.client import Gateway, StatusError
@@ -36,6 +35,7 @@ from pyspark_sluicegate.pipelines.arguments import (
     cause_of,
     gateway_options,
 )
+from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
 from pyspark_sluicegate.source import addressed
 

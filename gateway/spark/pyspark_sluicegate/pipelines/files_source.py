@@ -109,6 +109,8 @@ def row_schema(*, raw: bool) -> StructType:
 class ArchiveReader(StreamReader):
     """The streaming source's reader, whose tasks write."""
 
+    role = "archive"
+
     def __init__(self, options: Options, form: Form) -> None:
         super().__init__(row_schema(raw=form.raw), options)
         self._form = form
