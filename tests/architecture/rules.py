@@ -324,6 +324,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.archive.writing": "tempfile",
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",
+    "pyspark_sluicegate.archived": "logging pyspark",
+    "pyspark_sluicegate.history": "logging pyspark",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",

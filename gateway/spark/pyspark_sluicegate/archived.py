@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_sluicegate.archive.ranges import Piece
 from pyspark_sluicegate.history import ArchivedPartition, History
 from pyspark_sluicegate.offsets import Partition, Places, Span, cut_and_pack
-from pyspark_sluicegate.options import Options
+from pyspark_sluicegate.options import Options, SluicegateError
 from pyspark_sluicegate.rows import check_losses, read_spans
 from pyspark_sluicegate.source import BatchReader, Member, StreamReader, addressed
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 #: What a batch reads at a gateway stays there for so long, and as long again after each request: a
 #: gateway whose history is archived may let go of it at any time.
 _PIN_MS: Final = 600_000
+_LET_GO_SECONDS: Final = 2.0
+
+_log = logging.getLogger("pyspark_sluicegate")
 
 
 class ArchivedStreamReader(StreamReader):
@@ -38,6 +42,7 @@ class ArchivedStreamReader(StreamReader):
         super().__init__(schema, options)
         self._history = History(options)
         self._gateways: dict[str, Mapping[str, Any]] = {}
+        self._pin = ""
         self._pieces: list[Piece] = []
 
     def _gateway(self, member: Member) -> Mapping[str, Any]:
@@ -78,12 +83,29 @@ class ArchivedStreamReader(StreamReader):
         # One name for each batch: a pin that is prolonged stays where it was made.
         text = json.dumps([self._name, end], sort_keys=True)
         pin = f"archived-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        if self._pin != pin:
+            self._let_go()
+        self._pin = pin
         for member in self.members:
             body = {**addressed(self._options), "pin": pin, "pinMs": _PIN_MS}
             member.gateway.call("/heads", body)
         self._end = end["q"]
         spans = cut_and_pack(self.spans(start, end), self._options, pin)
         return [*self._history.partitions(self._pieces), *spans]
+
+    def release(self, start: dict[str, Any]) -> None:
+        super().release(start)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """End the pin of the batch before: Spark has come back for more. It ends by itself, too."""
+        pin, self._pin = self._pin, ""
+        for member in self.members if pin else ():
+            body = {**addressed(self._options), "pin": pin, "pinMs": 0}
+            try:
+                member.gateway.call("/heads", body, _LET_GO_SECONDS)
+            except SluicegateError as error:
+                _log.warning("a pin at %s ends later: %s", member.gateway.url, error)
 
     def lost(self, member: Member, losses: Sequence[Mapping[str, Any]]) -> None:
         for loss in losses:

@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[key] = [epoch, max(place, known[1]) if known[0] == epoch else place]
         end = make_offset(self._name, ends)
         if end == start:
-            self._release(start)
+            self.release(start)
             if len(self.members) > 1 and self._frozen is None:
                 time.sleep(self._options["pollInterval"])
         return end
@@ -258,7 +258,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options["commitMode"] != "off":
             self._lift("commit", end)
 
-    def _release(self, start: dict[str, Any]) -> None:
+    def release(self, start: dict[str, Any]) -> None:
         """Lift the floor to what Spark came back with: its batches before that are committed."""
         fresh = start not in (self._initial, self._released)
         if fresh and self._options["commitMode"] == "idle" and self._lift("release", start):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -16,15 +17,49 @@ from pyspark_sluicegate.archive.writing import Target, write_range
 _BATCH_ROWS = 16_384
 
 
+class _Object(io.RawIOBase):
+    """An object of a store as a file to read, by ranges; its size is known from the log."""
+
+    def __init__(self, place: Location, path: str, size: int) -> None:
+        self._store = place.open()
+        self._path = path
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        from obstore import get_range  # noqa: PLC0415 - an extra
+
+        left = max(self._size - self._at, 0)
+        count = left if size < 0 else min(size, left)
+        if not count:
+            return b""
+        data = get_range(self._store, self._path, start=self._at, length=count)
+        self._at += count
+        return bytes(data)
+
+
 def open_parquet(place: Location, facts: FileFacts) -> pq.ParquetFile:
     """Open a file of the table. Raises StoreError, also for one that was cut."""
-    from obstore import open_reader  # noqa: PLC0415 - an extra
-
     with telling(place, facts.path):
-        reader = open_reader(place.open(), facts.path)
         try:
-            return pq.ParquetFile(pa.PythonFile(reader, "r"))
-        except pa.ArrowInvalid as error:
+            if place.folder is not None:
+                return pq.ParquetFile(f"{place.folder}/{facts.path}", memory_map=True)
+            source = _Object(place, facts.path, facts.size)
+            return pq.ParquetFile(pa.PythonFile(source, "r"), pre_buffer=True)
+        except (pa.ArrowInvalid, EOFError) as error:
             raise damaged(place, facts, str(error)) from error
 
 
