@@ -443,6 +443,7 @@ def _recover(
     }
     core.registry.recover(tails)
     for tap in core.registry.all():
+        core.ensure_address(tap.stream.address)  # not there where its stream was taken over
         core.taps_changed(tap.stream.address)
     core.recovered = {
         "queues": len(restored.queues),

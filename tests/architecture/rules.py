@@ -242,6 +242,7 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
     "gateway.core.core": "os structlog twisted",
@@ -313,7 +314,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click os rich select signal socket ssl time",
+    "gateway.cli": "click logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os queue resource rich select socket ssl subprocess tempfile threading time"
     ),
@@ -325,7 +326,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",
     "pyspark_sluicegate.archived": "logging pyspark",
-    "pyspark_sluicegate.history": "logging pyspark",
+    "pyspark_sluicegate.history": "pyspark",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
