@@ -333,27 +333,25 @@ class Replay:
     def _of_log(self, block: Block | None) -> Block | None:
         """Return the block that has the offset; None while it is on its way."""
         offset = self.offset
+        blocks = self._around.blocks
         self.behind = True
         if block is None or not block.first <= offset < block.end:
-            blocks = self._around.blocks
             block = blocks.find(self.tap, self._at) if self._at >= 0 else None
             if block is not None and offset == block.end:
                 self._at = offset  # blocks follow one another without a gap
                 block = blocks.find(self.tap, offset)
         if block is not None and block.first <= offset < block.end:
             return block
-        self._load(offset)
-        return None
-
-    def _load(self, offset: int) -> None:
-        stream = self.tap.stream
-        refs = self.tap.log.blocks(offset, min(offset + 1, stream.sealed_offset))
+        refs = self.tap.log.blocks(offset, offset + 1)
         if not refs:
             self.failed(LookupError("no block has it"))
-            return
-        at = refs[0].first
-        self.stage = Stage.LOADING
-        self._around.blocks.read(self.tap, refs[0], lambda error: self.came(error, at))
+            return None
+        self._at = at = refs[0].first
+        block = blocks.find(self.tap, at)
+        if block is None:
+            self.stage = Stage.LOADING
+            blocks.read(self.tap, refs[0], lambda error: self.came(error, at))
+        return block
 
     def _show(self, found: Found, room: int) -> None:
         messages, self.offset = found

@@ -156,17 +156,18 @@ class Replays:
         """Let those that were touched hand out; bounded, the rest goes on in the next turn."""
         touched, self._touched = self._touched, []
         budget = TURN_MESSAGES
+        unserved: list[Replay] = []
         again: list[Replay] = []
         for replay in touched:
             replay.touched = False
             if budget <= 0:
-                again.append(replay)
+                unserved.append(replay)
                 continue
             budget -= self._hand_out(replay, min(budget, RUN_MESSAGES)) + _ASKING
             if replay.again:
                 again.append(replay)
-        if again:
-            self._turn.after(partial(self._go_on, again))
+        if unserved or again:
+            self._turn.after(partial(self._go_on, unserved + again))
 
     def _hand_out(self, replay: Replay, limit: int) -> int:
         looked = replay.dispatch(limit)
