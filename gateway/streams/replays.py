@@ -163,7 +163,7 @@ class Replays:
             if budget <= 0:
                 unserved.append(replay)
                 continue
-            budget -= self._hand_out(replay, min(budget, RUN_MESSAGES)) + _ASKING
+            budget -= self._hand_out(replay, RUN_MESSAGES) + _ASKING
             if replay.again:
                 again.append(replay)
         if unserved or again:
