@@ -116,7 +116,8 @@ class Consuming:
         address = destination.address
         condition = compile_selector(selector, address) if selector else None
         check_owner(self._directory.addresses.get(address), owner)
-        if destination.queue is not None:
+        # RabbitMQ's clients name a queue where they mean its stream.
+        if destination.queue not in (None, address):
             raise RefusedError.of(
                 Code.BAD_VALUE,
                 f"A stream keeps what its address accepts, not what a queue holds: name "
