@@ -414,7 +414,12 @@ class ReplaysTest(SynchronousTestCase):
     def test_a_selector_that_matches_nothing_does_not_hold_a_turn_up(self) -> None:
         fill(self.registry, "orders", [stomp_message(b"x")] * 3000)
         looked: list[int] = []
-        taker = self.take(FIRST, None, lambda m: looked.append(m.seq) or False)  # type: ignore[func-returns-value]
+
+        def matches(message: Message) -> bool:
+            looked.append(message.seq)
+            return False
+
+        taker = self.take(FIRST, None, matches)
         while self.end_turn():
             assert len(looked) <= replays.RUN_MESSAGES + 256
             looked.clear()
@@ -440,7 +445,12 @@ class ReplaysTest(SynchronousTestCase):
         self.five(5)
         reads: list[int] = []
         read = self.tap.log.read
-        self.tap.log.read = lambda ref: reads.append(ref.first) or read(ref)  # type: ignore[func-returns-value, method-assign]
+
+        def watched(ref: Any) -> Any:
+            reads.append(ref.first)
+            return read(ref)
+
+        self.tap.log.read = watched  # type: ignore[method-assign]
         takers = [self.take(FIRST) for _ in range(20)]
         self.settle_down()
         assert all(taker.offsets == [0, 1, 2, 3, 4] for taker in takers)
