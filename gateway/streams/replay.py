@@ -190,6 +190,7 @@ class Replay:
         """See the Subscription port: only what was not written yet is shown once more."""
         self._let_go(messages)
         if unseen and messages and self.stage is not Stage.ENDED:
+            self.tap.replayed -= len(messages)
             self.offset = min(self.offset, messages[0].seq)
             self.asleep = False
         return 0
@@ -363,6 +364,7 @@ class Replay:
         if not messages:
             return
         self._count += len(messages)
+        self.tap.replayed += len(messages)
         size = sum([len(message.body) for message in messages])
         self._bytes += size
         self._around.held_bytes += size

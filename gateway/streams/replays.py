@@ -7,6 +7,7 @@ cost the stream one call, and each what its message costs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from gateway.model.turn import Turn
 from gateway.streams.blocks import Blocks
 from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.replay import Matches, Replay
+from gateway.streams.replay import Matches, Replay, Stage
 from gateway.streams.stream import Stream
 from gateway.streams.tap import Tap
 
@@ -28,6 +29,8 @@ from gateway.streams.tap import Tap
 RUN_MESSAGES: Final = 512
 #: What all replays look at in one turn of the reactor: bounds it to some tens of milliseconds.
 TURN_MESSAGES: Final = 4096
+#: Times that are looked for at once: the worker threads have tails to seal as well.
+FINDS_MAX: Final = 2
 #: What a turn is charged for each replay beside its messages: asking it costs as much as these.
 _ASKING: Final = 4
 
@@ -55,6 +58,8 @@ class Replays:
         self._on_jump = on_jump
         self._touched: list[Replay] = []
         self._behind: set[Replay] = set()
+        self._searches: deque[tuple[Replay, int]] = deque()
+        self._searching = 0
         self._replays: dict[int, dict[Replay, None]] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
 
@@ -100,9 +105,23 @@ class Replays:
 
     def find(self, replay: Replay, since_ms: int) -> None:
         """See Around."""
+        self._searches.append((replay, since_ms))
+        self._find_next()
+
+    def _find_next(self) -> None:
+        """Look for times, few at once: those that attach and leave again cost nothing then."""
+        while self._searches and self._searching < FINDS_MAX:
+            replay, since_ms = self._searches.popleft()
+            if replay.stage is Stage.SEARCHING:
+                self._searching += 1
+                self._find(replay, since_ms)
+
+    def _find(self, replay: Replay, since_ms: int) -> None:
         tap = replay.tap
 
         def looked(result: int | Failure) -> None:
+            self._searching -= 1
+            self._turn.after(self._find_next)
             if isinstance(result, Failure):
                 if not isinstance(result.value, Exception):
                     result.raiseException()

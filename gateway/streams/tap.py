@@ -22,6 +22,7 @@ class Tap:
         waiters: readers that wait for a higher head.
         watchers: called each time that the head rises, and when the stream is deleted.
         replays: consumers that replay it.
+        replayed: messages that were shown to them, since the start.
         deleted: nothing of it is written any more.
         lock: held by whatever changes the log: sealing, dropping, deleting.
         dropping: retention has chosen what goes, and that is not gone yet.
@@ -36,6 +37,7 @@ class Tap:
         self.waiters: list[Deferred[None]] = []
         self.watchers: list[Callable[[], None]] = []
         self.replays = 0
+        self.replayed = 0
         self.deleted = False
         self.lock = DeferredLock()
         self.dropping = False

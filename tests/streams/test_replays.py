@@ -589,6 +589,25 @@ class ReplaysTest(SynchronousTestCase):
         later.step()
         assert taker.gone is not None
 
+    def test_few_times_are_looked_for_at_once_and_none_for_those_that_left(self) -> None:
+        later = Later()
+        self.open(blocking=later)
+        later.step()
+        self.five(0)
+        self.seal()
+        later.step()
+        takers = [self.take(StreamStart(at=At.TIME, value=1)) for _ in range(10)]
+        for taker in takers[2:9]:
+            taker.subscription.close()
+        assert len(later.waiting) == replays.FINDS_MAX == 2
+        steps = 0
+        while later.waiting:
+            later.step()
+            steps += 1
+            self.settle_down()
+        assert [len(taker.got) for taker in takers] == [5, 5] + [0] * 7 + [5]
+        assert steps == 3 + 1  # a block was read as well
+
     def test_closed_while_it_waits(self) -> None:
         later = Later()
         self.open(blocking=later)
