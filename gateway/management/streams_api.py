@@ -3,6 +3,7 @@
     POST   /streams {"name", "address"}                 make a tap (and the address)
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
+    POST   /streams/{name}:find                         {"timestampMs"} -> {"epoch", "offset"}
     POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
@@ -21,10 +22,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.decoding.view import View
 from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
@@ -33,6 +35,7 @@ from gateway.management.router import Router
 from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
 from gateway.streams import plan, reading
+from gateway.streams.finding import find_offset
 from gateway.streams.plan import Loss, Piece, Reason
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.subscription import Place, Subscription
@@ -46,6 +49,8 @@ CHUNK_BYTES: Final = 1 << 20
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: Of an answer of `read`: columns made here, or rows as the log has them.
+FORMS: Final = ("columns", "stored")
 
 _Position = tuple[int, int]
 
@@ -101,6 +106,12 @@ class Heads(Fields):
     pin_ms: int = 3_600_000
 
 
+class Find(Fields):
+    """Body of `:find`."""
+
+    timestamp_ms: int
+
+
 class ReadRange(Fields):
     """One range of `POST /streams/read`."""
 
@@ -114,7 +125,8 @@ class Read(Fields):
     """Body of `POST /streams/read`."""
 
     ranges: list[ReadRange]
-    columns: list[str]
+    columns: list[str] = msgspec.field(default_factory=list)
+    form: str = "columns"
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
@@ -141,6 +153,7 @@ class StreamsApi:
         router.add("POST", f"{base}/read", self.read, audited=False)
         router.add("GET", base + "/{name}", self.show)
         router.add("DELETE", base + "/{name}", self.delete)
+        router.add("POST", base + "/{name}:find", self.find, audited=False)
         one = base + "/subscriptions/{name}"
         router.add("DELETE", one, self.unsubscribe)
         router.add("POST", one + ":attach", self.attach)
@@ -168,6 +181,14 @@ class StreamsApi:
     def delete(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a stream with all it holds; 204, 404."""
         return self._registry.delete(name).addCallback(lambda _: Response(status=204))
+
+    def find(self, request: Request, name: str) -> Deferred[Response]:
+        """The offset of the first message accepted at or after a time, else the head; 404."""
+        fields = read_fields(request, Find)
+        tap = self._registry.get(name)
+        found = find_offset(tap, fields.timestamp_ms, self._registry)
+        epoch = tap.stream.epoch
+        return found.addCallback(lambda at: json_response(200, {"epoch": epoch, "offset": at}))
 
     def unsubscribe(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a subscription; 204, 404."""
@@ -300,7 +321,7 @@ class StreamsApi:
                 Code.BAD_VALUE,
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
-        view = make_view(fields.columns, fields.headers, fields.body)
+        view = _view(fields)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -334,19 +355,46 @@ class StreamsApi:
         return tap
 
 
+def _view(fields: Read) -> View | None:
+    """Return the view that was asked for; None for the stored form. Raises RefusedError."""
+    if fields.form not in FORMS:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"'form' is {fields.form[:60]!r}; possible: {', '.join(FORMS)}."
+        )
+    if fields.form == "columns":
+        return make_view(fields.columns, fields.headers, fields.body)
+    if fields.columns:
+        raise RefusedError.of(
+            Code.BAD_VALUE, "The form 'stored' has columns of its own; name none."
+        )
+    return None
+
+
 def _done(response: Response) -> Deferred[Response]:
     done: Deferred[Response] = Deferred()
     done.callback(response)
     return done
 
 
-def _arrow_response(data: pa.Buffer) -> Response:
-    return Response(status=200, body=_chunks(data), content_type=ARROW)
+def _arrow_response(pieces: list[bytes]) -> Response:
+    length = sum(map(len, pieces))
+    return Response(status=200, body=_chunks(pieces), content_type=ARROW, length=length)
 
 
-def _chunks(data: pa.Buffer) -> Iterator[bytes]:
-    for at in range(0, data.size, CHUNK_BYTES):
-        yield data.slice(at, min(CHUNK_BYTES, data.size - at)).to_pybytes()
+def _chunks(pieces: list[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of an answer, the small ones joined, each let go when it is sent."""
+    waiting: list[bytes] = []
+    size = 0
+    pieces.reverse()
+    while pieces:
+        piece = pieces.pop()
+        if waiting and size + len(piece) > CHUNK_BYTES:
+            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
+            waiting, size = [], 0
+        waiting.append(piece)
+        size += len(piece)
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _frozen(place: Place, frozen: _Position | None) -> int:
@@ -408,5 +456,7 @@ def _shown(tap: Tap) -> dict[str, object]:
         "pins": len(tap.pins),
         "archived": tap.archived(),
         "archiveLags": tap.lagging,
+        "consumers": tap.replays,
+        "skippedMessages": stream.skipped_messages,
         "subscriptions": subscriptions,
     }
