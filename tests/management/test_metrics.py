@@ -28,6 +28,7 @@ class Subscription:
 class Stream:
     name, address, epoch = "s", "a", 1
     durable_offset, first_offset, lost_messages = 10, 2, 3
+    skipped_messages = 0
 
 
 class Tap:
@@ -40,6 +41,7 @@ class Tap:
         return self._floor
 
     lagging = None
+    replays = replayed = 0
 
     def archived(self):
         return self._floor
