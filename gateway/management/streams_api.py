@@ -3,16 +3,19 @@
     POST   /streams {"name", "address"}                 make a tap (and the address)
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
-    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position",
+                                                         "selector"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
     DELETE /streams/subscriptions/{name}
-    POST   /streams/heads                               {"address", "pin", "pinMs"}
+    POST   /streams/heads                               {"address", "pin", "pinMs", "selector"}
     POST   /streams/read                                {"ranges", "columns", ...} -> Arrow IPC
 
-A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. An answer of `read` is one
-whole Arrow IPC stream that ends in a trailer (`gateway.streams.reading`); it may stop before the
-ranges do, and then says where to go on. It knows no queue and no socket.
+A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. A selector of `attach` is
+fixed for the life of the subscription, one of `heads` is only looked at, one of `read` chooses the
+rows. An answer of `read` is one whole Arrow IPC stream that ends in a trailer
+(`gateway.streams.reading`); it may stop before the ranges do, and then says where to go on. It
+knows no queue and no socket.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.plan import Loss, Piece, Reason
 from gateway.streams.registry import StreamRegistry
@@ -62,6 +66,7 @@ class Attach(Fields):
     address: str
     starting_offsets: str = "latest"
     position: dict[str, _Position] | None = None
+    selector: str = ""
 
 
 class Plan(Fields):
@@ -88,6 +93,7 @@ class Heads(Fields):
     address: str | None = None
     pin: str | None = None
     pin_ms: int = 3_600_000
+    selector: str = ""
 
 
 class ReadRange(Fields):
@@ -107,6 +113,7 @@ class Read(Fields):
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
+    selector: str = ""
     pin: str | None = None
     pin_ms: int = 3_600_000
 
@@ -164,6 +171,7 @@ class StreamsApi:
     def attach(self, request: Request, name: str) -> Deferred[Response]:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
+        _check_selector(fields.selector)
         registry = self._registry
         tap = registry.find_address(fields.address)
         if tap is not None:
@@ -173,7 +181,9 @@ class StreamsApi:
 
     def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+        made = self._registry.attach(
+            name, tap, fields.starting_offsets, position, selector=fields.selector
+        )
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -251,6 +261,7 @@ class StreamsApi:
     def heads(self, request: Request) -> Response:
         """Places of one address or of all; with `pin` what is there now stays for `pinMs`."""
         fields = read_fields(request, Heads)
+        _check_selector(fields.selector)
         registry = self._registry
         if fields.address is None:
             taps = registry.all()
@@ -276,6 +287,7 @@ class StreamsApi:
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
         view = make_view(fields.columns, fields.headers, fields.body)
+        _check_selector(fields.selector)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -293,7 +305,12 @@ class StreamsApi:
         if losses and not fields.skip_losses:
             text = "Some of the messages asked for are not there any more; see 'losses'."
             return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
-        function = partial(reading.read_slice, skip_losses=fields.skip_losses, losses=losses)
+        function = partial(
+            reading.read_slice,
+            skip_losses=fields.skip_losses,
+            losses=losses,
+            selector=fields.selector,
+        )
         made = self._registry.run(function, view, snapshots)
         return made.addCallback(_arrow_response)
 
@@ -307,6 +324,12 @@ class StreamsApi:
         if tap is None:
             raise RefusedError.of(Code.NOT_FOUND, f"There is no subscription {name!r}.")
         return tap
+
+
+def _check_selector(selector: str) -> None:
+    """Raise RefusedError (bad-selector) here, and not on the worker thread."""
+    if selector:
+        compile_selector(selector)
 
 
 def _done(response: Response) -> Deferred[Response]:
@@ -367,6 +390,7 @@ def _shown(tap: Tap) -> dict[str, object]:
             "fence": known.fence,
             "createdMs": known.created_ms,
             "seenMs": known.seen_ms,
+            "selector": known.selector,
         }
         for _, known in sorted(tap.subscriptions.items())
     ]

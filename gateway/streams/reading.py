@@ -9,9 +9,9 @@ thread and reads, decodes and encodes a bounded part. The answer is one complete
                                            "losses": [...], "error": text or null}       the trailer
     end mark
 
-A batch covers [first, end) of its range; `holes` counts offsets in it that never held a message
-that could be read. An answer without its trailer is incomplete. `next` says where to go on when
-the answer stopped at its size limit.
+A batch covers [first, end) of its range; `holes` counts offsets in it that have no row: they never
+held a message that could be read, or the reader's selector left it out. An answer without its
+trailer is incomplete. `next` says where to go on when the answer stopped at its size limit.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from gateway.selectors import compile_selector
+from gateway.streams.filtering import Filter
 from gateway.streams.plan import Reason
 from gateway.streams.ports import BlockRef, Log
 from gateway.streams.rows import rows_of
@@ -32,6 +34,8 @@ from gateway.streams.view import View, Viewer
 #: One answer stops here: bounds the memory of a reading and the time of a worker thread. A second
 #: request costs about a millisecond against some 20 ms of decoding.
 SLICE_BYTES: Final = 4 << 20
+#: And here, when a selector leaves out most of what is looked at.
+FILTERED_BYTES: Final = 4 * SLICE_BYTES
 METADATA: Final = "sluicegate"
 
 
@@ -100,9 +104,12 @@ def read_slice(
     *,
     skip_losses: bool,
     losses: Sequence[Mapping[str, object]] = (),
+    selector: str = "",
     bytes_max: int = SLICE_BYTES,
 ) -> pa.Buffer:
     """Read, decode and encode until the ranges or `bytes_max` end. Blocks the thread.
+
+    A `selector` is one that compiles; rows that do not match are left out and count as holes.
 
     What retention drops meanwhile is a loss: skipped and named, or the end of the answer.
     What is damaged ends the answer with its text; nothing behind it is sent. `losses` are those
@@ -110,12 +117,14 @@ def read_slice(
     """
     answer = _Answer(view)
     answer.losses.extend(losses)
+    filtered = 0
     for snapshot in snapshots:
         viewer = Viewer(view, snapshot.address, snapshot.epoch)
+        chosen = Filter(compile_selector(selector, snapshot.address)) if selector else None
         place = snapshot.start
         try:
             for first, end, rows in _pieces(snapshot):
-                if answer.size >= bytes_max:
+                if answer.size >= bytes_max or filtered >= FILTERED_BYTES:
                     return answer.finish([snapshot.index, place], None)
                 if rows is None:
                     loss = _loss(snapshot, first, end)
@@ -123,6 +132,9 @@ def read_slice(
                         return answer.finish([snapshot.index, place], str(loss["text"]))
                     answer.losses.append(loss)
                 else:
+                    if chosen is not None:
+                        filtered += rows.nbytes
+                        rows = chosen.keep(rows)  # noqa: PLW2901 - what is left of them
                     holes = end - first - len(rows)
                     facts = {"range": snapshot.index, "first": first, "end": end, "holes": holes}
                     answer.add(viewer.convert(rows), facts)

@@ -32,7 +32,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     # The queue core.
     "gateway.queues": ("gateway.model",),
     "gateway.paging": ("gateway.addresses", "gateway.model", "gateway.queues"),
-    "gateway.streams": ("gateway.model",),
+    "gateway.streams": ("gateway.model", "gateway.selectors"),
     "gateway.broker.ports": (
         "gateway.model",
         "gateway.queues",

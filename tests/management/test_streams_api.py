@@ -79,7 +79,7 @@ class ApiTest(SynchronousTestCase):
         assert shown["bytes"] > 0
         assert shown["subscriptions"] == [{
             "name": "etl", "floor": 0, "lag": 5, "fence": 1,
-            "createdMs": self.now.ms, "seenMs": self.now.ms,
+            "createdMs": self.now.ms, "seenMs": self.now.ms, "selector": "",
         }]  # fmt: skip
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl") == (204, None)
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl")[0] == 404
@@ -127,6 +127,49 @@ class ApiTest(SynchronousTestCase):
         body = {"address": "orders", "startingOffsets": "newest"}
         status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
         assert (status, value["code"]) == (422, "bad-value")
+
+    def test_subscription_goes_on_where_one_stands_and_demands_that_there_is_one(self) -> None:
+        body = {"address": "orders", "startingOffsets": "subscription"}
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
+        assert (status, value["code"]) == (404, "not-found")
+        assert "There is no subscription 'etl' to go on from" in value["message"]
+        first = self.attach()
+        self.fill(5)
+        self.good(
+            "POST",
+            f"{SUBSCRIPTION}/etl:commit",
+            {"end": {"orders": [1, 3]}, "fence": first["fence"]},
+        )
+        assert self.attach(startingOffsets="subscription")["floor"] == {"orders": [1, 3]}
+        self.good("DELETE", f"{SUBSCRIPTION}/etl")
+        made = self.attach(startingOffsets="subscription", position={"orders": [1, 4]})
+        assert made["floor"] == {"orders": [1, 4]}, "a checkpoint knows its place"
+
+    def test_a_selector_is_fixed_for_the_life_of_a_subscription(self) -> None:
+        self.attach(selector="n = 1")
+        body = {"address": "orders", "selector": "n = 2"}
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
+        assert (status, value["code"]) == (409, "in-use")
+        assert "has the selector 'n = 1', the query names 'n = 2'" in value["message"]
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", {"address": "orders"})
+        assert status == 409
+        assert "the query names none" in value["message"]
+        self.attach("all")
+        self.open()
+        assert self.attach(selector="n = 1")["fence"] == 2, "it is stored"
+        shown = self.good("GET", f"{BASE}/orders")["subscriptions"]
+        assert [(one["name"], one["selector"]) for one in shown] == [("all", ""), ("etl", "n = 1")]
+
+    def test_a_selector_that_cannot_be_is_refused_wherever_it_is_named(self) -> None:
+        self.attach()
+        wrong = {"selector": "n = "}
+        attach = {"address": "orders"} | wrong
+        assert self.ask("POST", f"{SUBSCRIPTION}/bad:attach", attach)[1]["code"] == "bad-selector"
+        assert self.ask("POST", f"{BASE}/heads", attach)[1]["code"] == "bad-selector"
+        response = self.read(**wrong)
+        assert json.loads(response.body)["code"] == "bad-selector"
+        names = [one["name"] for one in self.good("GET", f"{BASE}/orders")["subscriptions"]]
+        assert names == ["etl"]
 
     # -- planning
 
@@ -256,6 +299,13 @@ class ApiTest(SynchronousTestCase):
         table = pa.ipc.open_stream(b"".join(chunks)).read_all()
         assert table.column("offset").to_pylist() == [0, 1, 2, 3]
         assert "batch-1" in self.registry.get("orders").pins
+
+    def test_a_selector_chooses_rows(self) -> None:
+        self.attach()
+        fill(self.registry, "orders", [stomp_message(b"", n=str(n % 2)) for n in range(4)])
+        response = self.read(selector="n = '1'")
+        table = pa.ipc.open_stream(b"".join(response.body)).read_all()
+        assert table.column("offset").to_pylist() == [1, 3]
 
     def test_what_is_not_there_is_410_or_skipped(self) -> None:
         self.attach()
