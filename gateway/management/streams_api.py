@@ -3,7 +3,9 @@
     POST   /streams {"name", "address"}                 make a tap (and the address)
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
-    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position",
+    POST   /streams/{name}:find                         {"timestampMs"} -> {"epoch", "offset"}
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets" or
+                                                         "startingTimestampMs", "position",
                                                          "selector"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
@@ -36,6 +38,7 @@ from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
+from gateway.streams.finding import find_offset
 from gateway.streams.plan import Loss, Piece, Reason
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.subscription import Place, Subscription
@@ -96,6 +99,12 @@ class Heads(Fields):
     selector: str = ""
 
 
+class Find(Fields):
+    """Body of `:find`."""
+
+    timestamp_ms: int
+
+
 class ReadRange(Fields):
     """One range of `POST /streams/read`."""
 
@@ -134,6 +143,7 @@ class StreamsApi:
         router.add("POST", f"{base}/read", self.read, audited=False)
         router.add("GET", base + "/{name}", self.show)
         router.add("DELETE", base + "/{name}", self.delete)
+        router.add("POST", base + "/{name}:find", self.find, audited=False)
         one = base + "/subscriptions/{name}"
         router.add("DELETE", one, self.unsubscribe)
         router.add("POST", one + ":attach", self.attach)
@@ -161,6 +171,14 @@ class StreamsApi:
     def delete(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a stream with all it holds; 204, 404."""
         return self._registry.delete(name).addCallback(lambda _: Response(status=204))
+
+    def find(self, request: Request, name: str) -> Deferred[Response]:
+        """The offset of the first message accepted at or after a time, else the head; 404."""
+        fields = read_fields(request, Find)
+        tap = self._registry.get(name)
+        found = find_offset(tap, fields.timestamp_ms, self._registry)
+        epoch = tap.stream.epoch
+        return found.addCallback(lambda at: json_response(200, {"epoch": epoch, "offset": at}))
 
     def unsubscribe(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a subscription; 204, 404."""

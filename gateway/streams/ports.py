@@ -33,6 +33,9 @@ class BlockRef(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def newest_ms(self) -> int: ...
+
 
 class SegmentFacts(Protocol):
     """A file of the log, as retention sees it."""

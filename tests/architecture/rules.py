@@ -280,6 +280,7 @@ SHELLS: Final[Mapping[str, str]] = {
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     # Streams wait for rows (Deferreds).
+    "gateway.streams.finding": "twisted",
     "gateway.streams.ports": "twisted",
     "gateway.streams.registry": "twisted",
     "gateway.streams.saver": "twisted",
