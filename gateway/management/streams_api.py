@@ -41,7 +41,7 @@ from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
 from gateway.streams.plan import Loss, Piece, Reason
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.subscription import Place, Subscription
+from gateway.streams.subscription import EARLIEST, Place, Subscription
 from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
@@ -52,6 +52,8 @@ CHUNK_BYTES: Final = 1 << 20
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: The end of the year 9999 in ms: later ones are mistakes.
+TIME_MS_MAX: Final = 253_402_300_799_999
 
 _Position = tuple[int, int]
 
@@ -68,6 +70,7 @@ class Attach(Fields):
 
     address: str
     starting_offsets: str = "latest"
+    starting_timestamp_ms: int | None = None
     position: dict[str, _Position] | None = None
     selector: str = ""
 
@@ -175,6 +178,7 @@ class StreamsApi:
     def find(self, request: Request, name: str) -> Deferred[Response]:
         """The offset of the first message accepted at or after a time, else the head; 404."""
         fields = read_fields(request, Find)
+        _check_time(fields.timestamp_ms)
         tap = self._registry.get(name)
         found = find_offset(tap, fields.timestamp_ms, self._registry)
         epoch = tap.stream.epoch
@@ -190,18 +194,31 @@ class StreamsApi:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
         _check_selector(fields.selector)
+        _check_time(fields.starting_timestamp_ms)
         registry = self._registry
         tap = registry.find_address(fields.address)
         if tap is not None:
-            return self._attach(tap, name, fields)
+            return self._begin(tap, name, fields)
         made = registry.create(fields.address, fields.address)
-        return made.addCallback(self._attach, name, fields)
+        return made.addCallback(self._begin, name, fields)
 
-    def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+    def _begin(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        """Attach; a time to start at becomes an offset once, while there is no subscription."""
+        since_ms = fields.starting_timestamp_ms
+        if since_ms is None:
+            return self._attach(fields.starting_offsets, tap, name, fields)
+        if name in tap.subscriptions:
+            return self._attach(EARLIEST, tap, name, fields)
+        found = find_offset(tap, since_ms, self._registry)
+        return found.addCallback(lambda at: self._attach(str(at), tap, name, fields))
+
+    def _attach(self, starting: str, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        if tap.deleted:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"The stream {tap.stream.name!r} was deleted meanwhile."
+            )
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(
-            name, tap, fields.starting_offsets, position, selector=fields.selector
-        )
+        made = self._registry.attach(name, tap, starting, position, selector=fields.selector)
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -348,6 +365,14 @@ def _check_selector(selector: str) -> None:
     """Raise RefusedError (bad-selector) here, and not on the worker thread."""
     if selector:
         compile_selector(selector)
+
+
+def _check_time(since_ms: int | None) -> None:
+    if since_ms is not None and not 0 <= since_ms <= TIME_MS_MAX:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"The time {since_ms} is not from 0 to {TIME_MS_MAX} ms (1970 to the end of 9999).",
+        )
 
 
 def _done(response: Response) -> Deferred[Response]:

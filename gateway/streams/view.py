@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -17,10 +18,26 @@ import pyarrow.compute as pc
 
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, PRIORITY_MASK, STOMP
-from gateway.streams.columns import BlockReader, Decoded, Head, headers_json, headers_map
+from gateway.model.plain_text import text
+from gateway.streams.columns import (
+    BlockReader,
+    Decoded,
+    Head,
+    Headers,
+    headers_json,
+    headers_map,
+)
+from gateway.streams.variant import encode_pairs
 
 _STAMP: Final = pa.timestamp("us", tz="UTC")
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
+#: As Spark tells a variant from another struct.
+_VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
 
 #: Every column and its type; `headers` and `body` depend on the request.
 TYPES: Final = {
@@ -47,6 +64,8 @@ TYPES: Final = {
     "protocol": pa.string(),
     "annotations": _TEXTS,
     "amqp": pa.binary(),
+    "properties": _VARIANT,
+    "traceparent": pa.string(),
 }
 HEADER_MODES: Final = ("false", "map", "json")
 BODY_FORMATS: Final = ("binary", "string", "amqp")
@@ -200,7 +219,23 @@ _FROM_HEAD: Final[dict[str, Callable[[Head], object]]] = {
     "delivery_count": lambda head: min(head.delivery_count, 0x7FFFFFFF),
     "redelivered": lambda head: head.delivery_count > 0,
     "annotations": lambda head: headers_map(head.annotations),
+    "properties": lambda head: _variant(head.headers),
+    "traceparent": lambda head: _named("traceparent", head.headers, head.annotations),
 }
+
+
+def _variant(headers: Headers) -> dict[str, bytes] | None:
+    made = encode_pairs(headers)
+    return None if made is None else made._asdict()
+
+
+def _named(wanted: str, *places: Headers) -> str | None:
+    """Return the first value of this name as text; None without one, or for null."""
+    for name, value in chain.from_iterable(places):
+        if name == wanted:
+            first = value[0] if isinstance(value, tuple) else value
+            return None if first is None else text(first)
+    return None
 
 
 def _by_flag(

@@ -145,6 +145,32 @@ class ApiTest(SynchronousTestCase):
         made = self.attach(startingOffsets="subscription", position={"orders": [1, 4]})
         assert made["floor"] == {"orders": [1, 4]}, "a checkpoint knows its place"
 
+    def test_a_time_to_start_at_is_looked_up_once(self) -> None:
+        self.good("POST", BASE, {"name": "orders", "address": "orders"})
+        start = self.now.ms
+        for _ in range(3):
+            self.fill(2)
+            self.registry.flush()
+            self.now.ms += 1000
+        self.fill(2)
+        for since_ms, floor in ((0, 0), (start, 0), (start + 1, 2), (start + 2500, 6)):
+            made = self.attach(f"s{since_ms}", startingTimestampMs=since_ms)
+            assert made["floor"] == {"orders": [1, floor]}
+        late = self.attach("late", startingTimestampMs=start + 3001)
+        assert late["floor"] == {"orders": [1, 8]}, "from now on"
+        again = self.attach("late", startingTimestampMs=0)
+        assert (again["floor"], again["fence"]) == ({"orders": [1, 8]}, 2)
+        self.good("DELETE", f"{SUBSCRIPTION}/late")
+        made = self.attach("late", startingTimestampMs=0, position={"orders": [1, 5]})
+        assert made["floor"] == {"orders": [1, 5]}, "a checkpoint knows its place"
+
+    def test_a_time_that_cannot_be_is_refused(self) -> None:
+        self.attach()
+        for time in (-1, 1 << 62):
+            body = {"address": "orders", "startingTimestampMs": time}
+            assert self.ask("POST", f"{SUBSCRIPTION}/x:attach", body)[0] == 422
+            assert self.ask("POST", f"{BASE}/orders:find", {"timestampMs": time})[0] == 422
+
     def test_a_selector_is_fixed_for_the_life_of_a_subscription(self) -> None:
         self.attach(selector="n = 1")
         body = {"address": "orders", "selector": "n = 2"}

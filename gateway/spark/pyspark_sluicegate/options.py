@@ -37,6 +37,8 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "protocol": ["string"],
     "annotations": ["map<string,string>"],
     "amqp": ["binary"],
+    "properties": ["variant"],
+    "traceparent": ["string"],
 }
 
 #: name -> value, as `OPTIONS` says.
@@ -113,7 +115,7 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "minPartitions": ("1", _size),
     "maxPartitions": ("64", _size),
     "targetPartitionBytes": ("64m", _size),
-    "includeHeaders": ("false", _one_of("false", "map", "json")),
+    "includeHeaders": ("false", _one_of("false", "map", "json", "variant")),
     "columns": ("", _names),
     "bodyFormat": ("binary", _one_of("binary", "string", "amqp")),
     "failOnDataLoss": ("true", _FLAG),
@@ -163,8 +165,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise SluicegateError("The options 'username' and 'password' go together.")
     if sum(bool(options[name]) for name in ("username", "token", "tokenFile")) > 1:
         raise SluicegateError("Give one of 'token', 'tokenFile' and 'username' with 'password'.")
-    if options["includeHeaders"] != "false" and "headers" not in options["columns"]:
-        options["columns"].append("headers")
+    asked = {"false": "", "variant": "properties"}.get(options["includeHeaders"], "headers")
+    if asked and asked not in options["columns"]:
+        options["columns"].append(asked)
     return options
 
 
