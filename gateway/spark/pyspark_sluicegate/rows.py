@@ -62,6 +62,7 @@ def make_request(schema: StructType, options: Options) -> dict[str, Any]:
         "headers": {"string": "json", None: "false"}.get(kinds.get("headers"), "map"),
         "body": "string" if kinds.get("body") == "string" else plain,
         "skipLosses": options["failOnDataLoss"] == "false",
+        "selector": options["selector"],
     }
 
 
