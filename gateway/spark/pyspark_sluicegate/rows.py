@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_sluicegate.client import Gateway, Patience, RetryError, StatusError
+from pyspark_sluicegate.client import Fields, Gateway, Patience, RetryError, StatusError
 from pyspark_sluicegate.offsets import Span
 from pyspark_sluicegate.options import COLUMNS, Options, SluicegateError
 
@@ -106,7 +106,7 @@ def _answer(
         _check_schema(gateway, reader.schema, arrow)
         while True:
             batch, metadata = reader.read_next_batch_with_custom_metadata()
-            facts = json.loads(metadata[_FACTS])
+            facts = _read_facts(gateway, metadata)
             if "rows" in facts:
                 break
             index = facts["range"]
@@ -122,6 +122,15 @@ def _answer(
         connection.close()
         raise
     _check_trailer(facts, rows, todo, strict=not request["skipLosses"])
+
+
+def _read_facts(gateway: Gateway, metadata: Mapping[bytes, bytes] | None) -> Fields:
+    """Return what is said about a record batch; what is left out of it is an error when asked."""
+    try:
+        said = json.loads((metadata or {})[_FACTS])
+    except (KeyError, ValueError):
+        said = {}
+    return Fields(said, f"{gateway.url} /read")
 
 
 def _check_schema(gateway: Gateway, sent: pa.Schema, needed: pa.Schema) -> None:
