@@ -15,6 +15,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from gateway.trial.self_signed import self_signed
 from pyspark_sluicegate.offsets import Partition, Span
 from pyspark_sluicegate.options import SluicegateError
 from pyspark_sluicegate.source import DefaultSource, StreamReader
