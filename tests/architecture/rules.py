@@ -316,6 +316,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pushdown": "pyspark",
+    "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
     "pyspark_sluicegate.source": "logging os pyspark time",
     # The one transport shell under both protocols. Patience reads a clock that tests replace.

@@ -42,7 +42,7 @@ def moment(microseconds: int) -> datetime:
         ([EqualTo(OFFSET, 5)], Bounds(first=5, end=6)),
         ([GreaterThan(OFFSET, 5), LessThan(OFFSET, 9)], Bounds(first=6, end=9)),
         ([GreaterThanOrEqual(OFFSET, 5), LessThanOrEqual(OFFSET, 9)], Bounds(first=5, end=10)),
-        ([In(OFFSET, [7, 3]), GreaterThan(OFFSET, 3)], Bounds(first=4, end=8)),  # type: ignore[arg-type]
+        ([In(OFFSET, [7, 3]), GreaterThan(OFFSET, 3)], Bounds(first=4, end=8)),
         ([LessThan(OFFSET, 9), LessThan(OFFSET, 20)], Bounds(end=9)),
         ([EqualTo(ADDRESS, "a")], Bounds(addresses=frozenset({"a"}))),
         ([In(ADDRESS, ("a", "b")), EqualNullSafe(ADDRESS, "b")],
