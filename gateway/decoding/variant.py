@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from gateway.model.amqp_types import (
+from ..model.amqp_values import (
     AmqpArray,
     AmqpDecimal,
     AmqpMap,
@@ -32,7 +32,7 @@ from gateway.model.amqp_types import (
     Timestamp,
     Value,
 )
-from gateway.model.plain_text import text
+from ..model.plain_text import text
 
 #: Spark before 4.1 refuses larger ones when it reads them.
 SIZE_MAX: Final = (1 << 24) - 1

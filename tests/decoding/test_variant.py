@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import VariantVal
 
+from gateway.decoding.variant import encode_pairs
 from gateway.model.amqp_types import (
     AmqpArray,
     AmqpDecimal,
@@ -28,7 +29,6 @@ from gateway.model.amqp_types import (
     UByte,
     ULong,
 )
-from gateway.streams.variant import encode_pairs
 from tests.lanes import examples
 
 UTC = dt.UTC
