@@ -1,12 +1,13 @@
 """A selector over stored rows: those that match stay, the others are left out.
 
-Rows have the columns `offset, timestamp, flags, raw` (`gateway.streams.rows.STORED`); a selector
+Rows have the columns `offset, timestamp, flags, raw` (`gateway.decoding.view.STORED`); a selector
 sees them as it sees messages of a queue. Runs on the worker thread that reads.
 
 What a selector looks at lies in front of the body and in the flags, and senders repeat both: one
-evaluation stands for all neighbours whose bytes in front of the body are the same, and its outcome
-is remembered. A few fields differ from row to row all the same (`_OF_ROW`); a selector that names
-one of them is evaluated for each row.
+evaluation stands for all rows of a block whose bytes in front of the body are the same. Arrow's
+kernels find them while a front takes a fair part of the rows, as the decoder finds its shapes; what
+is left is looked at one by one, and outcomes are remembered by their fronts. A few fields differ
+from row to row all the same (`_OF_ROW`); a selector that names one of them is evaluated for each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from array import array
 from typing import Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from gateway.decoding.blocks import PART_MIN, ROUNDS_MAX, ROWS_MIN
+from gateway.decoding.shapes import Length, Shape
 from gateway.model.amqp_types import DecodeError
 from gateway.model.message import EXPIRES, STOMP, Message
 from gateway.model.sections import DATA, expiry_and_group, header_facts
@@ -45,6 +49,23 @@ class _Front(NamedTuple):
     behind: bytes | None
 
 
+class _Rows(NamedTuple):
+    """Rows of a block that are still to be judged; `places` says where they are (None: all)."""
+
+    raw: pa.Array
+    flags: pa.Array
+    stamps: pa.Array
+    places: pa.Array | None
+
+    def places_of(self, indices: pa.Array) -> pa.Array:
+        """Return the places in the block of some of these rows."""
+        return indices.cast(pa.uint64()) if self.places is None else self.places.take(indices)
+
+    def take(self, indices: pa.Array) -> _Rows:
+        raw, flags, stamps = (one.take(indices) for one in (self.raw, self.flags, self.stamps))
+        return _Rows(raw, flags, stamps, self.places_of(indices))
+
+
 class Filter:
     """One selector over the rows of one reading; remembers outcomes. Never shared by threads."""
 
@@ -58,13 +79,37 @@ class Filter:
 
     def keep(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that match, in their order. Never raises, whatever their bytes are."""
-        count = len(rows)
-        if not count:
+        kept: list[pa.Array] = []
+        left = _Rows(rows.column(3), rows.column(2), rows.column(1), None)
+        rounds = 0 if self._by_row else ROUNDS_MAX
+        while len(left.raw) >= ROWS_MIN and rounds:
+            rounds -= 1
+            raw, word = left.raw[0].as_py(), left.flags[0].as_py()
+            front = _front_of(raw, word)
+            if front is None:
+                break
+            fits = pc.and_(_fitting(front, raw, left.raw), pc.equal(left.flags, word))
+            if fits.true_count < max(len(left.raw) * PART_MIN, 2):
+                break
+            if self._outcome(front, raw, word, 0):
+                if fits.true_count == len(rows):
+                    return rows
+                kept.append(left.places_of(pc.indices_nonzero(fits)))
+            left = left.take(pc.indices_nonzero(pc.invert(fits)))
+        if len(left.raw):
+            kept.append(left.places_of(self._one_by_one(left)))
+        places = pa.concat_arrays([pa.array([], pa.uint64()), *kept])
+        if len(places) == len(rows):
             return rows
-        data, places = _bytes_of(rows.column(3))
-        flags = rows.column(2).to_pylist()
-        stamps = rows.column(1).cast(pa.int64()).to_pylist() if self._by_row else [0] * count
-        kept = array("q")
+        return rows.take(places if len(kept) < 2 else places.take(pc.sort_indices(places)))
+
+    def _one_by_one(self, left: _Rows) -> pa.Array:
+        """Return where the rows are that match; a row that begins as the one before is like it."""
+        data, places = _bytes_of(left.raw)
+        flags = left.flags.to_pylist()
+        by_row = self._by_row
+        stamps = left.stamps.cast(pa.int64()).to_pylist() if by_row else [0] * len(flags)
+        kept = array("Q")
         front: _Front | None = None
         outcome, before_word = False, 0
         for index, word in enumerate(flags):
@@ -72,14 +117,11 @@ class Filter:
             same = front is not None and word == before_word and _begins(data, at, end, front)
             if not same:
                 raw = data[at:end]
-                front, before_word = None if self._by_row else _front_of(raw, word), word
+                front, before_word = None if by_row else _front_of(raw, word), word
                 outcome = self._outcome(front, raw, word, stamps[index])
             if outcome:
                 kept.append(index)
-        if len(kept) == count:
-            return rows
-        taken = pa.Array.from_buffers(pa.int64(), len(kept), [None, pa.py_buffer(kept)])
-        return rows.take(taken)
+        return pa.Array.from_buffers(pa.uint64(), len(kept), [None, pa.py_buffer(kept)])
 
     def _outcome(self, front: _Front | None, raw: bytes, word: int, stamp_us: int) -> bool:
         known = None if front is None else self._known.get((front, word))
@@ -96,6 +138,14 @@ def _bytes_of(column: pa.Array) -> tuple[bytes, list[int]]:
     _, offsets, data = column.buffers()
     words = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
     return (data.to_pybytes() if data is not None else b""), words.tolist()
+
+
+def _fitting(front: _Front, raw: bytes, rows: pa.Array) -> pa.Array:
+    """Return which rows have the front of `raw`, as booleans."""
+    if front.behind is None:
+        return pc.starts_with(rows, pattern=front.before)
+    width = raw.find(b"\n", len(front.before)) - len(front.before)
+    return Shape(front.before, Length.DIGITS, width, front.behind).fitting(rows)
 
 
 def _begins(data: bytes, at: int, end: int, front: _Front) -> bool:

@@ -113,6 +113,15 @@ def test_neighbours_with_one_head_cost_one_evaluation() -> None:
     assert len(asked) == 2, "what was in between did not make the first one forgotten"
 
 
+@pytest.mark.parametrize("count", [2, 3, 16, 40])
+def test_senders_whose_messages_lie_mixed_cost_one_evaluation_each(count: int) -> None:
+    messages = [amqp(b"%d" % n, app={"n": n % count}) for n in range(2000)]
+    asked: list[Message] = []
+    rows = Filter(counted(compile_selector("n = 1"), asked)).keep(block(messages))
+    assert rows.column("offset").to_pylist() == list(range(101, 2100, count))
+    assert len(asked) == count
+
+
 def test_one_head_with_other_flags_is_asked_again() -> None:
     messages = [amqp(word=4), amqp(word=9), amqp(word=4)]
     assert kept("JMSPriority = 9", messages) == [1]
@@ -166,7 +175,8 @@ TEXTS = [
 def test_whatever_the_bytes_are_a_row_stays_if_its_message_matches(
     messages: list[Stored], text: str
 ) -> None:
-    repeated = [message for message in messages for _ in range(2)]
+    # Enough of them for Arrow's kernels, in an order of their own and mixed.
+    repeated = [message for message in messages for _ in range(2)] + messages * 2
     one_by_one = [
         place
         for place, message in enumerate(repeated)
