@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from pyspark_sluicegate.progress import lag, total
 from tests.spark.scripted import scripted
 from tests.spark.session import run_to_its_end, spark_session
-from tests.spark.support import Server
+from tests.spark.support import ROOT, Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.xdist_group("spark")]
 pyspark = pytest.importorskip("pyspark")
@@ -121,6 +122,44 @@ def test_progress_tells_the_lag(spark: Any, server: Server, tmp_path: Path) -> N
         place = json.loads(source[name]) if isinstance(source[name], str) else source[name]
         assert type(place["q"]["behind"][1]) is int
     assert source["metrics"] == {}, "Python sources cannot report any"
+
+
+def blocks() -> list[str]:
+    """Return the Python programs of the package's README."""
+    page = (ROOT / "gateway" / "spark" / "README.md").read_text("utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.timeout(300)
+def test_the_programs_of_the_readme_run_and_count_nothing_twice(
+    spark: Any, server: Server, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    server.make("orders")
+    first, choosing, typed, listening = blocks()
+    program = first.replace("http://127.0.0.1:8161", server.url)
+    program = program.replace("/data/checkpoints", str(tmp_path))
+    program = program.replace('.format("console")', ".foreachBatch(take)")
+    program = program.replace(".start()", ".trigger(availableNow=True).start()")
+    taken: list[int] = []
+    names: dict[str, Any] = {
+        "take": lambda batch, _: taken.extend(row.offset for row in batch.collect())
+    }
+    for count, seen in ((0, []), (5, [0, 1, 2, 3, 4]), (2, [0, 1, 2, 3, 4, 5, 6])):
+        if count:
+            server.fill("orders", count, "amqp")
+        exec(program, names)
+        assert sorted(taken) == seen
+    names["reader"] = spark.read.format("sluicegate").option("url", server.url)
+    names["reader"] = names["reader"].option("address", "orders")
+    exec(choosing, names)
+    assert names["urgent"].load().count() == 0
+    names["reader"] = names["reader"].option("selector", "n > 4")
+    exec(typed.replace("weight", "n"), names)
+    assert names["ns"].agg(f.sum("n")).collect() == [(11.0,)]
+    exec(listening, names)
+    assert names["total"](names["query"].lastProgress) == 0
 
 
 def refusal(spark: Any, url: str, checkpoint: Path, **options: str) -> str:
