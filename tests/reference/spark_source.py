@@ -32,11 +32,13 @@ def columns() -> str:
 
 def render(page: str) -> str:
     """Return the page with its tables made again. Raises ValueError where one has no place."""
-    for name, made in (("options", options()), ("columns", columns())):
-        begin, end = f"<!-- {name}: written by `make reference` -->\n", f"<!-- end of {name} -->\n"
-        page, count = re.subn(
-            f"(?<={re.escape(begin)}).*?(?={re.escape(end)})", lambda _: made, page, flags=re.DOTALL
-        )
-        if count != 1:
-            raise ValueError(f"{PAGE} has {count} places for the table of {name}")
+    return _put(_put(page, "options", options()), "columns", columns())
+
+
+def _put(page: str, name: str, made: str) -> str:
+    begin, end = f"<!-- {name}: written by `make reference` -->\n", f"<!-- end of {name} -->\n"
+    place = f"(?<={re.escape(begin)}).*?(?={re.escape(end)})"
+    page, count = re.subn(place, lambda _: made, page, flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(f"{PAGE} has {count} places for the table of {name}")
     return page

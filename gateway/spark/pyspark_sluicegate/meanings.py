@@ -1,80 +1,90 @@
-"""What each option and each column means, in a line: the tables of the README are made of this.
+"""What each option and each column means, in a line. The tables of the README are made of it.
 
-A test compares the README with it, and it with the options and columns that there are.
+A test compares the README with this, and this with the options and columns that there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class Meaning(NamedTuple):
+    """Which queries take an option, and what it does."""
+
+    used_by: str
+    text: str
+
 
 #: option -> which queries take it, what it does.
-OPTION_MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
-    "url": ("all", "The management listeners, `http[s]://host:port`, with commas; required."),
-    "address": ("all", "The address; required."),
-    "subscription": (
+OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
+    "url": Meaning(
+        "all", "The management listeners, `http[s]://host:port`, with commas; required."
+    ),
+    "address": Meaning("all", "The address; required."),
+    "subscription": Meaning(
         "stream",
-        "The name under which the gateway keeps what the query has still to read; required, and one "
-        "for each query.",
+        "The name under which the gateway keeps what the query has still to read; required, and "
+        "one for each query.",
     ),
-    "selector": (
+    "selector": Meaning(
         "stream, batch",
-        "A JMS selector: the gateway sends the rows that match. Fixed for the life of a checkpoint.",
+        "A JMS selector: the gateway sends the rows that match. Fixed for a checkpoint's life.",
     ),
-    "startingOffsets": (
+    "startingOffsets": Meaning(
         "stream, batch",
         "Where it begins: `earliest`, `latest`, `subscription`, an offset, or JSON by address. "
         "Default: `latest` for a stream, `earliest` for a batch read.",
     ),
-    "startingTimestamp": (
+    "startingTimestamp": Meaning(
         "stream, batch",
         "Begins at the first message accepted at or after this time: ISO 8601, or ms since 1970.",
     ),
-    "endingOffsets": (
+    "endingOffsets": Meaning(
         "batch",
         "Where it ends, exclusive: `latest` (the default), an offset, or JSON by address.",
     ),
-    "endingTimestamp": (
+    "endingTimestamp": Meaning(
         "batch",
         "Ends in front of the first message accepted at or after this time.",
     ),
-    "maxMessagesPerTrigger": (
+    "maxMessagesPerTrigger": Meaning(
         "stream",
         "At most so many offsets a batch; those that a selector leaves out count.",
     ),
-    "maxBytesPerTrigger": ("stream", "At most about so many stored bytes a batch."),
-    "minPartitions": ("stream, batch", "A batch is cut into so many tasks or more."),
-    "maxPartitions": ("stream, batch", "A batch is cut into so many tasks or fewer."),
-    "targetPartitionBytes": ("stream, batch", "The stored bytes of a task, about."),
-    "includeHeaders": (
+    "maxBytesPerTrigger": Meaning("stream", "At most about so many stored bytes a batch."),
+    "minPartitions": Meaning("stream, batch", "A batch is cut into so many tasks or more."),
+    "maxPartitions": Meaning("stream, batch", "A batch is cut into so many tasks or fewer."),
+    "targetPartitionBytes": Meaning("stream, batch", "The stored bytes of a task, about."),
+    "includeHeaders": Meaning(
         "stream, batch",
         "Adds the sender's own headers: `map` or `json` the column `headers`, `variant` the column "
         "`properties`.",
     ),
-    "columns": ("stream, batch", "The columns, with commas, instead of the first nine."),
-    "bodyFormat": (
+    "columns": Meaning("stream, batch", "The columns, with commas, instead of the first nine."),
+    "bodyFormat": Meaning(
         "stream, batch",
         "`binary`, `string` (UTF-8), or `amqp`: the message as it is stored.",
     ),
-    "failOnDataLoss": (
+    "failOnDataLoss": Meaning(
         "stream, batch",
         "Whether messages that are gone before they were read end the query; `false` logs them.",
     ),
-    "commitMode": (
+    "commitMode": Meaning(
         "stream",
         "When the gateway may drop what was read: `idle` also when nothing new is there, `engine` "
         "only at Spark's commits, `off` never.",
     ),
-    "token": ("all", "A bearer token; it is in Spark's plans, so rather `tokenFile`."),
-    "tokenFile": ("all", "A file with a bearer token, on the driver and on each executor."),
-    "username": ("all", "A login of the gateway, with `password`."),
-    "password": ("all", "Its password."),
-    "tlsCaFile": ("all", "Certificates to trust over https, instead of the system's."),
-    "readTimeout": ("all", "How long a gateway may be silent in an answer."),
-    "connectTimeout": ("all", "How long a connection may take."),
-    "retryDeadline": ("all", "How long a call is tried again before the query fails."),
-    "pollInterval": ("stream", "How long the gateway holds a question for news."),
-    "pushdown": (
+    "token": Meaning("all", "A bearer token; it is in Spark's plans, so rather `tokenFile`."),
+    "tokenFile": Meaning("all", "A file with a bearer token, on the driver and on each executor."),
+    "username": Meaning("all", "A login of the gateway, with `password`."),
+    "password": Meaning("all", "Its password."),
+    "tlsCaFile": Meaning("all", "Certificates to trust over https, instead of the system's."),
+    "readTimeout": Meaning("all", "How long a gateway may be silent in an answer."),
+    "connectTimeout": Meaning("all", "How long a connection may take."),
+    "retryDeadline": Meaning("all", "How long a call is tried again before the query fails."),
+    "pollInterval": Meaning("stream", "How long the gateway holds a question for news."),
+    "pushdown": Meaning(
         "batch",
         "Conditions on `address`, `offset` and `timestamp` bound what is read; needs "
         "`spark.sql.python.filterPushdown.enabled=true` too.",
