@@ -19,13 +19,15 @@ from twisted.internet.threads import deferToThreadPool
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
-from gateway.broker.ports.streams import Tap
+from gateway.broker.ports.streams import Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
 from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.histogram import Histogram
+from gateway.model.ports import Consumer, Subscription
+from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
 from gateway.process.last_resort import cause_of
@@ -41,6 +43,7 @@ from gateway.store.scrub_plan import Stored, make_scrubber
 from gateway.store.scrubber import Scrubber
 from gateway.store.timed_files import TimedFiles
 from gateway.streams.registry import StreamRegistry
+from gateway.streams.replays import Jump, Replays
 from gateway.streams.settings import StreamSettings
 from gateway.time.alarm import Alarm
 from storage.ballast import Ballast
@@ -123,6 +126,7 @@ class Core:
         self.disk: DiskWatch
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
+        self.replays: Replays
         self.alarm: Alarm
         self.syncs: Histogram
         self.scrubber: Scrubber
@@ -138,9 +142,16 @@ class Core:
         """See the broker's Streams port."""
         self.registry.durable_up_to(ticket)
 
+    def replay(
+        self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
+    ) -> Subscription:
+        """See the broker's Streams port."""
+        return self.replays.open(address, consumer, start, matches)
+
     def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
         """Join the streams to the broker."""
         self.registry = registry
+        self.replays = Replays(registry, self.broker.turn, on_jump=_tell_jump)
         self.threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
@@ -208,6 +219,19 @@ class Core:
             self.threads.stop()
             self.store.close_pages()
             self._lock.release()
+
+
+def _tell_jump(jump: Jump) -> None:
+    """Say that a replay goes on behind what retention had dropped."""
+    _log.warning(
+        "stream.replay_jumped",
+        stream=jump.stream,
+        address=jump.address,
+        connection=jump.consumer.connection,
+        consumer=jump.consumer.name,
+        first=jump.first,
+        end=jump.end,
+    )
 
 
 def make_core(

@@ -102,6 +102,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "store.recovered": "the journal was read; `messages` came back",
     "store.slow": "the disk has had a batch for `seconds`; senders wait",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
+    "stream.replay_jumped": "retention dropped what a replay had not seen; it went on behind that",
     "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",
     "tls.failed": "a connection ended because TLS with it could not go on; `reason` says why",
     "twisted.failed": "an error that Twisted or a library under it reported",

@@ -260,6 +260,13 @@ _STREAM: Final[Sequence[_Figure[Tap]]] = (
         "Messages that retention dropped before all had read them",
         lambda t: t.stream.lost_messages,
     ),
+    _gauge("stream_replays", "Consumers that replay it", lambda t: t.replays),
+    _counter("stream_replayed_messages_total", "Messages shown to them", lambda t: t.replayed),
+    _counter(
+        "stream_skipped_messages_total",
+        "Messages that retention dropped before a replay had come to them",
+        lambda t: t.stream.skipped_messages,
+    ),
 )
 
 

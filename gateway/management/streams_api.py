@@ -478,5 +478,7 @@ def _shown(tap: Tap) -> dict[str, object]:
         "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
         "lostMessages": stream.lost_messages,
         "pins": len(tap.pins),
+        "consumers": tap.replays,
+        "skippedMessages": stream.skipped_messages,
         "subscriptions": subscriptions,
     }

@@ -23,6 +23,7 @@ body
     bit  12    IDENTIFIED  a duplicate id comes with it; of a send on its way, never stored
     bit  13    GROUPED     it has a group-id: its group goes to one consumer
     bit  14    ACQUIRED    a consumer had it and gave it back, which was no failed delivery
+    bit 15     REPLAYED    read from a stream: `seq` is its offset there; never stored
     bits 16+   delivery count: failed deliveries so far
 """
 
@@ -42,10 +43,11 @@ PAGED: Final = 0x800
 IDENTIFIED: Final = 0x1000
 GROUPED: Final = 0x2000
 ACQUIRED: Final = 0x4000
+REPLAYED: Final = 0x8000
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.
-SPECIAL: Final = MAYBE_SEEN | EXPIRES | ACQUIRED | (0xFFFF << COUNT_SHIFT)
+SPECIAL: Final = MAYBE_SEEN | EXPIRES | ACQUIRED | REPLAYED | (0xFFFF << COUNT_SHIFT)
 DEFAULT_PRIORITY: Final = 4
 
 

@@ -3,11 +3,12 @@
 Rows have the columns `offset, timestamp, flags, raw` (`gateway.decoding.view.STORED`); a selector
 sees them as it sees messages of a queue. Runs on the worker thread that reads.
 
-What a selector looks at lies in front of the body and in the flags, and senders repeat both: one
-evaluation stands for all rows of a block whose bytes in front of the body are the same. Arrow's
-kernels find them while a front takes a fair part of the rows, as the decoder finds its shapes; what
-is left is looked at one by one, and outcomes are remembered by their fronts. A few fields differ
-from row to row all the same (`_OF_ROW`); a selector that names one of them is evaluated for each.
+All that a selector looks at lies in front of the body and in the flags, and senders repeat both.
+One evaluation stands for all rows of a block that have one shape, as the decoder finds them, with
+holes where values are each message's own and the selector does not look. What is left is looked at
+row by row: neighbours with the same bytes in front of their bodies are one evaluation, and outcomes
+are remembered by these bytes. A few fields differ from row to row all the same (`_OF_ROW`); a
+selector that names one of them is evaluated for each.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.decoding.blocks import PART_MIN, ROUNDS_MAX, ROWS_MIN
-from gateway.decoding.shapes import Length, Shape
+from gateway.decoding.blocks import MISSES_MAX, ROUNDS_MAX, ROWS_MIN, shape_at
+from gateway.decoding.columns import BlockReader
+from gateway.decoding.shapes import Hole
+from gateway.decoding.spots import STOMP_HEAD, Spot
 from gateway.model.amqp_types import DecodeError
 from gateway.model.message import EXPIRES, STOMP, Message
-from gateway.model.sections import DATA, expiry_and_group, header_facts
+from gateway.model.sections import APPLICATION_PROPERTIES, DATA, expiry_and_group, header_facts
 from gateway.selectors import Selector
+from gateway.selectors.fields import is_fact, is_property
 
 #: Fields that rows with the same flags and the same bytes in front of their bodies may differ in:
 #: the length of the whole, an expiry counted from the arrival, the length of a STOMP body.
@@ -69,11 +73,14 @@ class _Rows(NamedTuple):
 class Filter:
     """One selector over the rows of one reading; remembers outcomes. Never shared by threads."""
 
-    __slots__ = ("_by_row", "_known", "_selector")
+    __slots__ = ("_by_row", "_known", "_own_only", "_reader", "_selector")
 
     def __init__(self, selector: Selector) -> None:
         self._selector = selector
         self._by_row = not _OF_ROW.isdisjoint(selector.names)
+        #: It names facts and the sender's own properties: all other values may differ.
+        self._own_only = all(is_fact(name) or is_property(name) for name in selector.names)
+        self._reader = BlockReader()
         #: What stands in front of a body, and the flags -> the outcome.
         self._known: dict[tuple[_Front, int], bool] = {}
 
@@ -81,17 +88,17 @@ class Filter:
         """Return the rows that match, in their order. Never raises, whatever their bytes are."""
         kept: list[pa.Array] = []
         left = _Rows(rows.column(3), rows.column(2), rows.column(1), None)
-        rounds = 0 if self._by_row else ROUNDS_MAX
-        while len(left.raw) >= ROWS_MIN and rounds:
-            rounds -= 1
-            raw, word = left.raw[0].as_py(), left.flags[0].as_py()
-            front = _front_of(raw, word)
-            if front is None:
+        missed = MISSES_MAX if self._by_row else 0
+        for _ in range(ROUNDS_MAX):
+            if len(left.raw) < ROWS_MIN or missed == MISSES_MAX:
                 break
-            fits = pc.and_(_fitting(front, raw, left.raw), pc.equal(left.flags, word))
-            if fits.true_count < max(len(left.raw) * PART_MIN, 2):
-                break
-            if self._outcome(front, raw, word, 0):
+            # One row may be unlike all others: the next one is looked for further behind.
+            at = len(left.raw) * missed // MISSES_MAX
+            fits = self._fitting(left, at)
+            if fits is None or fits.true_count < ROWS_MIN:
+                missed += 1
+                continue
+            if self._outcome(None, left.raw[at].as_py(), left.flags[at].as_py(), 0):
                 if fits.true_count == len(rows):
                     return rows
                 kept.append(left.places_of(pc.indices_nonzero(fits)))
@@ -102,6 +109,21 @@ class Filter:
         if len(places) == len(rows):
             return rows
         return rows.take(places if len(kept) < 2 else places.take(pc.sort_indices(places)))
+
+    def _fitting(self, left: _Rows, at: int) -> pa.Array | None:
+        """Return which rows have the outcome of row `at`, as booleans; None where none can."""
+        _, shape, spots = shape_at(self._reader, left.raw, left.flags, at)
+        if shape is None:
+            return None
+        free = {Hole(spot.start, spot.end) for spot in spots if not self._looks_at(spot)}
+        shape = shape.with_holes(tuple(hole for hole in shape.holes if hole in free))
+        return pc.and_(shape.fitting(left.raw), pc.equal(left.flags, left.flags[at]))
+
+    def _looks_at(self, spot: Spot) -> bool:
+        if not self._own_only:
+            return True
+        own = spot.section in (APPLICATION_PROPERTIES, STOMP_HEAD)
+        return own and spot.name in self._selector.names
 
     def _one_by_one(self, left: _Rows) -> pa.Array:
         """Return where the rows are that match; a row that begins as the one before is like it."""
@@ -138,14 +160,6 @@ def _bytes_of(column: pa.Array) -> tuple[bytes, list[int]]:
     _, offsets, data = column.buffers()
     words = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
     return (data.to_pybytes() if data is not None else b""), words.tolist()
-
-
-def _fitting(front: _Front, raw: bytes, rows: pa.Array) -> pa.Array:
-    """Return which rows have the front of `raw`, as booleans."""
-    if front.behind is None:
-        return pc.starts_with(rows, pattern=front.before)
-    width = raw.find(b"\n", len(front.before)) - len(front.before)
-    return Shape(front.before, Length.DIGITS, width, front.behind).fitting(rows)
 
 
 def _begins(data: bytes, at: int, end: int, front: _Front) -> bool:

@@ -26,17 +26,14 @@ from gateway.streams.tap import Tap
 _TIMESTAMP: Final = 1
 
 
-def find_offset(tap: Tap, since_ms: int, blocking: RunBlocking) -> Deferred[int]:
+def find_offset(tap: Tap, since_ms: int, blocking: RunBlocking, start: int = 0) -> Deferred[int]:
     """Find the first offset of a stream whose message was accepted at or after `since_ms`.
 
-    The head when there is none yet: the next message is the first one then. What retention drops
-    meanwhile is passed over. Fails as `Log.read` does when a block is damaged.
+    Looks from `start` on. The head when there is none yet: the next message is the first one then.
+    What retention drops meanwhile is passed over. Fails as `Log.read` does when a block is damaged.
     """
-    return _find(tap, tap.stream.first_offset, since_ms, blocking)
-
-
-def _find(tap: Tap, start: int, since_ms: int, blocking: RunBlocking) -> Deferred[int]:
     stream = tap.stream
+    start = max(start, stream.first_offset)
     sealed = stream.sealed_offset
     if start >= sealed:
         tail = stream.tail(start, stream.durable_offset)
@@ -45,7 +42,7 @@ def _find(tap: Tap, start: int, since_ms: int, blocking: RunBlocking) -> Deferre
 
     def looked(found: int | None) -> int | Deferred[int]:
         # What was sealed meanwhile has left the tail, and is looked at where it is now.
-        return _find(tap, sealed, since_ms, blocking) if found is None else found
+        return find_offset(tap, since_ms, blocking, sealed) if found is None else found
 
     return blocking.run(first_in_log, tap.log, start, sealed, since_ms).addCallback(looked)
 

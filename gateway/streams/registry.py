@@ -266,7 +266,7 @@ class StreamRegistry:
     def advanced(self, stream: Stream) -> None:
         """Wake who waits for a higher head; part of `StreamPort`."""
         tap = self._by_id.get(stream.stream_id)
-        if tap is not None and tap.waiters:
+        if tap is not None and (tap.waiters or tap.watchers):
             tap.wake()
 
     def wait(self, tap: Tap) -> Deferred[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twisted.internet.defer import Deferred, DeferredLock
 
 from gateway.streams import subscription
@@ -18,6 +20,9 @@ class Tap:
         subscriptions: by name.
         pins: pin -> (lowest offset, broker time in ms at which it ends).
         waiters: readers that wait for a higher head.
+        watchers: called each time that the head rises, and when the stream is deleted.
+        replays: consumers that replay it.
+        replayed: messages that were shown to them, since the start.
         deleted: nothing of it is written any more.
         lock: held by whatever changes the log: sealing, dropping, deleting.
         dropping: retention has chosen what goes, and that is not gone yet.
@@ -30,6 +35,9 @@ class Tap:
         self.subscriptions: dict[str, Subscription] = {}
         self.pins: dict[str, tuple[int, int]] = {}
         self.waiters: list[Deferred[None]] = []
+        self.watchers: list[Callable[[], None]] = []
+        self.replays = 0
+        self.replayed = 0
         self.deleted = False
         self.lock = DeferredLock()
         self.dropping = False
@@ -74,3 +82,5 @@ class Tap:
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter.callback(None)
+        for watcher in list(self.watchers):
+            watcher()

@@ -1,7 +1,7 @@
 r"""MESSAGE frames of one subscription, a run at a time.
 
     MESSAGE LF subscription:<id> LF redelivered:<true|false> LF [ack:<n> LF] message-id:<n> LF
-    <stored form: header lines, empty line, body> NUL LF
+    [x-stream-offset:<offset> LF] <stored form: header lines, empty line, body> NUL LF
 
 The broker's headers come first, so that they are the ones that count whatever the sender wrote
 [T12]. The stored form needs no work for a 1.2 subscriber; older ones get its header block in their
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from gateway.model import stomp_form
-from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, REPLAYED, STOMP, Message
 from protocols.stomp.frame import END
 from protocols.stomp.versions import Version, escape_name, escape_value
 
@@ -96,6 +96,11 @@ class MessageFrames:
         bodies = [m.body if m.flags & STOMP else self._converted(m) for m in messages]
         if self._version is not Version.V1_2:
             bodies = [rewritten(b, self._version) if b"\\" in b else b for b in bodies]
+        if any_flags & REPLAYED and messages[0].flags & REPLAYED:  # all of them, or none
+            bodies = [
+                b"x-stream-offset:%d\n%b" % (m.seq, b)
+                for m, b in zip(messages, bodies, strict=True)
+            ]
         number = self.next_number
         self.next_number = number + len(bodies)
         thousands, low = divmod(number, _ENDINGS_COUNT)
@@ -120,7 +125,8 @@ class MessageFrames:
 
     def _converted(self, message: Message) -> bytes:
         flags = message.flags
-        expires = message.expires if flags & EXPIRES else 0
+        # A stream keeps a message as it was sent: that one says itself when it expires.
+        expires = message.expires if flags & EXPIRES else None if flags & REPLAYED else 0
         return self._convert(message.body, flags, self._address, expires=expires)
 
     def _turn_to(self, thousands: int) -> None:

@@ -283,9 +283,11 @@ SHELLS: Final[Mapping[str, str]] = {
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     # Streams wait for rows (Deferreds).
+    "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
     "gateway.streams.ports": "twisted",
     "gateway.streams.registry": "twisted",
+    "gateway.streams.replays": "twisted",
     "gateway.streams.saver": "twisted",
     "gateway.streams.sealing": "twisted",
     "gateway.streams.subscribers": "twisted",

@@ -105,6 +105,18 @@ def test_several_that_were_queued_are_read_one_by_one(
     assert queue(shared, address)["messageCount"] == 2
 
 
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_a_stream_is_replayed_and_gone_on_with(
+    play: Any, shared: ScratchGateway, address: str, ack: str
+) -> None:
+    made = {"name": address, "address": address}
+    assert shared.request("POST", "/api/v1/streams", made)[0] == 201
+    bodies = [f"message {number}" for number in range(20)]
+    seen = play("replay", bodies=bodies, counts=[7, 13], ack=ack)
+    assert seen["seen"] == [[number, body] for number, body in enumerate(bodies)]
+    assert queue(shared, address)["messageCount"] == 20
+
+
 def test_any_bytes_arrive_as_they_were_between_others(
     play: Any, way: dict[str, Any] | None
 ) -> None:

@@ -70,7 +70,8 @@ class ApiTest(SynchronousTestCase):
         made = self.good("POST", BASE, {"name": "all", "address": "orders"})
         assert made == {
             "name": "all", "address": "orders", "epoch": 1, "first": 0, "head": 0, "next": 0,
-            "bytes": 0, "lostMessages": 0, "pins": 0, "subscriptions": [],
+            "bytes": 0, "lostMessages": 0, "pins": 0, "consumers": 0, "skippedMessages": 0,
+            "subscriptions": [],
         }  # fmt: skip
         self.fill(5, "all")
         self.attach()

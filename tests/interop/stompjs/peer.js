@@ -122,13 +122,13 @@ function send(client, bodies, headers) {
 }
 
 // Subscribe; the object gives messages one after the other, as promises.
-function subscribe(client, ack) {
+function subscribe(client, ack, headers) {
     const came = [];
     const wanted = [];
     const subscription = client.subscribe(given.address, (message) => {
         if (wanted.length) wanted.shift()(message);
         else came.push(message);
-    }, { ack: ack || 'client-individual' });
+    }, { ack: ack || 'client-individual', ...headers });
     return {
         subscription,
         count: () => came.length,
@@ -158,6 +158,25 @@ const scenarios = {
         }
         await reader.deactivate();
         return { numbers: seen };
+    },
+
+    // Half of a stream; then the rest by another subscription, behind the last offset that came.
+    async replay(client) {
+        await send(client, given.bodies, { persistent: 'true' });
+        const seen = [];
+        let from = 'first';
+        for (const count of given.counts) {
+            const source = subscribe(client, given.ack, { 'x-stream-offset': from });
+            for (let taken = 0; taken < count; taken += 1) {
+                const message = await source.next();
+                if (given.ack !== 'auto') message.ack();
+                const offset = Number(message.headers['x-stream-offset']);
+                seen.push([offset, message.body]);
+                from = `offset=${offset + 1}`;
+            }
+            source.subscription.unsubscribe();
+        }
+        return { seen };
     },
 
     async queued(client) {
