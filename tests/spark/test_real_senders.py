@@ -134,8 +134,9 @@ def test_a_selector_sees_what_a_consumer_of_a_queue_sees(
         receiver = connection.create_receiver("orders", credit=20, options=options)
         got = []
         while len(got) < len(bodies):
-            body = receiver.receive(timeout=10).body
-            got.append(body.encode() if isinstance(body, str) else bytes(body))
+            message = receiver.receive(timeout=10)  # its body lies in it
+            text = isinstance(message.body, str)
+            got.append(message.body.encode() if text else bytes(message.body))
     finally:
         connection.close()
     assert b"".join(got) == bodies
