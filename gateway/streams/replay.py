@@ -29,6 +29,7 @@ from gateway.model.message import REPLAYED, Message
 from gateway.model.ports import Consumer, Progress
 from gateway.model.stream_start import At, StreamStart
 from gateway.streams.blocks import SHOWN_FLAGS, Block, Blocks, Found, tail_messages
+from gateway.streams.stream import BLOCK_BYTES
 from gateway.streams.tap import Tap
 
 #: What one replay may have out unsettled, however much credit it has: settled deliveries need no
@@ -327,9 +328,16 @@ class Replay:
         return UNSETTLED_MESSAGES - self._count
 
     def _of_tail(self, count: int) -> Found:
+        """Return what comes next in memory: of large messages no more than a block has."""
         stream = self.tap.stream
         end = min(self.offset + count, stream.durable_offset)
-        return tail_messages(stream.tail(self.offset, end)), end
+        runs = stream.tail(self.offset, end)
+        size = 0
+        for index, run in enumerate(runs, 1):
+            size += run.size
+            if size >= BLOCK_BYTES and index < len(runs):
+                return tail_messages(runs[:index]), run.end
+        return tail_messages(runs), end
 
     def _of_log(self, block: Block | None) -> Block | None:
         """Return the block that has the offset; None while it is on its way."""

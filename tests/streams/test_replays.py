@@ -265,6 +265,18 @@ class ReplaysTest(SynchronousTestCase):
                 self.settle_down()
                 assert taker.offsets == offsets, (sealed, start)
 
+    def test_large_messages_come_a_block_at_a_time(self) -> None:
+        later = Later()
+        self.open(blocking=later)  # nothing is sealed
+        later.step()
+        body = b"x" * (400 << 10)
+        self.fill(*[body] * 7)
+        assert self.stream.sealed_offset == 0
+        taker = self.take(FIRST)
+        self.settle_down()
+        assert taker.offsets == list(range(7))
+        assert taker.bursts == [3, 3, 1]
+
     # -- credit, and what is unsettled
 
     def test_credit_is_kept_to(self) -> None:
