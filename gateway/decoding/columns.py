@@ -36,6 +36,7 @@ from ..model.section_scan import (
 )
 from ..model.stomp_form import unpack
 from .shapes import Length, Shape
+from .spots import Spot, amqp_spots, stomp_spots
 
 RAW_AMQP: Final = "application/vnd.amqp"
 #: Heads (and parts of heads) remembered at once; a sender with ids in its messages repeats none.
@@ -45,7 +46,7 @@ _DIGITS_MAX: Final = 10
 #: A properties list has 13 fields; what is behind them is not the standard's.
 _FIELDS_MAX: Final = 13
 #: Fixed-width integers: constructor -> (bytes, signed). Their AMQP type does not show in text.
-_INTEGERS: Final = {
+INTEGERS: Final = {
     0x50: (1, False), 0x51: (1, True), 0x52: (1, False), 0x53: (1, False), 0x54: (1, True),
     0x55: (1, True), 0x60: (2, False), 0x61: (2, True), 0x70: (4, False), 0x71: (4, True),
     0x80: (8, False), 0x81: (8, True),
@@ -140,19 +141,29 @@ class BlockReader:
     def shape_of(self, raw: bytes, word: int) -> tuple[Head, Shape | None]:
         """Return the head of a message, and its shape if others can have it. Never raises."""
         if word & STOMP:
-            head, _, before, behind = self._read_stomp(raw)
-            if before is not None:
-                width = raw.find(b"\n", len(before)) - len(before)
-                shape = Shape(before, Length.DIGITS, width, behind)
-                return head, shape if 0 < width <= _DIGITS_MAX else None
+            head, _, before, _ = self._read_stomp(raw)
             split = raw.find(b"\n\n")
-            return head, Shape(raw[: split + 2]) if split >= 0 else None
+            front = raw[: split + 2]
+            if split < 0:
+                return head, None
+            if before is None:
+                return head, Shape(front, text=True)
+            width = raw.find(b"\n", len(before)) - len(before)
+            shape = Shape(front, Length.DIGITS, len(before), width, text=True)
+            return head, shape if 0 < width <= _DIGITS_MAX else None
         head, _, prefix = self._read_amqp(raw)
         if prefix is None:
             return head, None
-        constructor = raw[len(prefix)]
-        width = 4 if constructor in (0xB0, 0xB1) else 1
-        return head, Shape(raw[: len(prefix) + 1], Length.BINARY, width)
+        width = 4 if raw[len(prefix)] in (0xB0, 0xB1) else 1
+        front = raw[: len(prefix) + 1 + width]
+        return head, Shape(front, Length.BINARY, len(prefix) + 1, width)
+
+    def spots_of(self, shape: Shape) -> list[Spot]:
+        """Return where values are in the front of a shape that `shape_of` has returned."""
+        if shape.text:
+            return stomp_spots(shape.front)
+        sections = _short_sections(shape.front[: shape.length_at - 4])
+        return amqp_spots(shape.front, sections)
 
     def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes | None]:
         """Return head, body, and how the next message starts if it is the same but for the body."""
@@ -353,8 +364,8 @@ def _items(raw: bytes, start: int, end: int, count_max: int = _FIELDS_MAX) -> li
         elif code == 0x40:
             items.append(None)
             at += 1
-        elif code in _INTEGERS:
-            width, signed = _INTEGERS[code]
+        elif code in INTEGERS:
+            width, signed = INTEGERS[code]
             items.append(int.from_bytes(raw[at + 1 : at + 1 + width], "big", signed=signed))
             at += 1 + width
         elif code == 0x83 and at + 9 <= end:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ..model.message import DURABLE, PRIORITY_MASK, STOMP
 from .blocks import Decoded, decode_block
 from .columns import BlockReader, Head, headers_json, headers_map
+from .fields import texts
 
 _STAMP: Final = pa.timestamp("us", tz="UTC")
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
@@ -105,35 +106,30 @@ class Viewer:
         """Return the view of stored rows (columns offset, timestamp, flags, raw)."""
         if not len(rows) or not self.view.names:
             return _without_values(self.view.schema, len(rows))
-        decoded = _NOTHING
+        decoded = None
         if self._inside:
             decoded = decode_block(self._reader, rows.column(3), rows.column(2))
         columns = [self._column(name, rows, decoded) for name in self.view.names]
         return pa.record_batch(columns, schema=self.view.schema)
 
-    def _column(self, name: str, rows: pa.RecordBatch, decoded: Decoded) -> pa.Array:
+    def _column(self, name: str, rows: pa.RecordBatch, decoded: Decoded | None) -> pa.Array:
         outside = _FROM_ROWS.get(name)
         if outside is not None:
             return outside(rows)
+        if name == "body" and self.view.body_format == "amqp":
+            return rows.column(3)
         if name == "address":
             return pa.repeat(pa.scalar(self._address), len(rows))
         if name == "epoch":
             return pa.repeat(pa.scalar(self._epoch, pa.int32()), len(rows))
+        assert decoded is not None, f"{name} is in no row"
         if name == "body":
-            return self._body(rows, decoded.bodies)
+            return decoded.bodies if self.view.body_format == "binary" else texts(decoded.bodies)
+        if name == "headers" and self.view.header_mode == "map":
+            return decoded.column(name, _TEXTS, lambda head: headers_map(head.headers))
         if name == "headers":
-            if self.view.header_mode == "map":
-                return _from_heads(decoded, _TEXTS, lambda head: headers_map(head.headers))
-            return _from_heads(decoded, pa.string(), lambda head: headers_json(head.headers))
-        return _from_heads(decoded, TYPES[name], _FROM_HEAD[name])
-
-    def _body(self, rows: pa.RecordBatch, bodies: pa.Array) -> pa.Array:
-        if self.view.body_format == "amqp":
-            return rows.column(3)
-        return _texts(bodies) if self.view.body_format == "string" else bodies
-
-
-_NOTHING: Final = Decoded([], None, pa.array([], pa.binary()))
+            return decoded.column(name, pa.string(), lambda head: headers_json(head.headers))
+        return decoded.column(name, TYPES[name], _FROM_HEAD[name])
 
 
 def _without_values(schema: pa.Schema, count: int) -> pa.RecordBatch:
@@ -141,26 +137,6 @@ def _without_values(schema: pa.Schema, count: int) -> pa.RecordBatch:
     if not len(schema):
         return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
     return pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _texts(bodies: pa.Array) -> pa.Array:
-    """Return bodies as UTF-8; bytes that are none are replaced."""
-    try:
-        return bodies.cast(pa.string())
-    except pa.ArrowInvalid:
-        texts = [None if b is None else b.decode("utf-8", "replace") for b in bodies.to_pylist()]
-        return pa.array(texts, pa.string())
-
-
-def _from_heads(
-    decoded: Decoded, kind: pa.DataType, function: Callable[[Head], object]
-) -> pa.Array:
-    """Build a column from the different heads of a block, then give each row its own."""
-    heads, indices, count = decoded.heads, decoded.indices, len(decoded.bodies)
-    if indices is None or len(heads) == 1:
-        value = function(heads[0])
-        return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
-    return pa.array([function(head) for head in heads], kind).take(indices)
 
 
 def _stamp(stamp_ms: int | None) -> int | None:
