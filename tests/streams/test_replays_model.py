@@ -172,7 +172,7 @@ class World:
             assert missing <= gone, (start, sorted(missing - gone))
             for message in taker.got:
                 assert message.body == stomp_message(b"%d" % message.seq)
-        assert self.replays.held_bytes == 0
+        assert self.replays.unsettled == 0
         assert self.tap.replays == len(self.takers)
         if not self.takers:
             assert self.replays.blocks._size == 0
