@@ -15,7 +15,15 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 from twisted.python.failure import Failure
 
-from gateway.model.message import DURABLE, PRIORITY_MASK, REPLAYED, STOMP, TEXT, Message
+from gateway.model.message import (
+    DURABLE,
+    PRIORITY_MASK,
+    REPLAYED,
+    STOMP,
+    TEXT,
+    Message,
+    ReplayedMessage,
+)
 from gateway.streams.ports import BlockRef, RunBlocking
 from gateway.streams.stream import Accepted
 from gateway.streams.tap import Tap
@@ -64,8 +72,8 @@ class Block:
             places: Sequence[int] = range(first, first + len(raws))
         else:
             places = known[at:after]
-        messages = [
-            Message(raw, place, word & SHOWN_FLAGS | REPLAYED)
+        messages: list[Message] = [
+            ReplayedMessage(raw, place, word & SHOWN_FLAGS | REPLAYED)
             for raw, place, word in zip(raws, places, flags, strict=True)
         ]
         return messages, self.end if after == len(self._raw) else places[-1] + 1
@@ -77,10 +85,12 @@ def tail_messages(runs: Sequence[Accepted]) -> list[Message]:
     for run in runs:
         if isinstance(run.flags, int):
             word = run.flags & SHOWN_FLAGS | REPLAYED
-            messages += [Message(body, at, word) for at, body in enumerate(run.bodies, run.base)]
+            messages += [
+                ReplayedMessage(body, at, word) for at, body in enumerate(run.bodies, run.base)
+            ]
         else:
             messages += [
-                Message(body, at, word & SHOWN_FLAGS | REPLAYED)
+                ReplayedMessage(body, at, word & SHOWN_FLAGS | REPLAYED)
                 for at, (body, word) in enumerate(zip(run.bodies, run.flags, strict=True), run.base)
             ]
     return messages

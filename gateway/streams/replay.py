@@ -29,15 +29,16 @@ from gateway.model.message import REPLAYED, Message
 from gateway.model.ports import Consumer, Progress
 from gateway.model.stream_start import At, StreamStart
 from gateway.streams.blocks import SHOWN_FLAGS, Block, Blocks, Found, tail_messages
+from gateway.streams.stream import BLOCK_BYTES
 from gateway.streams.tap import Tap
 
-#: What one replay may have out unsettled, however much credit it has: settled deliveries need no
-#: memory here, and these keep what they are of. Enough for a window of 10 ms at 100,000 a second.
-UNSETTLED_MESSAGES: Final = 32_768
-UNSETTLED_BYTES: Final = 4 << 20
-#: What each may have once all together have `UNSETTLED_ALL_BYTES`.
-UNSETTLED_LEAST_BYTES: Final = 64 << 10
-UNSETTLED_ALL_BYTES: Final = 128 << 20
+#: Messages that one replay may have out unsettled, whatever its credit. Their bodies are gone once
+#: they are written; what is left of one takes 150 bytes or so.
+UNSETTLED_MAX: Final = 32_768
+#: What each may have once all replays together have `UNSETTLED_ALL`: as much as clients settle at
+#: once, since one that waits for more before it settles would wait for ever.
+UNSETTLED_LEAST: Final = 256
+UNSETTLED_ALL: Final = 262_144
 #: Messages that a selector looks at between two questions for room.
 _LOOKS: Final = 256
 _ANY_FLAGS: Final = SHOWN_FLAGS | REPLAYED
@@ -58,7 +59,7 @@ class Around(Protocol):
     """What a replay needs of those around it."""
 
     blocks: Blocks
-    held_bytes: int
+    unsettled: int
 
     def touch(self, replay: Replay) -> None:
         """Have it dispatched at the end of this turn."""
@@ -95,7 +96,6 @@ class Replay:
         "_asked_end",
         "_at",
         "_block",
-        "_bytes",
         "_count",
         "_held_up",
         "_matches",
@@ -123,7 +123,7 @@ class Replay:
         self.consumer = consumer
         self._matches = matches
         self._since_ms = start.value
-        self._count = self._bytes = 0
+        self._count = 0
         self._held_up = False  # by what is unsettled
         self._asked_end = False
         self._at = -1  # the first offset of the block that it is in
@@ -215,9 +215,7 @@ class Replay:
         assert self._count >= 0, "a consumer settled more than it had"
         if self.stage is Stage.ENDED:
             return  # what it held was given up with it
-        size = sum([len(message.body) for message in messages])
-        self._bytes -= size
-        self._around.held_bytes -= size
+        self._around.unsettled -= len(messages)
         if self._held_up:
             self._held_up = False
             self.ready()
@@ -278,8 +276,7 @@ class Replay:
     def _end(self) -> None:
         self.stage = Stage.ENDED
         self._block = None
-        self._around.held_bytes -= self._bytes
-        self._bytes = 0
+        self._around.unsettled -= self._count
         self._around.left(self)
 
     # ---- dispatch
@@ -321,15 +318,20 @@ class Replay:
 
     def _allowance(self) -> int:
         """Return how many more may be out unsettled."""
-        crowded = self._around.held_bytes >= UNSETTLED_ALL_BYTES
-        if self._bytes >= (UNSETTLED_LEAST_BYTES if crowded else UNSETTLED_BYTES):
-            return 0
-        return UNSETTLED_MESSAGES - self._count
+        crowded = self._around.unsettled >= UNSETTLED_ALL
+        return (UNSETTLED_LEAST if crowded else UNSETTLED_MAX) - self._count
 
     def _of_tail(self, count: int) -> Found:
+        """Return what comes next in memory: of large messages no more than a block has."""
         stream = self.tap.stream
         end = min(self.offset + count, stream.durable_offset)
-        return tail_messages(stream.tail(self.offset, end)), end
+        runs = stream.tail(self.offset, end)
+        size = 0
+        for index, run in enumerate(runs, 1):
+            size += run.size
+            if size >= BLOCK_BYTES and index < len(runs):
+                return tail_messages(runs[:index]), run.end
+        return tail_messages(runs), end
 
     def _of_log(self, block: Block | None) -> Block | None:
         """Return the block that has the offset; None while it is on its way."""
@@ -365,9 +367,7 @@ class Replay:
             return
         self._count += len(messages)
         self.tap.replayed += len(messages)
-        size = sum([len(message.body) for message in messages])
-        self._bytes += size
-        self._around.held_bytes += size
+        self._around.unsettled += len(messages)
         self.consumer.deliver(messages, _ANY_FLAGS)
 
     def _rest(self) -> None:

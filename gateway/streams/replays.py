@@ -52,7 +52,7 @@ class Replays:
         self, registry: StreamRegistry, turn: Turn, *, on_jump: Callable[[Jump], None]
     ) -> None:
         self.blocks = Blocks(registry)
-        self.held_bytes = 0
+        self.unsettled = 0
         self._registry = registry
         self._turn = turn
         self._on_jump = on_jump

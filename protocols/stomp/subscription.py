@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from gateway.model.errors import Refusal
-from gateway.model.message import Message
+from gateway.model.message import REPLAYED, Message, let_go
 from gateway.model.ports import ConsumerFacts, Subscription
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
@@ -250,6 +250,8 @@ class StompConsumer:
         host.outbox.write(data)
         self._window.size = len(data) // len(messages) + 1
         hold.add(first, messages)
+        if any_flags & REPLAYED:
+            let_go(messages)
         host.must_hear_acks()
         host.flush_soon()
 
