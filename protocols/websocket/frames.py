@@ -13,7 +13,7 @@ Bytes behind the end are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
@@ -237,6 +237,16 @@ class Frames:
         if self._deflate is None:
             return head_of(data, text=text) + data
         return bytes(self._wsproto.send_data(data.decode() if text else data))
+
+    def messages(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """Return a message for each piece. HOT."""
+        if len(pieces) == 1 or self._deflate is not None:
+            return [self.message(one) for one in pieces]
+        text = self.text is True
+        out: list[bytes] = []
+        for one in pieces:
+            out += (head_of(one, text=text and is_utf8(one)), one)
+        return out
 
     def pong(self) -> bytes:
         """Return the answer to the last Ping; nothing where none waits for one."""
