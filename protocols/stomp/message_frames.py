@@ -158,7 +158,11 @@ class MessageFrames:
         if self._apart:
             # A lead has the END of the frame before, which is as long as its own.
             more = len(_ENDINGS[0]) + self._ack * (len(middle) + len(_ENDINGS[0]))
-            self.sizes += [len(lead) + more + len(b) for lead, b in zip(leads, bodies, strict=True)]
+            if any_flags & SEEN:
+                self.sizes += [len(a) + more + len(b) for a, b in zip(leads, bodies, strict=True)]
+            else:
+                more += len(fresh)
+                self.sizes += [more + len(body) for body in bodies]
         leads[0] = leads[0][len(END) :]
         endings = _ENDINGS[low : low + count]
         width = 5 if self._ack else 3

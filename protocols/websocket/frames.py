@@ -235,17 +235,21 @@ class Frames:
         """Return a message: text where the peer began with text, and all of it is UTF-8."""
         text = self.text is True and is_utf8(data)
         if self._deflate is None:
-            return head_of(data, text=text) + data
+            return head_of(len(data), text) + data
         return bytes(self._wsproto.send_data(data.decode() if text else data))
 
-    def messages(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """Return a message for each piece. HOT."""
+    def messages(self, data: bytes, pieces: Sequence[bytes]) -> Sequence[bytes]:
+        """Return a message for each piece of `data`. HOT."""
         if len(pieces) == 1 or self._deflate is not None:
             return [self.message(one) for one in pieces]
         text = self.text is True
-        out: list[bytes] = []
-        for one in pieces:
-            out += (head_of(one, text=text and is_utf8(one)), one)
+        if text and not data.isascii():
+            heads = [head_of(len(one), is_utf8(one)) for one in pieces]
+        else:
+            heads = [head_of(len(one), text) for one in pieces]
+        out = [b""] * (2 * len(pieces))
+        out[0::2] = heads
+        out[1::2] = pieces
         return out
 
     def pong(self) -> bytes:

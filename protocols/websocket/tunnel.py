@@ -276,7 +276,7 @@ class Tunnel:
             data = self.inner.data_to_send()
             if data:
                 pieces = self.inner.pieces(data, PIECE_BYTES_MAX)
-                self._out += self._frames.messages(pieces)
+                self._out += self._frames.messages(data, pieces)
 
     def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
         """See the shell's Session; nothing carries a WebSocket."""
