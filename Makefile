@@ -32,6 +32,8 @@
 #                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
 #   make bench-tabs  idle browser tabs over WebSocket: memory of each, and what active ones feel;
 #                BENCH="--tabs 1000" any option
+#   make bench-spark  what Spark reads a second, beside the ceiling of its Python API, and the gateway's
+#                CPU a row; BENCH="--rows 500000" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -53,7 +55,7 @@ ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
 .PHONY: demo web test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
-	bench-store bench-pages bench-stalls bench-tabs bench-growth clean
+	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -128,6 +130,9 @@ bench-stalls: $(STAMP)
 
 bench-tabs: $(STAMP)
 	@$(BIN)/python -m gateway.bench.tabs $(BENCH)
+
+bench-spark: $(STAMP)
+	@$(BIN)/python -m gateway.bench.spark $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.bench.growth

@@ -21,10 +21,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.decoding.view import View
 from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
@@ -45,6 +46,8 @@ CHUNK_BYTES: Final = 1 << 20
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: Of an answer of `read`: columns made here, or rows as the log has them.
+FORMS: Final = ("columns", "stored")
 
 _Position = tuple[int, int]
 
@@ -103,7 +106,8 @@ class Read(Fields):
     """Body of `POST /streams/read`."""
 
     ranges: list[ReadRange]
-    columns: list[str]
+    columns: list[str] = msgspec.field(default_factory=list)
+    form: str = "columns"
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
@@ -275,7 +279,7 @@ class StreamsApi:
                 Code.BAD_VALUE,
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
-        view = make_view(fields.columns, fields.headers, fields.body)
+        view = _view(fields)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -309,19 +313,46 @@ class StreamsApi:
         return tap
 
 
+def _view(fields: Read) -> View | None:
+    """Return the view that was asked for; None for the stored form. Raises RefusedError."""
+    if fields.form not in FORMS:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"'form' is {fields.form[:60]!r}; possible: {', '.join(FORMS)}."
+        )
+    if fields.form == "columns":
+        return make_view(fields.columns, fields.headers, fields.body)
+    if fields.columns:
+        raise RefusedError.of(
+            Code.BAD_VALUE, "The form 'stored' has columns of its own; name none."
+        )
+    return None
+
+
 def _done(response: Response) -> Deferred[Response]:
     done: Deferred[Response] = Deferred()
     done.callback(response)
     return done
 
 
-def _arrow_response(data: pa.Buffer) -> Response:
-    return Response(status=200, body=_chunks(data), content_type=ARROW)
+def _arrow_response(pieces: list[bytes]) -> Response:
+    length = sum(map(len, pieces))
+    return Response(status=200, body=_chunks(pieces), content_type=ARROW, length=length)
 
 
-def _chunks(data: pa.Buffer) -> Iterator[bytes]:
-    for at in range(0, data.size, CHUNK_BYTES):
-        yield data.slice(at, min(CHUNK_BYTES, data.size - at)).to_pybytes()
+def _chunks(pieces: list[bytes]) -> Iterator[bytes]:
+    """Yield the pieces of an answer, the small ones joined, each let go when it is sent."""
+    waiting: list[bytes] = []
+    size = 0
+    pieces.reverse()
+    while pieces:
+        piece = pieces.pop()
+        if waiting and size + len(piece) > CHUNK_BYTES:
+            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
+            waiting, size = [], 0
+        waiting.append(piece)
+        size += len(piece)
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _frozen(place: Place, frozen: _Position | None) -> int:

@@ -71,6 +71,12 @@ class Log(Protocol):
     def read(self, ref: Any) -> pa.RecordBatch:  # noqa: ANN401 - what `blocks` returned
         """Return a stored block; raises LookupError when retention has dropped it meanwhile."""
 
+    def read_bytes(self, ref: Any) -> bytes:  # noqa: ANN401 - what `blocks` returned
+        """Return a stored block as it lies in its file, checked: one whole Arrow IPC message.
+
+        Raises LookupError when retention has dropped it meanwhile.
+        """
+
     def drop(self, count: int) -> int:
         """Delete up to `count` oldest segments, never the newest; returns the bytes given back."""
 

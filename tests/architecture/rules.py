@@ -32,7 +32,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     # The queue core.
     "gateway.queues": ("gateway.model",),
     "gateway.paging": ("gateway.addresses", "gateway.model", "gateway.queues"),
-    "gateway.streams": ("gateway.model",),
+    "gateway.decoding": ("gateway.model",),
+    "gateway.streams": ("gateway.decoding", "gateway.model"),
     "gateway.broker.ports": (
         "gateway.model",
         "gateway.queues",
@@ -149,6 +150,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.addresses",
         "gateway.broker",
         "gateway.config",
+        "gateway.decoding",
         "gateway.disk",
         "gateway.listening",
         "gateway.logs",
@@ -170,7 +172,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "pyspark_sluicegate": (),
+    "pyspark_sluicegate": ("pyspark_sluicegate.stored",),
+    "pyspark_sluicegate.stored": (),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -307,7 +310,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os queue resource rich select socket ssl subprocess tempfile threading time"
+        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
+        "time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -371,6 +375,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.__main__",
     "gateway.cli.amqp_client",
     "gateway.bench.drive",
+    "gateway.bench.spark",
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",

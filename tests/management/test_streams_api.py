@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
+from gateway.decoding.view import STORED
 from gateway.management.http import Request, Response, error_response
 from gateway.management.router import Router
 from gateway.management.streams_api import ARROW, CHUNK_BYTES, StreamsApi
@@ -252,10 +253,27 @@ class ApiTest(SynchronousTestCase):
         assert (response.status, response.content_type) == (200, ARROW)
         assert not isinstance(response.body, bytes)
         chunks = list(response.body)
-        assert [len(chunk) for chunk in chunks[:2]] == [CHUNK_BYTES] * 2
+        assert response.length == sum(map(len, chunks))
+        assert all(CHUNK_BYTES // 2 < len(chunk) <= CHUNK_BYTES for chunk in chunks[:-1])
         table = pa.ipc.open_stream(b"".join(chunks)).read_all()
         assert table.column("offset").to_pylist() == [0, 1, 2, 3]
         assert "batch-1" in self.registry.get("orders").pins
+
+    def test_the_stored_form_has_its_own_columns(self) -> None:
+        self.attach()
+        self.fill(4)
+        response = self.read(form="stored", columns=[])
+        assert not isinstance(response.body, bytes)
+        reader = pa.ipc.open_stream(b"".join(response.body))
+        assert (reader.schema, len(reader.read_all())) == (STORED, 4)
+        assert "'stored' has columns of its own" in self.refused(form="stored")
+        assert "possible: columns, stored" in self.refused(form="raw")
+
+    def refused(self, **fields: Any) -> str:
+        response = self.read(**fields)
+        assert response.status == 422
+        assert isinstance(response.body, bytes)
+        return bytes(response.body).decode()
 
     def test_what_is_not_there_is_410_or_skipped(self) -> None:
         self.attach()

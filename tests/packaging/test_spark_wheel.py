@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -85,6 +86,19 @@ def test_the_wheel_has_one_package_and_needs_pyarrow_only(wheel: Path) -> None:
     assert needed == ["Requires-Dist: pyarrow>=18"]
     assert f"\nVersion: {gateway.__version__}\n" in metadata
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_archive_of_sources_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    build = "import sys, hatchling.build as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"
+    name = run(
+        sys.executable, "-c", build, "build_sdist", tmp_path, cwd=ROOT / "gateway" / "spark"
+    ).stdout.split()[-1]
+    with tarfile.open(tmp_path / name) as archive:
+        assert not [member.name for member in archive if member.issym() or member.islnk()]
+        archive.extractall(tmp_path / "sources", filter="data")
+    (unpacked,) = (tmp_path / "sources").iterdir()
+    run(sys.executable, "-c", build, "build_wheel", tmp_path, cwd=unpacked)
+    assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
 @pytest.mark.timeout(240)

@@ -11,9 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_sluicegate.stored.decoding.view import STORED
+from pyspark_sluicegate.stored.model.message import STOMP
+
 Reply = tuple[int, bytes]
 
-ROWS = pa.schema([pa.field("offset", pa.int64()), pa.field("body", pa.binary())])
+ROWS = STORED
 
 
 class Script:
@@ -66,7 +69,11 @@ def scripted(*replies: Reply) -> Iterator[Script]:
 
 
 def rows(offsets: list[int], schema: pa.Schema = ROWS) -> pa.RecordBatch:
-    found = [{"offset": o, "body": b"%d" % o} for o in offsets]
+    raws = [b"content-length:%d\n\n%d" % (len(str(o)), o) for o in offsets]
+    found = [
+        {"offset": o, "timestamp": 0, "flags": STOMP, "raw": raw}
+        for o, raw in zip(offsets, raws, strict=True)
+    ]
     return pa.RecordBatch.from_pylist(found, schema=schema)
 
 
@@ -74,7 +81,8 @@ Part = tuple[pa.RecordBatch, dict[str, Any]]
 
 
 def part(offsets: list[int], first: int, end: int, **facts: int) -> Part:
-    return rows(offsets), {"range": 0, "first": first, "end": end, "holes": 0} | facts
+    known = {"range": 0, "first": first, "end": end, "holes": 0, "address": "orders"}
+    return rows(offsets), known | facts
 
 
 def trailer(count: int, **facts: Any) -> Part:
@@ -82,8 +90,12 @@ def trailer(count: int, **facts: Any) -> Part:
 
 
 def arrow(*parts: Part) -> Reply:
+    """Return an answer of the stored form: facts without rows, then the rows, the trailer last."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, parts[0][0].schema) as writer:
         for batch, facts in parts:
-            writer.write_batch(batch, custom_metadata={"sluicegate": json.dumps(facts)})
+            empty = batch.slice(0, 0)
+            writer.write_batch(empty, custom_metadata={"sluicegate": json.dumps(facts)})
+            if "rows" not in facts:
+                writer.write_batch(batch)
     return 200, sink.getvalue().to_pybytes()

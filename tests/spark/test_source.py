@@ -212,7 +212,7 @@ def test_answers_cut_anywhere_are_taken_up_again(server: Server, address: str, k
     for _ in range(8):
         server.fill(address, 600, kind)
     # Larger than one block, or nothing would ever come whole.
-    for every in (64 << 10, 96 << 10, 128 << 10):
+    for every in (96 << 10, 128 << 10, 192 << 10):
         server.cut_answers(every)
         engine = Engine(make_source(server, address, subscription=f"{address} {every}"), {})
         engine.run()

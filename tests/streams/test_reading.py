@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gateway.decoding.view import STORED, Viewer
 from gateway.model.message import STOMP
-from gateway.streams.reading import METADATA, Snapshot, read_slice, take_snapshot
+from gateway.streams.answer import METADATA
+from gateway.streams.reading import Snapshot, read_slice, take_snapshot
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.stream import Accepted
 from gateway.streams.view import make_view
@@ -37,9 +39,9 @@ def snapshot(registry: StreamRegistry, start: int, end: int, index: int = 0) -> 
 Answer = tuple[list[tuple[int, bytes]], list[dict[str, Any]], dict[str, Any]]
 
 
-def answer(data: pa.Buffer) -> Answer:
+def answer(pieces: list[bytes]) -> Answer:
     """Return rows, facts of each batch, and the trailer."""
-    reader = pa.ipc.open_stream(data)
+    reader = pa.ipc.open_stream(b"".join(pieces))
     rows, facts = [], []
     while True:
         batch, metadata = reader.read_next_batch_with_custom_metadata()
@@ -182,3 +184,57 @@ def test_damage_ends_the_answer_with_its_file_and_sends_nothing_behind_it(tmp_pa
     assert trailer["next"] == [0, 10]
     assert "DamageError" in trailer["error"]
     assert str(path) in trailer["error"]
+
+
+def stored(*snapshots: Snapshot, skip: bool = False, **options: Any) -> Answer:
+    """Read in the stored form and decode as an executor does."""
+    pieces = read_slice(None, snapshots, skip_losses=skip, **options)
+    reader = pa.ipc.open_stream(b"".join(pieces))
+    assert reader.schema == STORED
+    rows, facts = [], []
+    while True:
+        empty, metadata = reader.read_next_batch_with_custom_metadata()
+        assert len(empty) == 0
+        fact = json.loads(metadata[METADATA])
+        if "rows" in fact:
+            with pytest.raises(StopIteration):
+                reader.read_next_batch()
+            return rows, facts, fact
+        facts.append(fact)
+        batch = Viewer(VIEW, fact["address"], 1).convert(reader.read_next_batch())
+        rows += [(row["offset"], row["body"]) for row in batch.to_pylist()]
+
+
+def test_the_stored_form_holds_the_same_rows(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10, 20):
+        fill(registry, "orders", messages(first, 10))
+        registry.flush()
+    fill(registry, "orders", messages(30, 5))
+    for start in range(0, 35, 3):
+        for end in range(start + 1, 36, 4):
+            asked = snapshot(registry, start, end)
+            rows, facts, trailer = stored(asked)
+            assert (rows, facts and facts[0]["address"]) == (numbered(start, end), "orders")
+            assert [{**f, "address": "orders"} for f in read(asked)[1]] == facts
+            assert trailer == read(asked)[2]
+
+
+def test_a_whole_stored_block_goes_out_as_it_lies_in_its_file(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    fill(registry, "orders", messages(0, 100))
+    registry.flush()
+    tap = registry.get("orders")
+    (ref,) = tap.log.blocks(0, 100)
+    assert tap.log.read_bytes(ref) in read_slice(
+        None, [snapshot(registry, 0, 100)], skip_losses=False
+    )
+
+
+def test_the_stored_form_stops_at_its_size(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10, 20):
+        fill(registry, "orders", messages(first, 10))
+        registry.flush()
+    rows, _, trailer = stored(snapshot(registry, 0, 30), bytes_max=1)
+    assert (rows, trailer["next"]) == (numbered(0, 10), [0, 10])

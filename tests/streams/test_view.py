@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gateway.decoding.view import TYPES, Viewer
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, STOMP
 from gateway.streams.rows import rows_of
 from gateway.streams.stream import Accepted
-from gateway.streams.view import TYPES, Viewer, make_view
+from gateway.streams.view import make_view
 from tests.streams.harness import amqp_message, stomp_message
 
 STAMP = 1_700_000_000_123

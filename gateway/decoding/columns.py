@@ -1,8 +1,8 @@
-"""From messages as they were stored to the fields that readers see, a block at a time.
+"""From messages as they were stored to the fields that readers see, one after the other.
 
-The only module of the streams that knows the two stored forms: AMQP sections [AMQP 3.2] and the
-STOMP form of `gateway.model.stomp_form`. Nothing here raises on a message, whatever its bytes are:
-what cannot be read arrives as it is, with content type `application/vnd.amqp`.
+With `shapes` the only module here that knows the two stored forms: AMQP sections [AMQP 3.2] and the
+STOMP form of `gateway.model.stomp_form`. Nothing raises on a message, whatever its bytes are: what
+cannot be read arrives as it is, with content type `application/vnd.amqp`.
 
 All that stands in front of an AMQP body is one run of bytes, and so is a STOMP head but for the
 digits of content-length. Senders repeat theirs, so the head of the message before is tried first
@@ -22,24 +22,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from gateway.model.amqp_types import AmqpMap, DecodeError, Timestamp, ULong, Value, decode
-from gateway.model.message import STOMP
-from gateway.model.plain_text import id_text, json_text, text
-from gateway.model.sections import (
+from ..model.amqp_decode import decode
+from ..model.amqp_values import AmqpMap, DecodeError, Timestamp, ULong, Value
+from ..model.message import STOMP
+from ..model.plain_text import id_text, json_text, text
+from ..model.section_list import BodyKind, Sections, scan
+from ..model.section_scan import (
     APPLICATION_PROPERTIES,
     DATA,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    BodyKind,
-    Sections,
-    scan,
 )
-from gateway.model.stomp_form import unpack
+from ..model.stomp_form import unpack
+from .shapes import Length, Shape
 
 RAW_AMQP: Final = "application/vnd.amqp"
 #: Heads (and parts of heads) remembered at once; a sender with ids in its messages repeats none.
 _REMEMBERED_MAX: Final = 1024
+#: Of a content-length: no message has more bytes than an Arrow column of one.
+_DIGITS_MAX: Final = 10
 #: A properties list has 13 fields; what is behind them is not the standard's.
 _FIELDS_MAX: Final = 13
 #: Fixed-width integers: constructor -> (bytes, signed). Their AMQP type does not show in text.
@@ -72,8 +74,8 @@ class Head(NamedTuple):
     annotations: Headers = ()
 
 
-class Decoded(NamedTuple):
-    """A block: `indices[i]` says which of `heads` row i has."""
+class Parsed(NamedTuple):
+    """Messages: `indices[i]` says which of `heads` row i has."""
 
     heads: list[Head]
     indices: array[int]
@@ -94,7 +96,7 @@ class BlockReader:
         self._headers: dict[bytes, Sequence[Value]] = {}
         self._parts: dict[bytes, Headers] = {}
 
-    def read(self, data: bytes, offsets: Sequence[int], flags: Sequence[int]) -> Decoded:
+    def read(self, data: bytes, offsets: Sequence[int], flags: Sequence[int]) -> Parsed:
         """Return heads and bodies of the messages `data[offsets[i]:offsets[i + 1]]`.
 
         Never raises. `flags` has one word for each message.
@@ -133,7 +135,24 @@ class BlockReader:
             indices.append(index)
             bodies.append(body)
             at = end
-        return Decoded(heads, indices, bodies)
+        return Parsed(heads, indices, bodies)
+
+    def shape_of(self, raw: bytes, word: int) -> tuple[Head, Shape | None]:
+        """Return the head of a message, and its shape if others can have it. Never raises."""
+        if word & STOMP:
+            head, _, before, behind = self._read_stomp(raw)
+            if before is not None:
+                width = raw.find(b"\n", len(before)) - len(before)
+                shape = Shape(before, Length.DIGITS, width, behind)
+                return head, shape if 0 < width <= _DIGITS_MAX else None
+            split = raw.find(b"\n\n")
+            return head, Shape(raw[: split + 2]) if split >= 0 else None
+        head, _, prefix = self._read_amqp(raw)
+        if prefix is None:
+            return head, None
+        constructor = raw[len(prefix)]
+        width = 4 if constructor in (0xB0, 0xB1) else 1
+        return head, Shape(raw[: len(prefix) + 1], Length.BINARY, width)
 
     def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes | None]:
         """Return head, body, and how the next message starts if it is the same but for the body."""
