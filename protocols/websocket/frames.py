@@ -19,7 +19,7 @@ from typing import Final
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from protocols.websocket.closing import Closing
-from protocols.websocket.deflate import AT_ONCE_BYTES, Deflate
+from protocols.websocket.deflate import AT_ONCE_BYTES, DEFLATED_MAX, DEFLATED_MIN, Deflate
 from protocols.websocket.limits import FRAMES_MAX
 from protocols.websocket.masking import turned, unmask
 from protocols.websocket.plain import (
@@ -234,7 +234,7 @@ class Frames:
     def message(self, data: bytes) -> bytes:
         """Return a message: text where the peer began with text, and all of it is UTF-8."""
         text = self.text is True and is_utf8(data)
-        if self._deflate is None:
+        if self._deflate is None or not DEFLATED_MIN <= len(data) <= DEFLATED_MAX:
             return head_of(len(data), text) + data
         return bytes(self._wsproto.send_data(data.decode() if text else data))
 
