@@ -91,7 +91,7 @@ class Outbox:
         """
         self._frames.append(frames)
         self.size += len(frames)
-        if self._sizes is not None:
+        if self._sizes is not None and frames:
             self._sizes += sizes or _sizes_of(frames)
 
     def note(self, ticket: int) -> None:

@@ -84,6 +84,7 @@ def test_frames_are_told_apart_where_messages_carry_them() -> None:
     outbox.write(b"".join(said[2:5]), [len(one) for one in said[2:5]])
     outbox.durable_up_to(1)
     outbox.confirm(1, said[7])
+    outbox.confirm(1, b"")
     data = outbox.take()
     outbox.write(b"later")
     assert outbox.apart(data) == [said[0], said[1], *said[2:5], *said[5:7], said[7]]
