@@ -243,12 +243,14 @@ class Frames:
         if len(pieces) == 1 or self._deflate is not None:
             return [self.message(one) for one in pieces]
         text = self.text is True
-        if text and not data.isascii():
-            heads = [head_of(len(one), is_utf8(one)) for one in pieces]
-        else:
-            heads = [head_of(len(one), text) for one in pieces]
         out = [b""] * (2 * len(pieces))
-        out[0::2] = heads
+        if text and not data.isascii():
+            out[0::2] = [head_of(len(one), is_utf8(one)) for one in pieces]
+        else:
+            # What goes out at once has few sizes most often.
+            sizes = list(map(len, pieces))
+            heads = {size: head_of(size, text) for size in set(sizes)}
+            out[0::2] = map(heads.__getitem__, sizes)
         out[1::2] = pieces
         return out
 
