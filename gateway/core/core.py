@@ -293,7 +293,7 @@ def _make_sink(reactor: Reactor, core: Core, config: Config, files: RealFiles) -
         core.stage_threads,
         reactor,
         sink_settings(config),
-        may_take=lambda size: core.disk.may_take(size),
+        may_take=lambda size: core.disk.may_take(size),  # noqa: PLW0108 - it is made later
     )
 
 

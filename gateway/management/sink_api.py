@@ -1,16 +1,17 @@
 """The HTTP calls of the sink, below `/api/v1/sink`: what Spark's writer asks for, and operators.
 
-    POST   /sink/stages/{producer}/{batch}/{partition}/{attempt} ?offset=    a piece of a stage,
-                     an Arrow IPC stream in pieces of up to 1 MiB -> {"size"}; a piece may come again
-    POST   /sink/stages/{producer}/{batch}/{partition}/{attempt}:seal {"size", "crc32"} -> {"rows"}
-    DELETE /sink/stages/{producer}/{batch}/{partition}/{attempt}             204, also when it is gone
-    POST   /sink/producers/{producer}:commit            {"batch", "stages", "passing", "waitMs"}
-    GET    /sink/producers, /sink/producers/{producer}  what each has committed and is committing
-    DELETE /sink/producers/{producer}                   forget it
+    POST   /sink/stages/{producer}/{batch}/{partition}/{attempt} ?offset=    -> {"size"}
+                     a piece of a stage, up to 1 MiB of an Arrow IPC stream; it may come again
+    POST   /sink/stages/{producer}/{batch}/{partition}/{attempt}:seal    -> {"rows"}
+                     {"size", "crc32"}: the stage is whole
+    DELETE /sink/stages/{producer}/{batch}/{partition}/{attempt}    204, also when it is gone
+    POST   /sink/producers/{producer}:commit    {"batch", "stages", "passing", "waitMs"}
+    GET    /sink/producers, /sink/producers/{producer}    what each has committed, and is committing
+    DELETE /sink/producers/{producer}    forget it
 
 A commit answers 200 when all rows are published and durable; 202 with `messages` of `total` while
-it goes on, 503 with Retry-After and the same while it waits: call it again. A batch that is committed
-already is answered 200 as well, with `total` 0. It knows no queue and no socket.
+it goes on, 503 with Retry-After and the same while it waits: call it again. A batch that is
+committed already is answered 200 as well, with `total` 0. It knows no queue and no socket.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def _retry(refusal: Refusal) -> dict[str, str]:
 
 
 def _patient(ask: Callable[[], Deferred[Answered]]) -> Deferred[Answered]:
-    """Ask the sink; a refusal says when to come again, or with a status of its own that it is final.
+    """Ask the sink; a refusal says when to come again, or by its status that it is final.
 
     Raises ProblemError, RefusedError.
     """

@@ -1,4 +1,4 @@
-"""The sink: batches that a program stages here and publishes whole, exactly once by (producer, batch).
+"""The sink: batches that a program stages here and publishes whole, exactly once.
 
 settings     the bounds
 ledger       what each producer has committed, and what a commit does next (pure)

@@ -1,6 +1,6 @@
 """A stage judged before it is kept, so that nothing of its batch is published when a row cannot be.
 
-Pure; runs on a thread. Every refusal names the row, counted from 0 in its partition, and the column.
+Pure; runs on a thread. Every refusal names the row, counted from 0 in its partition.
 """
 
 from __future__ import annotations

@@ -271,10 +271,11 @@ def json_section(text: str | None) -> bytes:
         return b""
     found = json.loads(text, parse_constant=_no_number)
     if not isinstance(found, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is no JSON object")  # noqa: TRY004 - a value of a row
     for name, value in found.items():
         if isinstance(value, dict | list):
-            raise ValueError(f"has an object or array as {name[:60]!a}; a header is one value")
+            text = f"has an object or array as {name[:60]!a}; a header is one value"
+            raise ValueError(text)  # noqa: TRY004
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"has a number as {name[:60]!a} that is too large")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:

@@ -23,24 +23,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from twisted.internet.defer import Deferred
 
 from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
-from gateway.broker.routing.forecast import Forecast
 from gateway.broker.routing.route import Route
 from gateway.model.address import parse_destination
 from gateway.model.definitions import StageRow
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
 from gateway.model.ports import Send
+from gateway.model.run import Run
 from gateway.sink.form import Form
 from gateway.sink.ledger import Commit, Ledger
 from gateway.sink.ports import Clock, Files, RunBlocking
 from gateway.sink.reading import Slice, StageReader
+
+#: Messages that are alike, and their way.
+_Way: TypeAlias = tuple[Route, Run]
 
 #: A refusal that may pass is asked again after this long, where nothing has told of room before.
 PAUSE_SECONDS: Final = 0.05
@@ -206,7 +208,7 @@ class Publication:
 
     def _put(self, rows: Slice) -> tuple[Route | None, Refusal] | None:
         """Publish a slice with its progress; returns who refuses it, and nothing is done."""
-        sends: list[Send] = []
+        sends: list[_Way] = []
         now_ms = self._broker.now_ms()
         for part in rows.parts:
             try:
@@ -218,18 +220,19 @@ class Publication:
                 return route, refusal
             sends += [(route, run) for run in part.run(now_ms).runs()]
         ways = len(sends)
-        if not all(route.fits(run, ways) for route, run in sends):  # type: ignore[attr-defined]
+        far = all(route.fits(run, ways) for route, run in sends)
+        if not far:
             if rows.rows > _NEAR_ROWS:
-                return sends[0][0], _NEAR  # type: ignore[return-value]
+                return sends[0][0], _NEAR
             refused = self._foreseen(sends)
             if refused is not None:
                 return refused
-        self._send(sends, rows.rows)
+        self._send(sends, rows.rows, far=far)
         return None
 
-    def _foreseen(self, sends: Sequence[Send]) -> tuple[Route, Refusal] | None:
+    def _foreseen(self, sends: Sequence[_Way]) -> tuple[Route, Refusal] | None:
         """Return who would refuse one of these, asked message by message."""
-        singles = [
+        singles: list[Send] = [
             (route, one.marked(one.flags & ~IDENTIFIED, one.expires))
             for route, run in sends
             for one in run.singles()
@@ -237,34 +240,31 @@ class Publication:
         refusal = self._broker.routing.forecast.refusal(singles)
         if refusal is None:
             return None
-        return sends[0][0], refusal  # type: ignore[return-value]
+        return sends[0][0], refusal
 
-    def _send(self, sends: Sequence[Send], rows: int) -> None:
-        """Have messages and progress in one unit of the journal."""
+    def _send(self, sends: Sequence[_Way], rows: int, *, far: bool) -> None:
+        """Have messages and progress in one unit of the journal; `far` from all limits or not."""
         broker = self._broker
         forecast = broker.routing.forecast
         ticket = 0
         forecast.begin_atomic()
         try:
-            for identified, group in groupby(sends, lambda s: bool(s[1].flags & IDENTIFIED)):
-                send = self._send_identified if identified else _send_plain
-                ticket = max(ticket, send(forecast, list(group)))
+            for route, run in sends:
+                route.hold()
+                if run.flags & IDENTIFIED:
+                    # What the address knows already counts as published.
+                    outcome = broker.routing.duplicates.send(route, run)
+                    assert outcome.refusal is None, "refused though it was found to fit"
+                    ticket = max(ticket, outcome.ticket)
+                    continue
+                stamped = route.stamped(run) if route.stamps else run
+                send = route.store_run if far else route.send_admitted
+                ticket = max(ticket, send(stamped))
             progress = self._ledger.advance(self._producer, rows)
             ticket = max(ticket, broker.store.define(progress))
         finally:
             forecast.end_atomic(ticket)
         broker.turn.need_end()
-
-    def _send_identified(self, _: Forecast, sends: Sequence[Send]) -> int:
-        """Send what has duplicate ids: what the address knows already counts as published."""
-        ticket = 0
-        for route, run in sends:
-            assert isinstance(route, Route), "a producer of another gateway"
-            route.hold()
-            outcome = self._broker.routing.duplicates.send(route, run)
-            assert outcome.refusal is None, "refused though it was found to fit"
-            ticket = max(ticket, outcome.ticket)
-        return ticket
 
     # ---- waiting
 
@@ -281,11 +281,6 @@ class Publication:
         if pause is not None and not pause.called and self.refusal is not None:
             # In a turn of its own: whoever tells of room is in the middle of something.
             self._clock.callLater(0, lambda: None if pause.called else pause.callback(None))
-
-
-def _send_plain(forecast: Forecast, sends: Sequence[Send]) -> int:
-    stamped = [(route, route.stamped(run) if route.stamps else run) for route, run in sends]
-    return forecast.send_all(stamped)
 
 
 def _may_pass(route: Route, refusal: Refusal) -> bool:

@@ -198,10 +198,7 @@ class Sink:
     async def _seal(self, stage: Stage, crc: int) -> int:
         name = stage.key.name
         try:
-            if await self._blocking.run(self._files.checksum, name) != crc:
-                raise RefusedError.of(
-                    Code.BAD_VALUE, "The stage's bytes are not those that its checksum is of."
-                )
+            _check_sum(await self._blocking.run(self._files.checksum, name), crc)
             most = self.staging.settings.max_message_size
             judged = await self._blocking.run(judge_file, self._files, stage.file, most)
             whole = f"{name}-{judged.rows}"
@@ -310,8 +307,6 @@ class Sink:
 
     async def _check_ways(self, stage: Stage, user: str | None) -> None:
         """Look whether each address of a stage can be sent to. Raises RefusedError."""
-        from gateway.sink.reading import form_of
-
         most = self.staging.settings.max_message_size
         if stage.addresses is None:
             judged = await self._blocking.run(judge_file, self._files, stage.file, most)
@@ -436,6 +431,13 @@ class Sink:
     def staged(self) -> Mapping[str, int]:
         """Return figures: stages and their bytes."""
         return {"stages": len(self.staging), "stagedBytes": self.staging.bytes}
+
+
+def _check_sum(found: int, crc: int) -> None:
+    if found != crc:
+        raise RefusedError.of(
+            Code.BAD_VALUE, "The stage's bytes are not those that its checksum is of."
+        )
 
 
 def _keys(producer: str, known: Known) -> list[StageKey]:
