@@ -50,12 +50,33 @@ class _Running:
 
     def __init__(self, publication: Publication) -> None:
         self.publication = publication
-        self.waiters: list[Deferred[None]] = []
+        self._waiters: list[Deferred[bool]] = []
+        self._over = False
+        self._error: BaseException | None = None
 
-    def wait(self) -> Deferred[None]:
-        waiter: Deferred[None] = Deferred(self.waiters.remove)
-        self.waiters.append(waiter)
+    def wait(self) -> Deferred[bool]:
+        """Return what fires with True at the end, and fails as that does; `late` before it."""
+        waiter: Deferred[bool] = Deferred()
+        self._waiters.append(waiter)
+        if self._over:
+            self.end(self._error)
         return waiter
+
+    def late(self, waiter: Deferred[bool]) -> None:
+        """Wait no more: it fires with False."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+            waiter.callback(False)
+
+    def end(self, error: BaseException | None) -> None:
+        """It is over; tells those who wait."""
+        self._over, self._error = True, error
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if error is None:
+                waiter.callback(True)
+            else:
+                waiter.errback(error)
 
 
 class Sink:
@@ -361,12 +382,7 @@ class Sink:
             raise
         finally:
             del self._running[producer]
-            waiters, running.waiters = running.waiters, []
-            for waiter in waiters:
-                if error is None:
-                    waiter.callback(None)
-                else:
-                    waiter.errback(error)
+            running.end(error)
 
     async def _outcome(
         self, producer: str, batch: int, seconds: float, user: str | None
@@ -375,19 +391,9 @@ class Sink:
         commit = self.ledger.producers[producer].commit
         total = 0 if commit is None else commit.total
         running = self._run(producer, user)
-        waiter = running.wait() if producer in self._running else succeed(None)
-        over: list[bool] = []
-        if not waiter.called:
-
-            def late() -> None:
-                if not waiter.called:
-                    over.append(True)
-                    running.waiters.remove(waiter)
-                    waiter.callback(None)
-
-            self._clock.callLater(seconds, late)
-        await waiter
-        if not over:
+        waiter = running.wait()
+        self._clock.callLater(seconds, lambda: running.late(waiter))
+        if await waiter:
             return Standing(done=True, messages=total, total=total)
         known = self.ledger.producers.get(producer)
         commit = None if known is None else known.commit
