@@ -57,6 +57,8 @@ from pyspark_sluicegate.options import (
 )
 from pyspark_sluicegate.pushdown import Bounds, narrow
 from pyspark_sluicegate.rows import check_losses, make_request, read_spans
+from pyspark_sluicegate.sink import BatchWriter, StreamWriter
+from pyspark_sluicegate.sink_options import parse_sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -344,6 +346,12 @@ class DefaultSource(DataSource):
         options = self._parsed("batch")
         made = NarrowingReader if options["pushdown"] == "true" else BatchReader
         return made(schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        return BatchWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001
+        return StreamWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = self._parsed("stream")
