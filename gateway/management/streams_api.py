@@ -22,7 +22,6 @@ knows no queue and no socket.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -36,20 +35,18 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
+from gateway.management.stream_answers import arrow_response, shown_loss, shown_stream
 from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
-from gateway.streams.plan import Loss, Piece, Reason
+from gateway.streams.plan import Piece
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.subscription import EARLIEST, Place, Subscription
 from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
-#: What is written to the transport in one piece: smaller ones cost throughput (measured).
-CHUNK_BYTES: Final = 1 << 20
 #: A poll is held at most this long: a stopped reader's request must not linger.
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
@@ -178,17 +175,17 @@ class StreamsApi:
     def list(self, request: Request) -> Response:
         """All streams."""
         check_query(request, PAGING)
-        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), _shown)
+        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), shown_stream)
 
     def show(self, _: Request, name: str) -> Response:
         """One stream; 404."""
-        return json_response(200, _shown(self._registry.get(name)))
+        return json_response(200, shown_stream(self._registry.get(name)))
 
     def create(self, request: Request) -> Deferred[Response]:
         """Make a tap; 201 when it is durable, also when it was there already."""
         fields = read_fields(request, NewStream)
         made = self._registry.create(fields.name, fields.address)
-        return made.addCallback(lambda tap: json_response(201, _shown(tap)))
+        return made.addCallback(lambda tap: json_response(201, shown_stream(tap)))
 
     def delete(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a stream with all it holds; 204, 404."""
@@ -307,7 +304,7 @@ class StreamsApi:
             "first": {name: [place.epoch, place.first]},
             "heads": {name: [place.epoch, place.head]},
             "bytes": {name: plan.count_bytes(pieces, low, end)},
-            "losses": [_shown_loss(name, loss)] if loss is not None else [],
+            "losses": [shown_loss(name, loss)] if loss is not None else [],
         }
 
     def commit(self, request: Request, name: str) -> Deferred[Response]:
@@ -343,7 +340,9 @@ class StreamsApi:
         for tap in taps:
             self._pin(tap, fields.pin, fields.pin_ms)
         gateway = {"name": self._name, "id": registry.identity}
-        return json_response(200, {"gateway": gateway, "items": [_shown(tap) for tap in taps]})
+        return json_response(
+            200, {"gateway": gateway, "items": [shown_stream(tap) for tap in taps]}
+        )
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
@@ -363,7 +362,7 @@ class StreamsApi:
             loss = plan.find_loss(tap.place, one.epoch, one.start)
             loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
             if loss is not None:
-                losses.append(_shown_loss(one.stream, loss))
+                losses.append(shown_loss(one.stream, loss))
             if one.epoch != tap.stream.epoch:
                 continue
             low = plan.effective_start(tap.place, one.epoch, one.start)
@@ -379,7 +378,7 @@ class StreamsApi:
             selector=fields.selector,
         )
         made = self._registry.run(function, view, snapshots)
-        return made.addCallback(_arrow_response)
+        return made.addCallback(arrow_response)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:
@@ -428,27 +427,6 @@ def _done(response: Response) -> Deferred[Response]:
     return done
 
 
-def _arrow_response(pieces: list[bytes]) -> Response:
-    length = sum(map(len, pieces))
-    return Response(status=200, body=_chunks(pieces), content_type=ARROW, length=length)
-
-
-def _chunks(pieces: list[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of an answer, the small ones joined, each let go when it is sent."""
-    waiting: list[bytes] = []
-    size = 0
-    pieces.reverse()
-    while pieces:
-        piece = pieces.pop()
-        if waiting and size + len(piece) > CHUNK_BYTES:
-            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
-            waiting, size = [], 0
-        waiting.append(piece)
-        size += len(piece)
-    if waiting:
-        yield b"".join(waiting)
-
-
 def _frozen(place: Place, frozen: _Position | None) -> int:
     """Return the head a plan may go to: AvailableNow's target, reached when its life is over."""
     if frozen is None:
@@ -463,53 +441,3 @@ def _pieces(tap: Tap, start: int, end: int) -> list[Piece]:
     pieces = [Piece(ref.first, ref.end, ref.size) for ref in stored]
     runs = stream.tail(max(start, stream.sealed_offset), end)
     return pieces + [Piece(run.base, run.end, run.size) for run in runs]
-
-
-def _shown_loss(stream: str, loss: Loss) -> dict[str, object]:
-    what = {
-        Reason.EXPIRED: "retention dropped them at its byte limit",
-        Reason.RECREATED: "the stream was deleted and made again; its new life begins at offset 0",
-        Reason.TRUNCATED: "the stream ends before them",
-    }[loss.reason]
-    span = f"offsets {loss.first} to {loss.end - 1}" if loss.end > loss.first else "all"
-    return {
-        "stream": stream,
-        "epoch": loss.epoch,
-        "first": loss.first,
-        "end": loss.end,
-        "reason": loss.reason.value,
-        "text": f"{stream} (life {loss.epoch}): {span} cannot be read: {what}",
-    }
-
-
-def _shown(tap: Tap) -> dict[str, object]:
-    stream, place = tap.stream, tap.place
-    subscriptions = [
-        {
-            "name": known.name,
-            "floor": known.floor,
-            "lag": max(place.head - known.floor, 0),
-            "fence": known.fence,
-            "role": known.role,
-            "createdMs": known.created_ms,
-            "seenMs": known.seen_ms,
-            "selector": known.selector,
-        }
-        for _, known in sorted(tap.subscriptions.items())
-    ]
-    return {
-        "name": stream.name,
-        "address": stream.address,
-        "epoch": place.epoch,
-        "first": place.first,
-        "head": place.head,
-        "next": stream.next_offset,
-        "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
-        "lostMessages": stream.lost_messages,
-        "pins": len(tap.pins),
-        "archived": tap.archived(),
-        "archiveLags": tap.lagging,
-        "consumers": tap.replays,
-        "skippedMessages": stream.skipped_messages,
-        "subscriptions": subscriptions,
-    }

@@ -368,7 +368,9 @@ class StreamRegistry:
         selector: str = "",
     ) -> Deferred[int]:
         """See Subscribers."""
-        return self._subscribers.attach_all(name, taps, starting, positions, role, selector)
+        return self._subscribers.attach_all(
+            name, taps, starting, positions, role=role, selector=selector
+        )
 
     def join(
         self,

@@ -75,12 +75,12 @@ class Subscribers:
         stream, or with another selector), not-found (as `subscription.attach`), too-many.
         """
         positions = {} if position is None else {tap.stream.name: position}
-        made = self.attach_all(name, [tap], starting, positions, role, selector)
+        made = self.attach_all(name, [tap], starting, positions, role=role, selector=selector)
         return made.addCallback(lambda _: tap.subscriptions[name])
 
     def attach_all(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        role: str = READER, selector: str = "",
+        *, role: str = READER, selector: str = "",
     ) -> Deferred[int]:  # fmt: skip
         """Attach a reader of several streams; fires with the fence of all of them.
 

@@ -101,16 +101,7 @@ def attach(
             Code.BAD_VALUE, f"The role {role[:40]!r} is none of: '', 'archive', 'archived'."
         )
     alive = known is not None and known.epoch == place.epoch
-    if starting != SUBSCRIPTION:
-        floor = _start(starting, place)
-    elif alive or position is not None:
-        floor = 0
-    else:
-        raise RefusedError.of(
-            Code.NOT_FOUND,
-            f"There is no subscription {name!r} to go on from, and startingOffsets is "
-            "'subscription'. Begin it with 'earliest', 'latest' or an offset.",
-        )
+    floor = _start(name, starting, place, goes_on=alive or position is not None)
     if fence is None:
         fence = 1 if known is None else known.fence + 1
     if known is not None and alive:
@@ -139,7 +130,16 @@ def _check_selector(known: Subscription | None, selector: str) -> None:
         )
 
 
-def _start(starting: str, place: Place) -> int:
+def _start(name: str, starting: str, place: Place, *, goes_on: bool) -> int:
+    """Return where a new subscription begins; `goes_on`: it has a place that counts instead."""
+    if starting == SUBSCRIPTION:
+        if goes_on:
+            return 0
+        raise RefusedError.of(
+            Code.NOT_FOUND,
+            f"There is no subscription {name!r} to go on from, and startingOffsets is "
+            "'subscription'. Begin it with 'earliest', 'latest' or an offset.",
+        )
     if starting == EARLIEST:
         return place.first
     if starting == LATEST:

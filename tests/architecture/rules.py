@@ -259,6 +259,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
+    "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",

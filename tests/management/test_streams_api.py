@@ -13,7 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gateway.decoding.view import STORED
 from gateway.management.http import Request, Response, error_response
 from gateway.management.router import Router
-from gateway.management.streams_api import ARROW, CHUNK_BYTES, StreamsApi
+from gateway.management.stream_answers import ARROW, CHUNK_BYTES
+from gateway.management.streams_api import StreamsApi
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
 from tests.storage.power import PowerFiles
