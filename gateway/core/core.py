@@ -264,9 +264,7 @@ def make_core(
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
-        _make_sink(reactor, core, config, files)
-        core.sink.restore(restored.commits, restored.progress)
+        _bring_back(reactor, core, config, restored, files)
     except BaseException:
         lock.release()
         raise
@@ -284,8 +282,23 @@ def make_core(
     return core
 
 
-def _make_sink(reactor: Reactor, core: Core, config: Config, files: RealFiles) -> None:
-    """Give the core its sink, without what was stored."""
+def _bring_back(
+    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
+) -> None:
+    """Give the core its streams and its sink, and all that was found. Blocks."""
+    _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+    try:
+        _make_sink(reactor, core, config, restored, files)
+    except BaseException:
+        core.threads.stop()
+        core.stage_threads.stop()
+        raise
+
+
+def _make_sink(
+    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
+) -> None:
+    """Give the core its sink, with what a start found of it. Blocks."""
     core.stage_threads = Threads(reactor, name="stages")
     core.sink = Sink(
         core.broker,
@@ -295,6 +308,7 @@ def _make_sink(reactor: Reactor, core: Core, config: Config, files: RealFiles) -
         sink_settings(config),
         may_take=lambda size: core.disk.may_take(size),  # noqa: PLW0108 - it is made later
     )
+    core.sink.restore(restored.commits, restored.progress)
 
 
 def sink_settings(config: Config) -> SinkSettings:
