@@ -278,8 +278,7 @@ def make_core(
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _recover(reactor, core, restored, config, chance.name)
-        _make_sink(reactor, core, config, files, restored)
+        _bring_back(reactor, core, config, restored, files, chance.name)
     except BaseException:
         lock.release()
         raise
@@ -297,10 +296,28 @@ def make_core(
     return core
 
 
-def _make_sink(
-    reactor: Reactor, core: Core, config: Config, files: RealFiles, restored: Restored
+def _bring_back(
+    reactor: Reactor,
+    core: Core,
+    config: Config,
+    restored: Restored,
+    files: RealFiles,
+    make_name: Callable[[], str],
 ) -> None:
-    """Give the core its sink, with what producers have committed."""
+    """Give the core its streams and its sink, and all that was found. Blocks."""
+    _recover(reactor, core, restored, config, make_name)
+    try:
+        _make_sink(reactor, core, config, restored, files)
+    except BaseException:
+        core.threads.stop()
+        core.stage_threads.stop()
+        raise
+
+
+def _make_sink(
+    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
+) -> None:
+    """Give the core its sink, with what a start found of it. Blocks."""
     core.stage_threads = Threads(reactor, name="stages")
     core.sink = Sink(
         core.broker,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -24,6 +25,8 @@ from gateway.sink.publication import Publication, Routes, Stopped
 from gateway.sink.reading import form_of, judge_file
 from gateway.sink.settings import SinkSettings
 from gateway.sink.staging import Stage, StageKey, Staging, owner_of, stage_key
+
+Result = TypeVar("Result")
 
 _log = structlog.get_logger()
 
@@ -162,7 +165,11 @@ class Sink:
 
     def write(self, key: StageKey, offset: int, data: bytes) -> Deferred[int]:
         """Take a piece of a stage; the answer is its size then. Raises RefusedError."""
-        self._check_disk(len(data))
+        refusal = self._broker.pressure.disk.refusal
+        if refusal is not None:
+            raise RefusedError(refusal)
+        known = self.staging.get(key)
+        before = 0 if known is None else known.size
         stage = self.staging.piece(key, offset, len(data), self._clock.seconds())
         stage.writing = True
 
@@ -172,16 +179,11 @@ class Sink:
 
         def failed(failure: Failure) -> Failure:
             stage.writing = False
-            self._remove(stage)
+            self.staging.shrink(stage, before)  # the piece may come again
             return failure
 
-        return self._blocking.run(self._write, key.name, offset, data).addCallbacks(written, failed)
-
-    def _check_disk(self, size: int) -> None:
-        """Raise RefusedError (disk-full) while the disk is."""
-        refusal = self._broker.pressure.disk.refusal
-        if refusal is not None:
-            raise RefusedError(refusal)
+        done = self._blocking.run(self._write, key.name, offset, data)
+        return _shielded(done.addCallbacks(written, failed))
 
     def _write(self, name: str, offset: int, data: bytes) -> None:
         """Write on a thread, where the limit of the disk allows it."""
@@ -214,7 +216,7 @@ class Sink:
         if stage.writing:
             raise RefusedError.of(Code.STORE_BUSY, "The stage is being written.", transient=True)
         stage.writing = True
-        return Deferred.fromCoroutine(self._seal(stage, crc))
+        return _shielded(Deferred.fromCoroutine(self._seal(stage, crc)))
 
     async def _seal(self, stage: Stage, crc: int) -> int:
         name = stage.key.name
@@ -262,9 +264,8 @@ class Sink:
         remembered when it had.
         """
         stage_key(producer, batch, 0, "0")
-        return Deferred.fromCoroutine(
-            self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
-        )
+        done = self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
+        return _shielded(Deferred.fromCoroutine(done))
 
     async def _commit(
         self,
@@ -437,6 +438,13 @@ class Sink:
     def staged(self) -> Mapping[str, int]:
         """Return figures: stages and their bytes."""
         return {"stages": len(self.staging), "stagedBytes": self.staging.bytes}
+
+
+def _shielded(done: Deferred[Result]) -> Deferred[Result]:
+    """Return what fires as `done` does; a client that leaves cancels this one alone."""
+    told: Deferred[Result] = Deferred()
+    done.chainDeferred(told)
+    return told
 
 
 def _check_sum(found: int, crc: int) -> None:

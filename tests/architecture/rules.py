@@ -114,12 +114,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
+    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
         "gateway.model",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.core": (
         "gateway.broker",
         "gateway.config",

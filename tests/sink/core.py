@@ -31,18 +31,38 @@ class Inline:
         return execute(function, *args)
 
 
+class Later:
+    """Runs what blocks when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Deferred[Any], Any, tuple[Any, ...]]] = []
+
+    def run(self, function: Any, *args: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.waiting.append((done, function, args))
+        return done
+
+
 class SinkCore(Core):
     """See the module text."""
 
-    def __init__(self, folder: Path, *entries: SettingsEntry, store: Any = None, **bounds: Any):
+    def __init__(
+        self,
+        folder: Path,
+        *entries: SettingsEntry,
+        store: Any = None,
+        blocking: Any = None,
+        **bounds: Any,
+    ) -> None:
         super().__init__(*entries, store=store)
         self.clock = Clock()
         self.room = True
+        self.blocking = blocking or Inline()
         self.files = StageFiles(RealFiles(), str(folder / "staged"))
         self.sink = Sink(
             self.gateway,
             self.files,
-            Inline(),
+            self.blocking,
             self.clock,
             SinkSettings(**bounds),
             may_take=lambda _: self.room,
@@ -69,19 +89,15 @@ class SinkCore(Core):
             self.clock.advance(0.1)
         self.sync()
 
+    def work(self) -> None:
+        """Do what blocks, of a `Later`, until nothing waits."""
+        while self.blocking.waiting:
+            done, function, args = self.blocking.waiting.pop(0)
+            execute(function, *args).chainDeferred(done)
+
     def post(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None) -> Any:
         """Ask; returns a list that gets (status, decoded body, headers) with the answer."""
-        path, _, query = f"/api/v1/sink{path}".partition("?")
-        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
-        kind = ARROW if raw is not None else "application/json"
-        request = Request(
-            method=method,
-            path=path,
-            query=dict(part.split("=", 1) for part in query.split("&") if part),
-            headers={"content-type": kind} if data else {},
-            body=data,
-        )
-        answer, found = self.router.dispatch(request), []
+        answer, found = self.ask_for(method, path, body, raw=raw), []
 
         def told(response: Any) -> None:
             fault = response
@@ -93,9 +109,25 @@ class SinkCore(Core):
 
         if isinstance(answer, Deferred):
             answer.addBoth(told)
+            if isinstance(self.blocking, Later):
+                self.work()
         else:
             told(answer)
         return found
+
+    def ask_for(self, method: str, path: str, body: Any, *, raw: bytes | None = None) -> Any:
+        """Ask; returns the answer, or the Deferred of it."""
+        path, _, query = f"/api/v1/sink{path}".partition("?")
+        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        kind = ARROW if raw is not None else "application/json"
+        request = Request(
+            method=method,
+            path=path,
+            query=dict(part.split("=", 1) for part in query.split("&") if part),
+            headers={"content-type": kind} if data else {},
+            body=data,
+        )
+        return self.router.dispatch(request)
 
     def call(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None) -> Any:
         """Ask, and return (status, decoded body, headers), which come without waiting."""

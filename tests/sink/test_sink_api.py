@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from twisted.internet.defer import CancelledError
 
 from gateway.addresses.match import SettingsEntry
 from gateway.addresses.settings import FullPolicy
@@ -14,7 +16,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from tests.broker.core import Taker
 from tests.management.core import limited
-from tests.sink.core import SinkCore, numbers, stream, written
+from tests.sink.core import Later, SinkCore, numbers, stream, written
 
 STAGE = "/stages/p/0/0/a"
 
@@ -185,6 +187,39 @@ def test_nothing_is_staged_onto_a_full_disk(core: SinkCore) -> None:
     assert (status, shown["code"]) == (503, "disk-full")
     assert "min-disk-free" in shown["message"]
     assert core.sink.staging.bytes == 0
+
+
+def test_a_piece_that_the_disk_refused_comes_again(core: SinkCore) -> None:
+    data = stream(50)
+    core.call("POST", STAGE + "?offset=0", raw=data[:100])
+    core.room = False
+    assert core.call("POST", STAGE + "?offset=100", raw=data[100:])[0] == 503
+    assert core.sink.staging.bytes == 100
+    core.room = True
+    core.call("POST", STAGE + "?offset=100", raw=data[100:])
+    assert core.stage(data)[:2] == (200, {"rows": 50})
+
+
+def test_a_client_that_leaves_takes_nothing_with_it(tmp_path: Path) -> None:
+    core = SinkCore(tmp_path, blocking=Later())
+    data = stream(5)
+    for path, body in (("?offset=0", data), (":seal", None)):
+        seal = {"size": len(data), "crc32": zlib.crc32(data)}
+        answer = core.ask_for("POST", STAGE + path, seal if body is None else None, raw=body)
+        answer.addErrback(lambda failure: failure.trap(CancelledError))
+        answer.cancel()
+        core.work()
+    assert core.post("POST", STAGE + ":seal", seal)[0][:2] == (200, {"rows": 5})
+    commit = {"batch": 0, "stages": [{"partition": 0, "attempt": "a", "rows": 5}]}
+    answer = core.ask_for("POST", "/producers/p:commit", commit)
+    answer.addErrback(lambda failure: failure.trap(CancelledError))
+    core.work()
+    answer.cancel()
+    for _ in range(5):
+        core.work()
+        core.run(0.2)
+    assert core.bodies() == numbers(5)
+    assert core.call("GET", "/producers/p")[1]["committed"] == 0
 
 
 def test_a_stage_that_nobody_asks_for_expires(core: SinkCore) -> None:

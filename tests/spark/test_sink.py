@@ -243,7 +243,7 @@ def test_columns_become_parts_of_messages(spark: Any, filled: ScratchGateway) ->
     assert [row.key for row in rows] == ["k0", "k1", "k2"]
     first = rows[0]
     assert (first.subject, first.content_type, first.correlation_id) == ("s", "text/plain", "c")
-    assert (first.reply_to, first.ttl_ms, first.protocol) == ("back", 60_000, "AMQP")
+    assert (first.reply_to, first.ttl_ms, first.protocol) == ("back", 60_000, "amqp")
     assert int(first.created.timestamp() * 1000) == 1_700_000_000_123
 
 
