@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "explain": ("gateway.cli.explain", "explain", "Show an address' settings and their origin."),
     "reload": ("gateway.cli.reload", "reload", "Have a gateway read its configuration again."),
     "data": ("gateway.cli.data", "data", "Verify, print or compact a data directory."),
+    "archive": ("gateway.cli.archive", "archive", "Verify or take over streams kept in a table."),
     "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
     "spark": ("gateway.cli.spark", "spark", "Print a Spark query; write --py-files for one."),

@@ -29,11 +29,21 @@ _VERSION: Final = 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 SUBSCRIPTION: Final = "subscription"
+READER: Final = ""
+ARCHIVE: Final = "archive"
+ARCHIVED: Final = "archived"
+ROLES: Final = (READER, ARCHIVE, ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One reader's hold on a stream; times in ms of broker time."""
+    """One reader's hold on a stream; times in ms of broker time.
+
+    Attributes:
+        lifted: a commit has moved the floor: it is no longer where the subscription was made.
+        role: `archive` copies the stream to a table, `archived` reads such a table too; empty:
+            reads here alone.
+    """
 
     name: str
     epoch: int
@@ -42,6 +52,8 @@ class Subscription:
     created_ms: int
     seen_ms: int
     selector: str = ""
+    lifted: bool = False
+    role: str = READER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +73,8 @@ def attach(
     starting: str,
     position: int | None,
     now_ms: int,
+    fence: int | None = None,
+    role: str = READER,
     selector: str = "",
 ) -> Subscription:
     """Return the subscription as it stands after one more attachment.
@@ -73,13 +87,19 @@ def attach(
             `subscription`.
         position: where the reader's checkpoint stands in this epoch, if it has one.
         now_ms: broker time.
+        fence: of this attachment, where several streams share one; else the next one.
+        role: of the reader, one of ROLES.
         selector: what its reader wants to see, one that compiles; empty for everything.
 
     Raises:
-        RefusedError: bad-value, when `starting` is none of those; in-use, for another selector than
-            the one it was made with; not-found, for `subscription` without one.
+        RefusedError: bad-value, when `starting` or `role` is none of those; in-use, for another
+            selector than the one it was made with; not-found, for `subscription` without one.
     """
     _check_selector(known, selector)
+    if role not in ROLES:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"The role {role[:40]!r} is none of: '', 'archive', 'archived'."
+        )
     alive = known is not None and known.epoch == place.epoch
     if starting != SUBSCRIPTION:
         floor = _start(starting, place)
@@ -91,9 +111,10 @@ def attach(
             f"There is no subscription {name!r} to go on from, and startingOffsets is "
             "'subscription'. Begin it with 'earliest', 'latest' or an offset.",
         )
+    if fence is None:
+        fence = 1 if known is None else known.fence + 1
     if known is not None and alive:
-        return replace(known, fence=known.fence + 1, seen_ms=now_ms)
-    fence = 1 if known is None else known.fence + 1
+        return replace(known, fence=fence, seen_ms=now_ms, role=role)
     floor = floor if position is None else position
     return Subscription(
         name=name,
@@ -103,6 +124,7 @@ def attach(
         created_ms=now_ms,
         seen_ms=now_ms,
         selector=selector,
+        role=role,
     )
 
 
@@ -140,11 +162,7 @@ def commit(
     is another life, bad-value when the offset was never advertised.
     """
     if fence != known.fence:
-        raise RefusedError.of(
-            Code.IN_USE,
-            f"The subscription {known.name!r} was attached again (fence {known.fence}) after this "
-            f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
-        )
+        raise replaced(known.name, known.fence, fence)
     if epoch != known.epoch or epoch != place.epoch:
         raise RefusedError.of(
             Code.NOT_FOUND,
@@ -156,7 +174,17 @@ def commit(
             Code.BAD_VALUE,
             f"The commit of {known.name!r} names offset {offset}; the stream ends at {place.head}.",
         )
-    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms)
+    lifted = known.lifted or offset > known.floor
+    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms, lifted=lifted)
+
+
+def replaced(name: str, newest: int, fence: int) -> RefusedError:
+    """Return the refusal of a reader with `fence`, which a newer one has replaced."""
+    return RefusedError.of(
+        Code.IN_USE,
+        f"The subscription {name!r} was attached again (fence {newest}) after this "
+        f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
+    )
 
 
 def encode(subscriptions: Iterable[Subscription]) -> bytes:

@@ -179,7 +179,18 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "pyspark_sluicegate": ("pyspark_sluicegate.stored",),
+    "pyspark_sluicegate.options": (),
+    "pyspark_sluicegate.archive": ("pyspark_sluicegate.options",),
+    "pyspark_sluicegate": (
+        "pyspark_sluicegate.archive",
+        "pyspark_sluicegate.options",
+        "pyspark_sluicegate.stored",
+    ),
+    "pyspark_sluicegate.pipelines": (
+        "pyspark_sluicegate",
+        "pyspark_sluicegate.archive",
+        "pyspark_sluicegate.options",
+    ),
     "pyspark_sluicegate.stored": (),
     # Bytes to calls and back.
     "protocols": (),
@@ -245,6 +256,7 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
     "gateway.core.core": "os structlog twisted",
@@ -319,11 +331,12 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.messages_api": "twisted",
     "gateway.management.queues_api": "twisted",
     "gateway.management.sink_api": "twisted",
+    "gateway.management.stream_patterns": "twisted",
     "gateway.management.streams_api": "twisted",
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click os rich select signal socket ssl time",
+    "gateway.cli": "click logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"
@@ -331,6 +344,12 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
+    "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.writing": "tempfile",
+    "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
+    "pyspark_sluicegate.pipelines.arguments": "os",
+    "pyspark_sluicegate.archived": "logging pyspark",
+    "pyspark_sluicegate.history": "pyspark",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
@@ -404,6 +423,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
+    "pyspark_sluicegate.pipelines.archive",
     "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",

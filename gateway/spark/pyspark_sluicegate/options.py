@@ -88,7 +88,8 @@ def _one_of(*possible: str) -> Callable[[str, str], str]:
     return parse
 
 
-def _size(name: str, value: str) -> int | None:
+def parse_size(name: str, value: str) -> int | None:
+    """Return bytes or a count; None for an empty text. Raises SluicegateError."""
     if not value:
         return None
     match = re.fullmatch(r"\s*(\d{1,15})\s*([kmg]?)(i?b)?\s*", value.lower())
@@ -162,17 +163,19 @@ _FLAG: Final = _one_of("true", "false")
 OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "url": ("", _urls),
     "address": ("", _text),
+    "addressPattern": ("", _text),
+    "newStreamOffsets": ("earliest", _one_of("earliest", "latest")),
     "subscription": ("", _text),
     "selector": ("", _text),
     "startingOffsets": ("", _place("earliest", "latest", "subscription")),
     "startingTimestamp": ("", _moment),
     "endingOffsets": ("", _place("latest")),
     "endingTimestamp": ("", _moment),
-    "maxMessagesPerTrigger": ("", _size),
-    "maxBytesPerTrigger": ("512m", _size),
-    "minPartitions": ("1", _size),
-    "maxPartitions": ("64", _size),
-    "targetPartitionBytes": ("64m", _size),
+    "maxMessagesPerTrigger": ("", parse_size),
+    "maxBytesPerTrigger": ("512m", parse_size),
+    "minPartitions": ("1", parse_size),
+    "maxPartitions": ("64", parse_size),
+    "targetPartitionBytes": ("64m", parse_size),
     "includeHeaders": ("false", _one_of("false", "map", "json", "variant")),
     "columns": ("", _names),
     "bodyFormat": ("binary", _one_of("binary", "string", "amqp")),
@@ -188,6 +191,9 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "retryDeadline": ("2m", _seconds),
     "pollInterval": ("100ms", _seconds),
     "pushdown": ("false", _FLAG),
+    "archive": ("", _text),
+    "archiveEndpoint": ("", _text),
+    "archiveRegion": ("", _text),
 }
 #: What a stream and a batch read cannot do with: option -> why.
 NOT_IN_STREAMS: Final[Mapping[str, str]] = {
@@ -228,9 +234,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
             raise SluicegateError(f"The option {name!r} is unknown; {_hint(name.lower())}")
         texts[names[name.lower()]] = str(value)
     options: Options = {name: OPTIONS[name][1](name, text) for name, text in texts.items()}
-    for name in ("url", "address"):
-        if not options[name]:
-            raise SluicegateError(f"The option {name!r} is required.")
+    if not options["url"]:
+        raise SluicegateError("The option 'url' is required.")
+    if bool(options["address"]) == bool(options["addressPattern"]):
+        what = "exclude each other" if options["address"] else "are both missing: one is required"
+        raise SluicegateError(f"The options 'address' and 'addressPattern' {what}.")
     least, most = options["minPartitions"], options["maxPartitions"]
     if least > most:
         raise SluicegateError(f"minPartitions ({least}) is above maxPartitions ({most}).")
@@ -242,6 +250,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         if texts[first] and texts[second]:
             raise SluicegateError(f"The options {first!r} and {second!r} contradict; give one.")
     _check_addresses(options)
+    _check_archive(options)
     asked = {"false": "", "variant": "properties"}.get(options["includeHeaders"], "headers")
     if asked and asked not in options["columns"]:
         options["columns"].append(asked)
@@ -255,6 +264,11 @@ def _check_addresses(options: Options) -> None:
     }
     for name in ("startingOffsets", "endingOffsets"):
         value = options[name]
+        if isinstance(value, dict) and options["addressPattern"]:
+            raise SluicegateError(
+                f"The option {name!r} names places of single addresses; with 'addressPattern' it "
+                "can be a word, or a time can be given."
+            )
         strange = sorted(set(value) - known) if isinstance(value, dict) else []
         if strange:
             raise SluicegateError(
@@ -277,6 +291,38 @@ def choose_place(place: str | Mapping[str, str], address: str, url: str, default
     if isinstance(place, Mapping):
         place = place.get(f"{address}@{urlsplit(url).netloc}", place.get(address, ""))
     return place or default
+
+
+def _check_archive(options: Options) -> None:
+    if not options["archive"]:
+        given = [n for n in ("archiveEndpoint", "archiveRegion") if options[n]]
+        if given:
+            raise SluicegateError(f"The option {given[0]!r} needs the option 'archive'.")
+        return
+    for name in ("selector", "startingTimestamp", "endingTimestamp"):
+        if options[name]:
+            raise SluicegateError(
+                f"The option {name!r} cannot be given with 'archive': the table's rows are not "
+                "judged by the gateway. Begin at 'startingOffsets' and filter in Spark."
+            )
+    if options["pushdown"] == "true":
+        raise SluicegateError("The option 'pushdown' cannot be given with 'archive'.")
+    lacking = sorted({"properties", "traceparent"} & set(options["columns"]))
+    if lacking or options["includeHeaders"] == "variant":
+        raise SluicegateError(
+            f"The column {(lacking or ['properties'])[0]!r} is not in an archive's table; "
+            "'headers' has the same as texts (includeHeaders=map)."
+        )
+    if options["includeHeaders"] == "json":
+        raise SluicegateError(
+            "The option 'includeHeaders' is 'json'; with 'archive' it can be 'map' or 'false': a "
+            "table keeps headers as a map of texts."
+        )
+    if options["bodyFormat"] == "amqp" or "amqp" in options["columns"]:
+        raise SluicegateError(
+            "With 'archive' encoded messages (bodyFormat=amqp, the column 'amqp') cannot be read: "
+            "not every table has them. Read the table's own column 'amqp' where it is there."
+        )
 
 
 def _hint(name: str) -> str:
