@@ -21,7 +21,7 @@ from gateway.management.http import Response, json_response, shorten
 from gateway.model.errors import Code, RefusedError
 from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.subscription import EARLIEST
+from gateway.streams.subscription import EARLIEST, SUBSCRIPTION
 from gateway.streams.tap import Tap
 
 #: A poll is held at most this long, as one of a single stream is.
@@ -84,6 +84,9 @@ class Patterns:
         """Attach a reader to all streams that fit, which may be none yet."""
         taps = find_taps(self._registry, fields.address_pattern or "")
         positions = fields.position or {}
+        if fields.starting_offsets == SUBSCRIPTION and self._registry.find_subscription(name):
+            # Streams that have come since join with the next plan.
+            taps = [t for t in taps if name in t.subscriptions or t.stream.name in positions]
         since_ms = fields.starting_timestamp_ms
         new = [tap for tap in taps if name not in tap.subscriptions]
         new = [tap for tap in new if tap.stream.name not in positions]

@@ -6,10 +6,14 @@ local mode and with an executor that is a process of its own.
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +57,41 @@ class Cluster:
     folder: Path
 
     def submit(self, program: str, *, master: str = "local[2]") -> str:
+        """Run a program to its end; returns what it printed."""
+        return run(*self._command(program, master), cwd=self.folder, env=self._environment).stdout
+
+    @contextmanager
+    def running(self, program: str) -> Iterator[None]:
+        """Run a program until the block ends."""
+        process = subprocess.Popen(
+            self._command(program, "local[2]"),
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+            assert process.poll() is None, "the program ended by itself"
+        finally:
+            # spark-submit, its Java and the Python workers: a group of their own.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _command(self, program: str, master: str) -> list[str]:
         query = self.folder / "query.py"
         query.write_text(program)
-        chosen = {"PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": str(self.python)}
         submit = self.python.parents[1] / "dependencies" / "pyspark" / "bin" / "spark-submit"
         settings = [word for one in QUIET for word in ("--conf", one)]
-        files = ["--py-files", self.bundle, query]
-        env = spark_environment(clean_environment()) | chosen
-        return run(submit, "--master", master, *settings, *files, cwd=self.folder, env=env).stdout
+        files = ["--py-files", str(self.bundle), str(query)]
+        return [str(submit), "--master", master, *settings, *files]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        chosen = {"PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": str(self.python)}
+        return spark_environment(clean_environment()) | chosen
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +122,7 @@ def bodies(out: str) -> list[int]:
     return [int(number) for number in re.findall(r"order (\d+)\s*\|", out)]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_a_printed_stream_reads_each_message_once_however_often_it_is_started(
     cluster: Cluster, served: ScratchGateway
 ) -> None:
@@ -109,3 +140,26 @@ def test_a_printed_batch_reads_what_is_there(cluster: Cluster, served: ScratchGa
     send(served, range(7, 9))
     out = cluster.submit(command("snippet", "--url", served.url, "--kind", "batch"))
     assert bodies(out)[-2:] == [7, 8]
+
+
+@pytest.mark.timeout(240)
+def test_a_printed_sink_sends(cluster: Cluster, served: ScratchGateway) -> None:
+    made = served.request("POST", "/api/v1/streams", {"name": "numbers", "address": "numbers"})
+    assert made[0] == 201
+    program = command("snippet", "--url", served.url, "--kind", "sink", "--address", "numbers")
+    end = time.monotonic() + 180
+    with cluster.running(program):
+        while head(served) < 3:
+            assert time.monotonic() < end, "nothing came"
+            time.sleep(0.5)
+    read = command("snippet", "--url", served.url, "--kind", "batch", "--address", "numbers")
+    numbers = [int(one) for one in re.findall(r"\|\s*(\d+)\s*\|\n", cluster.submit(read))]
+    assert sorted(numbers) == list(range(len(numbers))), "each number once"
+    assert len(numbers) >= 3
+
+
+def head(server: ScratchGateway) -> int:
+    status, shown = server.request("GET", "/api/v1/streams/numbers")
+    assert status == 200
+    assert isinstance(shown, dict)
+    return int(shown["head"])

@@ -195,6 +195,65 @@ def test_times_bound_a_batch_read(server: Server, address: str) -> None:
     assert read(startingTimestamp="0") == list(range(9))
 
 
+# -- addresses by pattern
+
+
+def patterned(server: Server, pattern: str, **options: str) -> DefaultSource:
+    given = {"addressPattern": pattern, "subscription": f"sub {pattern}"} | options
+    return without(DefaultSource({**make_source(server, "", **given).options}), "address")
+
+
+def test_a_selector_holds_for_streams_that_come_later(server: Server) -> None:
+    server.make("chosen.a")
+    server.fill("chosen.a", 9)
+    source = patterned(server, "chosen.#", selector="n IN ('2', '3')")
+    checkpoint: dict[str, Any] = {}
+    Engine(source, checkpoint).run()
+    server.make("chosen.b")
+    server.fill("chosen.b", 4)
+    Engine(source, checkpoint).run()
+    assert checkpoint["rows"] == [(2, b"2"), (3, b"3")] * 2
+    other = patterned(server, "chosen.#", selector="n = '1'", subscription="sub chosen.#")
+    with pytest.raises(SluicegateError, match="has the selector"):
+        other.streamReader(SCHEMA).initialOffset()
+
+
+def test_a_time_is_looked_up_in_each_stream(server: Server) -> None:
+    for name, count in (("timed.a", 4), ("timed.b", 2)):
+        server.make(name)
+        server.fill(name, count)
+    middle = now_text()
+    server.fill("timed.a", 3)
+    source = without(patterned(server, "timed.*", startingTimestamp=middle), "startingOffsets")
+    places = source.streamReader(SCHEMA).initialOffset()["q"]
+    assert places == {"timed.a": [1, 4], "timed.b": [1, 2]}
+    batch = without(source, "subscription")
+    assert offsets(read_batch(batch)) == [4, 5, 6]
+    assert (
+        pushed(
+            DefaultSource({**batch.options, "pushdown": "true"}), EqualTo(("address",), "timed.b")
+        )
+        == []
+    )
+
+
+def test_subscription_with_a_pattern_takes_new_streams_from_their_beginning(
+    server: Server,
+) -> None:
+    server.make("going.a")
+    server.fill("going.a", 3)
+    source = patterned(server, "going.#", startingOffsets="subscription")
+    with pytest.raises(SluicegateError, match=r"There is no subscription .* to go on from"):
+        source.streamReader(SCHEMA).initialOffset()
+    Engine(patterned(server, "going.#"), {}).run()
+    server.fill("going.a", 2)
+    server.make("going.b")
+    server.fill("going.b", 1)
+    checkpoint: dict[str, Any] = {}
+    Engine(source, checkpoint).run()
+    assert checkpoint["rows"] == [*numbered(1), *numbered(5, 3)]
+
+
 # -- conditions
 
 

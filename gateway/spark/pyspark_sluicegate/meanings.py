@@ -21,7 +21,14 @@ OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
     "url": Meaning(
         "all", "The management listeners, `http[s]://host:port`, with commas; required."
     ),
-    "address": Meaning("all", "The address; required."),
+    "address": Meaning("all", "The address; it or `addressPattern` is required."),
+    "addressPattern": Meaning(
+        "stream, batch",
+        "All tapped addresses that fit: `*` is one word, `#` at the end is the rest.",
+    ),
+    "newStreamOffsets": Meaning(
+        "stream", "Where streams begin that come later under a pattern: `earliest` or `latest`."
+    ),
     "subscription": Meaning(
         "stream",
         "The name under which the gateway keeps what the query has still to read; required, and "
@@ -89,6 +96,12 @@ OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
         "Conditions on `address`, `offset` and `timestamp` bound what is read; needs "
         "`spark.sql.python.filterPushdown.enabled=true` too.",
     ),
+    "archive": Meaning(
+        "stream, batch",
+        "The table of an archive: it has the rows that the gateway no longer keeps.",
+    ),
+    "archiveEndpoint": Meaning("stream, batch", "The address of a store that speaks S3."),
+    "archiveRegion": Meaning("stream, batch", "The store's region."),
 }
 
 COLUMN_MEANINGS: Final[Mapping[str, str]] = {
