@@ -4,16 +4,20 @@
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
     POST   /streams/{name}:find                         {"timestampMs"} -> {"epoch", "offset"}
-    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets" or
+                                                         "startingTimestampMs", "position",
+                                                         "selector"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
     DELETE /streams/subscriptions/{name}
-    POST   /streams/heads                               {"address", "pin", "pinMs"}
+    POST   /streams/heads                               {"address", "pin", "pinMs", "selector"}
     POST   /streams/read                                {"ranges", "columns", ...} -> Arrow IPC
 
-A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. An answer of `read` is one
-whole Arrow IPC stream that ends in a trailer (`gateway.streams.reading`); it may stop before the
-ranges do, and then says where to go on. It knows no queue and no socket.
+A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. A selector of `attach` is
+fixed for the life of the subscription, one of `heads` is only looked at, one of `read` chooses the
+rows. An answer of `read` is one whole Arrow IPC stream that ends in a trailer
+(`gateway.streams.reading`); it may stop before the ranges do, and then says where to go on. It
+knows no queue and no socket.
 """
 
 from __future__ import annotations
@@ -33,11 +37,12 @@ from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
 from gateway.streams.plan import Loss, Piece, Reason
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.subscription import Place, Subscription
+from gateway.streams.subscription import EARLIEST, Place, Subscription
 from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
@@ -48,6 +53,8 @@ CHUNK_BYTES: Final = 1 << 20
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: The end of the year 9999 in ms: later ones are mistakes.
+TIME_MS_MAX: Final = 253_402_300_799_999
 #: Of an answer of `read`: columns made here, or rows as the log has them.
 FORMS: Final = ("columns", "stored")
 
@@ -66,7 +73,9 @@ class Attach(Fields):
 
     address: str
     starting_offsets: str = "latest"
+    starting_timestamp_ms: int | None = None
     position: dict[str, _Position] | None = None
+    selector: str = ""
 
 
 class Plan(Fields):
@@ -93,6 +102,7 @@ class Heads(Fields):
     address: str | None = None
     pin: str | None = None
     pin_ms: int = 3_600_000
+    selector: str = ""
 
 
 class Find(Fields):
@@ -119,6 +129,7 @@ class Read(Fields):
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
+    selector: str = ""
     pin: str | None = None
     pin_ms: int = 3_600_000
 
@@ -171,6 +182,7 @@ class StreamsApi:
     def find(self, request: Request, name: str) -> Deferred[Response]:
         """The offset of the first message accepted at or after a time, else the head; 404."""
         fields = read_fields(request, Find)
+        _check_time(fields.timestamp_ms)
         tap = self._registry.get(name)
         found = find_offset(tap, fields.timestamp_ms, self._registry)
         epoch = tap.stream.epoch
@@ -185,16 +197,32 @@ class StreamsApi:
     def attach(self, request: Request, name: str) -> Deferred[Response]:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
+        _check_selector(fields.selector)
+        _check_time(fields.starting_timestamp_ms)
         registry = self._registry
         tap = registry.find_address(fields.address)
         if tap is not None:
-            return self._attach(tap, name, fields)
+            return self._begin(tap, name, fields)
         made = registry.create(fields.address, fields.address)
-        return made.addCallback(self._attach, name, fields)
+        return made.addCallback(self._begin, name, fields)
 
-    def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+    def _begin(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        """Attach; a time to start at becomes an offset once, while there is no subscription."""
+        since_ms = fields.starting_timestamp_ms
+        if since_ms is None:
+            return self._attach(fields.starting_offsets, tap, name, fields)
+        if name in tap.subscriptions:
+            return self._attach(EARLIEST, tap, name, fields)
+        found = find_offset(tap, since_ms, self._registry)
+        return found.addCallback(lambda at: self._attach(str(at), tap, name, fields))
+
+    def _attach(self, starting: str, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        if tap.deleted:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"The stream {tap.stream.name!r} was deleted meanwhile."
+            )
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+        made = self._registry.attach(name, tap, starting, position, selector=fields.selector)
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -272,6 +300,7 @@ class StreamsApi:
     def heads(self, request: Request) -> Response:
         """Places of one address or of all; with `pin` what is there now stays for `pinMs`."""
         fields = read_fields(request, Heads)
+        _check_selector(fields.selector)
         registry = self._registry
         if fields.address is None:
             taps = registry.all()
@@ -297,6 +326,7 @@ class StreamsApi:
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
         view = _view(fields)
+        _check_selector(fields.selector)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -314,7 +344,12 @@ class StreamsApi:
         if losses and not fields.skip_losses:
             text = "Some of the messages asked for are not there any more; see 'losses'."
             return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
-        function = partial(reading.read_slice, skip_losses=fields.skip_losses, losses=losses)
+        function = partial(
+            reading.read_slice,
+            skip_losses=fields.skip_losses,
+            losses=losses,
+            selector=fields.selector,
+        )
         made = self._registry.run(function, view, snapshots)
         return made.addCallback(_arrow_response)
 
@@ -328,6 +363,20 @@ class StreamsApi:
         if tap is None:
             raise RefusedError.of(Code.NOT_FOUND, f"There is no subscription {name!r}.")
         return tap
+
+
+def _check_selector(selector: str) -> None:
+    """Raise RefusedError (bad-selector) here, and not on the worker thread."""
+    if selector:
+        compile_selector(selector)
+
+
+def _check_time(since_ms: int | None) -> None:
+    if since_ms is not None and not 0 <= since_ms <= TIME_MS_MAX:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"The time {since_ms} is not from 0 to {TIME_MS_MAX} ms (1970 to the end of 9999).",
+        )
 
 
 def _view(fields: Read) -> View | None:
@@ -415,6 +464,7 @@ def _shown(tap: Tap) -> dict[str, object]:
             "fence": known.fence,
             "createdMs": known.created_ms,
             "seenMs": known.seen_ms,
+            "selector": known.selector,
         }
         for _, known in sorted(tap.subscriptions.items())
     ]

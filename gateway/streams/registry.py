@@ -276,10 +276,16 @@ class StreamRegistry:
     # -- readers -------------------------------------------------------------------------------
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: tuple[int, int] | None
+        self,
+        name: str,
+        tap: Tap,
+        starting: str,
+        position: tuple[int, int] | None,
+        *,
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """See Subscribers."""
-        return self._subscribers.attach(name, tap, starting, position)
+        return self._subscribers.attach(name, tap, starting, position, selector=selector)
 
     def commit(self, name: str, epoch: int, offset: int, fence: int) -> Deferred[Subscription]:
         """See Subscribers."""

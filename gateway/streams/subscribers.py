@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from gateway.model.address import check_name
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import subscription
 from gateway.streams.subscription import Subscription
 from gateway.streams.tap import Tap
@@ -43,13 +44,22 @@ class Subscribers:
         tap.subscriptions.clear()
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: tuple[int, int] | None
+        self,
+        name: str,
+        tap: Tap,
+        starting: str,
+        position: tuple[int, int] | None,
+        *,
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """Attach a reader; `position` is (epoch, offset) of its checkpoint, where it has one.
 
-        Raises RefusedError: bad-name, bad-value, in-use (the name reads another stream), too-many.
+        Raises RefusedError: bad-name, bad-value, bad-selector, in-use (the name reads another
+        stream, or with another selector), not-found (as `subscription.attach`), too-many.
         """
         check_name(name, "subscription")
+        if selector:
+            compile_selector(selector, tap.stream.address)
         other = self._taps.get(name)
         if other is not None and other is not tap:
             raise RefusedError.of(
@@ -67,7 +77,13 @@ class Subscribers:
         place = tap.place
         offset = position[1] if position is not None and position[0] == place.epoch else None
         made = subscription.attach(
-            name, known, place, starting=starting, position=offset, now_ms=self._now_ms()
+            name,
+            known,
+            place,
+            starting=starting,
+            position=offset,
+            now_ms=self._now_ms(),
+            selector=selector,
         )
         tap.subscriptions[name] = made
         self._taps[name] = tap

@@ -220,7 +220,7 @@ class StompConsumer:
             messages = self._bounded(messages)
         if hold is None:
             data = self._frames.render(messages, any_flags)
-            host.outbox.write(data)
+            host.outbox.write(data, self._frames.sizes)
             self._window.size = len(data) // len(messages) + 1
             self.subscription.acknowledge(messages)
             host.flush_soon()
@@ -247,7 +247,7 @@ class StompConsumer:
         host = self._host
         first = self._frames.next_number
         data = self._frames.render(messages, any_flags)
-        host.outbox.write(data)
+        host.outbox.write(data, self._frames.sizes)
         self._window.size = len(data) // len(messages) + 1
         hold.add(first, messages)
         if any_flags & REPLAYED:

@@ -1,0 +1,111 @@
+"""The zip for `--py-files`, and the programs of `sluicegate spark snippet`, as they are printed.
+
+They run in an environment that has pyspark and pyarrow and nothing of ours, by spark-submit, in
+local mode and with an executor that is a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gateway.trial.java import spark_environment
+from gateway.trial.scratch import ScratchGateway, importing_environment
+from tests.gateway.stomp_peer import StompPeer
+from tests.packaging.test_spark_wheel import spark_alone
+from tests.packaging.test_wheel import clean_environment, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("wheel")]
+
+QUIET = (
+    "spark.ui.enabled=false",
+    "spark.driver.bindAddress=127.0.0.1",
+    "spark.driver.host=127.0.0.1",
+    "spark.executor.memory=600m",
+)
+
+
+def command(*arguments: object) -> str:
+    """Return what `sluicegate spark` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "spark", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=importing_environment(),
+        check=True,
+    )
+    return done.stdout
+
+
+@dataclass
+class Cluster:
+    """What a Spark program is submitted with."""
+
+    python: Path
+    bundle: Path
+    folder: Path
+
+    def submit(self, program: str, *, master: str = "local[2]") -> str:
+        query = self.folder / "query.py"
+        query.write_text(program)
+        chosen = {"PYSPARK_PYTHON": str(self.python), "PYSPARK_DRIVER_PYTHON": str(self.python)}
+        submit = self.python.parents[1] / "dependencies" / "pyspark" / "bin" / "spark-submit"
+        settings = [word for one in QUIET for word in ("--conf", one)]
+        files = ["--py-files", self.bundle, query]
+        env = spark_environment(clean_environment()) | chosen
+        return run(submit, "--master", master, *settings, *files, cwd=self.folder, env=env).stdout
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    folder = tmp_path_factory.mktemp("submitted")
+    bundle = folder / "sluicegate-spark.zip"
+    command("bundle", bundle)
+    return Cluster(spark_alone(tmp_path_factory.mktemp("environment")), bundle, folder)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScratchGateway]:
+    with ScratchGateway(tmp_path_factory.mktemp("bundled") / "served") as server:
+        made = server.request("POST", "/api/v1/streams", {"name": "orders", "address": "orders"})
+        assert made[0] == 201
+        yield server
+
+
+def send(server: ScratchGateway, numbers: range) -> None:
+    peer = StompPeer(server.stomp_port)
+    for number in numbers:
+        peer.send("orders", b"order %d" % number, f"r{number}")
+        assert peer.read()[1]["receipt-id"] == f"r{number}"
+
+
+def bodies(out: str) -> list[int]:
+    """Return the numbers of the orders that Spark's console shows."""
+    return [int(number) for number in re.findall(r"order (\d+)\s*\|", out)]
+
+
+@pytest.mark.timeout(240)
+def test_a_printed_stream_reads_each_message_once_however_often_it_is_started(
+    cluster: Cluster, served: ScratchGateway
+) -> None:
+    program = command("snippet", "--url", served.url, "--available")
+    send(served, range(5))
+    assert bodies(cluster.submit(program)) == [0, 1, 2, 3, 4]
+    send(served, range(5, 7))
+    # Its executor is a process of its own, which gets the zip from the driver.
+    assert bodies(cluster.submit(program, master="local-cluster[1,1,700]")) == [5, 6]
+    assert (cluster.folder / "checkpoints" / "orders-spark" / "offsets" / "1").exists()
+
+
+@pytest.mark.timeout(180)
+def test_a_printed_batch_reads_what_is_there(cluster: Cluster, served: ScratchGateway) -> None:
+    send(served, range(7, 9))
+    out = cluster.submit(command("snippet", "--url", served.url, "--kind", "batch"))
+    assert bodies(out)[-2:] == [7, 8]
