@@ -251,7 +251,7 @@ class ReplaysTest(SynchronousTestCase):
             taker.grant(5)
             self.settle_down()
             assert taker.offsets == [0, 2, 4]
-            assert taker.subscription.offset == 5
+            assert taker.subscription.cursor.offset == 5
 
     def test_holes_are_passed_over(self) -> None:
         self.fill(b"0")
@@ -330,6 +330,7 @@ class ReplaysTest(SynchronousTestCase):
         self.patch(replay, "UNSETTLED_MAX", 6)
         self.patch(replay, "UNSETTLED_LEAST", 2)
         self.patch(replay, "UNSETTLED_ALL", 10)
+        self.patch(replays, "UNSETTLED_ALL", 10)
         fill(self.registry, "orders", [stomp_message(b"x")] * 9)
         takers = [self.take(FIRST, Taker(holds=True)) for _ in range(4)]
         self.settle_down()
@@ -345,6 +346,19 @@ class ReplaysTest(SynchronousTestCase):
             self.settle_down()
         assert [len(taker.got) for taker in takers] == [9, 9, 9, 9]
         assert self.replays.unsettled == 0
+
+    def test_one_that_was_crowded_out_goes_on_when_others_leave(self) -> None:
+        for module in (replay, replays):
+            self.patch(module, "UNSETTLED_ALL", 8)
+        self.patch(replay, "UNSETTLED_LEAST", 2)
+        fill(self.registry, "orders", [stomp_message(b"x")] * 9)
+        first, second, third = [self.take(FIRST, Taker(holds=True)) for _ in range(3)]
+        self.settle_down()
+        assert [len(taker.got) for taker in (first, second, third)] == [9, 2, 2]
+        third.subscription.close()
+        first.settle()
+        self.settle_down()
+        assert len(second.got) == 9, "it settles nothing before it has more"
 
     def test_what_is_left_unsettled_is_given_up_at_the_end(self) -> None:
         self.five(2)
@@ -430,7 +444,7 @@ class ReplaysTest(SynchronousTestCase):
         while self.end_turn():
             assert len(looked) <= replays.RUN_MESSAGES + 256
             looked.clear()
-        assert (taker.offsets, taker.subscription.offset) == ([], 3000)
+        assert (taker.offsets, taker.subscription.cursor.offset) == ([], 3000)
 
     def test_a_thousand_at_the_head_share_the_bodies(self) -> None:
         takers = [self.take(NEXT) for _ in range(1000)]
