@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proton import Message
+from proton import Message, ulong
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from gateway.trial.scratch import HOST, ScratchGateway
@@ -153,3 +153,20 @@ def test_retention_under_a_slow_replay(gateway_process: Callable[..., ScratchGat
         assert offsets == sorted(offsets)
         assert stream(gateway, "news")["skippedMessages"] == skipped
     assert gateway.log.read_text("utf-8").count("stream.replay_jumped") == len(jumps)
+
+
+def test_a_restart_in_the_middle(gateway: ScratchGateway) -> None:
+    tap(gateway, "orders")
+    for number in range(3):
+        with connected(gateway) as amqp:
+            bodies = [f"{number}-{n}" for n in range(10)]
+            send(amqp, "orders", *bodies)
+            receiver = amqp.create_receiver("orders", options=From(ulong(number * 10)), credit=7)
+            assert take(receiver, 10) == list(enumerate(bodies, number * 10))
+            with replaying(gateway, "orders", f"offset={number * 10 + 5}") as reader:
+                assert [body.decode() for _, body in frames(reader, 5)] == bodies[5:]
+        assert gateway.stop() == 0
+        gateway.start()
+    with connected(gateway) as amqp:
+        receiver = amqp.create_receiver("orders", options=From("last"))
+        assert take(receiver, 1) == [(29, "2-9")]
