@@ -42,7 +42,6 @@ class Tap:
         return self._floor
 
     lagging = None
-    replays = replayed = 0
 
     def archived(self):
         return self._floor
