@@ -278,7 +278,7 @@ def make_core(
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _bring_back(reactor, core, config, restored, files, chance.name)
+        _bring_back(reactor, core, config, restored, make_name=chance.name)
     except BaseException:
         lock.release()
         raise
@@ -301,27 +301,25 @@ def _bring_back(
     core: Core,
     config: Config,
     restored: Restored,
-    files: RealFiles,
+    *,
     make_name: Callable[[], str],
 ) -> None:
     """Give the core its streams and its sink, and all that was found. Blocks."""
     _recover(reactor, core, restored, config, make_name)
     try:
-        _make_sink(reactor, core, config, restored, files)
+        _make_sink(reactor, core, config, restored)
     except BaseException:
         core.threads.stop()
         core.stage_threads.stop()
         raise
 
 
-def _make_sink(
-    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
-) -> None:
+def _make_sink(reactor: Reactor, core: Core, config: Config, restored: Restored) -> None:
     """Give the core its sink, with what a start found of it. Blocks."""
     core.stage_threads = Threads(reactor, name="stages")
     core.sink = Sink(
         core.broker,
-        StageFiles(files, f"{config.data_directory}/streams/{STAGES}"),
+        StageFiles(RealFiles(), f"{config.data_directory}/streams/{STAGES}"),
         core.stage_threads,
         reactor,
         sink_settings(config),

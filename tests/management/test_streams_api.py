@@ -380,3 +380,102 @@ class ApiTest(SynchronousTestCase):
         ):
             request = {"columns": ["offset"]} | fields
             assert self.read(**request).status == status, fields
+
+    # -- patterns
+
+    def hold(self, pattern: str = "news.#", **fields: Any) -> Any:
+        body = {"addressPattern": pattern, "startingOffsets": "earliest"} | fields
+        return self.good("POST", f"{SUBSCRIPTION}/all:attach", body)
+
+    def plan_all(self, start: Any, fence: int, **fields: Any) -> Any:
+        body = {"addressPattern": "news.#", "start": start, "fence": fence} | fields
+        return self.good("POST", f"{SUBSCRIPTION}/all:plan", body)
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            self.good("POST", BASE, {"name": name, "address": name})
+
+    def test_a_pattern_reads_all_that_fit_and_those_that_come(self) -> None:
+        assert self.hold()["floor"] == {}
+        self.make("news.eu", "news.us", "other")
+        self.fill(10, "news.eu")
+        attached = self.hold()
+        assert attached["floor"] == {"news.eu": [1, 0], "news.us": [1, 0]}
+        fence = attached["fence"]
+        planned = self.plan_all(attached["floor"], fence)
+        assert planned["end"] == {"news.eu": [1, 10]}, "the quiet ones are left out"
+        self.make("news.asia")
+        self.fill(4, "news.asia")
+        start = {"news.eu": [1, 10], "news.us": [1, 0]}
+        planned = self.plan_all(start, fence)
+        assert planned["end"] == {"news.asia": [1, 4]}
+        assert self.registry.get("news.asia").subscriptions["all"].fence == fence
+        done = self.good(
+            "POST", f"{SUBSCRIPTION}/all:commit", {"end": planned["end"], "fence": fence}
+        )
+        assert done["floor"]["news.asia"] == [1, 4]
+        known = self.plan_all({"news.eu": [1, 0]}, fence, end={"news.eu": [1, 10]})
+        assert (known["start"], known["end"]) == ({"news.eu": [1, 0]}, {"news.eu": [1, 10]})
+        assert known["bytes"]["news.eu"] > 0
+
+    def test_caps_are_shared_and_nobody_is_starved(self) -> None:
+        self.make("news.a", "news.b", "news.c")
+        for name, count in (("news.a", 900), ("news.b", 90), ("news.c", 1)):
+            self.fill(count, name)
+        attached = self.hold()
+        planned = self.plan_all(attached["floor"], attached["fence"], maxMessages=100)
+        ends = {name: end for name, (_, end) in planned["end"].items()}
+        assert ends == {"news.a": 90, "news.b": 9, "news.c": 1}
+
+    def test_a_new_stream_may_begin_at_its_end_or_wait_for_the_next_run(self) -> None:
+        attached = self.hold()
+        self.make("news.a")
+        self.fill(5, "news.a")
+        planned = self.plan_all({}, attached["fence"], frozen={})
+        assert planned["end"] == {}
+        planned = self.plan_all({}, attached["fence"], newStreamOffsets="latest")
+        assert (planned["start"], planned["end"]) == ({"news.a": [1, 5]}, {"news.a": [1, 5]})
+
+    def test_a_plan_of_a_pattern_waits_for_any_of_its_streams(self) -> None:
+        self.make("news.a", "news.b")
+        attached = self.hold()
+        body = {"addressPattern": "news.#", "start": attached["floor"], "waitMs": 1000}
+        body["fence"] = attached["fence"]
+        waiting = self.start("POST", f"{SUBSCRIPTION}/all:plan", body)
+        self.assertNoResult(waiting)
+        self.fill(3, "news.b")
+        planned = json.loads(self.successResultOf(waiting).body)
+        assert planned["end"] == {"news.b": [1, 3]}
+        body["start"] = planned["end"] | {"news.a": [1, 0]}
+        waiting = self.start("POST", f"{SUBSCRIPTION}/all:plan", body)
+        self.assertNoResult(waiting)
+        self.clock.advance(1)
+        assert json.loads(self.successResultOf(waiting).body)["end"] == {}
+
+    def test_what_a_pattern_is_refused_for(self) -> None:
+        self.make("news.a")
+        both = {"address": "x", "addressPattern": "#"}
+        for body in ({}, both, {"addressPattern": "a.#.b"}, {"addressPattern": ""}):
+            assert self.ask("POST", f"{SUBSCRIPTION}/all:attach", body)[0] == 422
+        first = self.hold()
+        self.hold()
+        late = {"addressPattern": "news.#", "start": {}, "fence": first["fence"]}
+        self.make("news.b")
+        assert self.ask("POST", f"{SUBSCRIPTION}/all:plan", late)[0] == 409
+        other = {"address": "orders", "startingOffsets": "latest"}
+        assert self.ask("POST", f"{SUBSCRIPTION}/all:attach", other)[0] == 409
+
+    def test_heads_say_whose_they_are_and_take_a_pattern(self) -> None:
+        self.make("news.a", "other")
+        found = self.good("POST", f"{BASE}/heads", {"addressPattern": "news.*"})
+        assert [one["name"] for one in found["items"]] == ["news.a"]
+        assert found["gateway"] == {"name": "", "id": None}
+
+    def test_a_pin_ends_when_its_reader_says_so(self) -> None:
+        self.make("news.a")
+        pin = {"address": "news.a", "pin": "p", "pinMs": 60_000}
+        self.good("POST", f"{BASE}/heads", pin)
+        assert self.registry.get("news.a").pins
+        self.good("POST", f"{BASE}/heads", pin | {"pinMs": 0})
+        self.registry.tick()
+        assert not self.registry.get("news.a").pins
