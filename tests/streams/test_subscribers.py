@@ -62,7 +62,7 @@ class SubscribersTest(SynchronousTestCase):
     # -- several streams
 
     def hold(self, *taps: Tap, name: str = "all", role: str = "") -> int:
-        made = self.subscribers.attach_all(name, taps, "earliest", {}, role)
+        made = self.subscribers.attach_all(name, taps, "earliest", {}, role=role)
         return int(self.successResultOf(made))
 
     def test_a_name_of_several_streams_has_one_fence_and_a_floor_in_each(self) -> None:
