@@ -8,7 +8,7 @@ import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.errors import Code, RefusedError
-from gateway.streams.subscribers import Subscribers
+from gateway.streams.subscribers import Holder, Subscribers
 from gateway.streams.subscription import ARCHIVE, encode
 from gateway.streams.tap import Tap
 from tests.storage.power import PowerFiles
@@ -25,9 +25,9 @@ class SubscribersTest(SynchronousTestCase):
     def attach(self, name: str, tap: Tap) -> Any:
         return self.successResultOf(self.subscribers.attach(name, tap, "latest", None))
 
-    def refused(self, code: Code, function: Any, *args: Any) -> None:
+    def refused(self, code: Code, function: Any, *args: Any, **words: Any) -> None:
         with pytest.raises(RefusedError) as caught:
-            function(*args)
+            function(*args, **words)
         assert caught.value.refusal.code is code
 
     def test_a_name_reads_one_stream_until_it_is_removed(self) -> None:
@@ -84,12 +84,12 @@ class SubscribersTest(SynchronousTestCase):
     def test_a_stream_joins_with_the_fence_and_role_of_its_name(self) -> None:
         fence = self.hold(self.tap, role=ARCHIVE)
         fill(self.registry, "bills", [b"x"] * 5)
-        joined = self.subscribers.join("all", [self.other], "latest", {}, (fence, ARCHIVE))
+        joined = self.subscribers.join("all", [self.other], "latest", {}, Holder(fence, ARCHIVE))
         self.successResultOf(joined)
         made = self.other.subscriptions["all"]
         assert (made.fence, made.floor, made.role) == (1, 5, ARCHIVE)
         self.hold(self.tap, self.other)
-        late = ("all", [self.other], "latest", {}, (fence, ARCHIVE))
+        late = ("all", [self.other], "latest", {}, Holder(fence, ARCHIVE))
         self.refused(Code.IN_USE, self.subscribers.join, *late)
 
     def test_a_stream_that_has_gone_leaves_the_others_to_the_name(self) -> None:
