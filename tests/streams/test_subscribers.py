@@ -107,7 +107,7 @@ class SubscribersTest(SynchronousTestCase):
 
     def test_a_role_that_is_none(self) -> None:
         self.refused(
-            Code.BAD_VALUE, self.subscribers.attach, "x", self.tap, "latest", None, "thief"
+            Code.BAD_VALUE, self.subscribers.attach, "x", self.tap, "latest", None, role="thief"
         )
 
     def test_a_floor_is_lifted_by_commits_alone(self) -> None:
