@@ -346,6 +346,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
     "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.committing": "logging",
     "pyspark_sluicegate.archive.writing": "tempfile",
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",
