@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " streams wildcard-addresses"
+        " sink streams wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -183,6 +183,7 @@ MANAGEMENT: Final = Table(
     later=_words("console token"),
 )
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
+SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,8 @@ from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
 from gateway.process.last_resort import cause_of
 from gateway.process.threads import started_pool
+from gateway.sink.settings import SinkSettings
+from gateway.sink.sink import Sink
 from gateway.store.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.store.lagging import watch_lag
 from gateway.store.lingering import Linger
@@ -53,12 +55,15 @@ from storage.page_reads import ThreadPages
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.silent import never
+from storage.stage_files import StageFiles
 from storage.stream_files import StreamFiles
 from storage.writer import ThreadWriter
 from storage.writing import Writer
 
 #: Reading streams takes turns on these; more would take cores from the messages.
 BLOCKING_THREADS: Final = 2
+#: The folder of stages, below that of the streams.
+STAGES: Final = "staged"
 
 #: What a turn takes of a connection or two, before anybody can be told that the disk is full.
 TURN_BYTES: Final = 512 << 10
@@ -127,6 +132,8 @@ class Core:
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
         self.replays: Replays
+        self.sink: Sink
+        self.stage_threads: Threads
         self.alarm: Alarm
         self.syncs: Histogram
         self.scrubber: Scrubber
@@ -165,6 +172,7 @@ class Core:
             *broker.operations.pager.definitions(),
             *broker.routing.duplicates.definitions(),
             *broker.branches.definitions(),
+            *self.sink.definitions(),
         ]
 
     # the streams' owner
@@ -209,6 +217,7 @@ class Core:
         """Seal the streams, sync and close the journal, give the directory back."""
         self.alarm.stop()
         self.scrubber.stop()
+        self.sink.stop()
         try:
             if self.store.journal.failure is None:
                 await self.registry.stop()
@@ -217,6 +226,7 @@ class Core:
             await closed
         finally:
             self.threads.stop()
+            self.stage_threads.stop()
             self.store.close_pages()
             self._lock.release()
 
@@ -279,6 +289,8 @@ def make_core(
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
         _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+        _make_sink(reactor, core, config, files)
+        core.sink.restore(restored.commits, restored.progress)
     except BaseException:
         lock.release()
         raise
@@ -294,6 +306,25 @@ def make_core(
     set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
+
+
+def _make_sink(reactor: Reactor, core: Core, config: Config, files: RealFiles) -> None:
+    """Give the core its sink, without what was stored."""
+    core.stage_threads = Threads(reactor, name="stages")
+    core.sink = Sink(
+        core.broker,
+        StageFiles(files, f"{config.data_directory}/streams/{STAGES}"),
+        core.stage_threads,
+        reactor,
+        sink_settings(config),
+        may_take=lambda size: core.disk.may_take(size),  # noqa: PLW0108 - it is made later
+    )
+
+
+def sink_settings(config: Config) -> SinkSettings:
+    """Return the bounds of the sink as they are written."""
+    said = {field.name: getattr(config.sink, field.name) for field in fields(config.sink)}
+    return SinkSettings(**said, origins=config.origins)
 
 
 def _ballast(files: RealFiles, config: Config) -> Ballast:

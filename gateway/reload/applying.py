@@ -15,7 +15,7 @@ from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
 from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
-from gateway.core.core import Core, Reactor, set_up_store
+from gateway.core.core import Core, Reactor, set_up_store, sink_settings
 from gateway.core.declared import make_declared
 from gateway.core.upkeep import disk_limit, keep_declared, periods
 from gateway.listening.connections import Connections, connection_limits
@@ -121,6 +121,8 @@ def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
     if disk_limit(old) != disk_limit(new):
         core.disk.monitor.use(disk_limit(new))
         core.disk.scan()
+    if old.sink != new.sink or old.origins != new.origins:
+        core.sink.use(sink_settings(new))
     if (old.scrub_rate, old.scrub_period) != (new.scrub_rate, new.scrub_period):
         core.scrubber.pace(rate=new.scrub_rate, period=new.scrub_period / 1000)
 

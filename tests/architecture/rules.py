@@ -114,6 +114,11 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
+    "gateway.sink": (
+        "gateway.addresses",
+        "gateway.broker",
+        "gateway.model",
+    ),
     "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.core": (
         "gateway.broker",
@@ -122,6 +127,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.logs",
         "gateway.model",
         "gateway.process",
+        "gateway.sink",
         "gateway.store",
         "gateway.streams",
         "gateway.time",
@@ -158,6 +164,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.queues",
         "gateway.reload",
         "gateway.selectors",
+        "gateway.sink",
         "gateway.store",
         "gateway.streams",
         "gateway.time",
@@ -292,6 +299,11 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.sealing": "twisted",
     "gateway.streams.subscribers": "twisted",
     "gateway.streams.tap": "twisted",
+    # The sink waits for threads, the journal and room.
+    "gateway.sink.durable": "twisted",
+    "gateway.sink.ports": "twisted",
+    "gateway.sink.publication": "twisted",
+    "gateway.sink.sink": "structlog twisted",
     # HTTP.
     "gateway.management.addresses_api": "twisted",
     "gateway.management.answers": "twisted",
@@ -303,10 +315,10 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.config_api": "twisted",
     "gateway.management.connections_api": "twisted",
     "gateway.management.diverts_api": "twisted",
-    "gateway.management.durable": "twisted",
     "gateway.management.http": "twisted",
     "gateway.management.messages_api": "twisted",
     "gateway.management.queues_api": "twisted",
+    "gateway.management.sink_api": "twisted",
     "gateway.management.streams_api": "twisted",
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
@@ -323,6 +335,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
+    "pyspark_sluicegate.sink": "logging pyspark",
     "pyspark_sluicegate.source": "logging os pyspark time",
     # The one transport shell under both protocols. Patience reads a clock that tests replace.
     "protocols.transport.departures": "select twisted",
@@ -388,6 +401,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",
+    "pyspark_sluicegate.sink",
     "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",

@@ -20,12 +20,20 @@ from pyspark_sluicegate.options import Options, SluicegateError
 
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _PAUSE_MAX: Final = 2.0
+_JSON: Final = "application/json"
 
 Fields = dict[str, Any]
 
 
 class RetryError(Exception):
-    """The gateway cannot be reached, or is busy, or an answer was cut: worth another try."""
+    """The gateway cannot be reached, or is busy, or an answer was cut: worth another try.
+
+    `answer` is what a gateway that is busy says beside the reason.
+    """
+
+    def __init__(self, text: str, answer: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.answer = answer or {}
 
 
 class StatusError(SluicegateError):
@@ -91,14 +99,19 @@ class Gateway:
         self, path: str, body: Mapping[str, Any]
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Send one request; returns a good answer's head. Raises RetryError, StatusError."""
-        headers = {"Content-Type": "application/json", "Accept": "*/*"}
+        return self.send("POST", "/api/v1/streams" + path, json.dumps(body).encode(), _JSON)
+
+    def send(
+        self, method: str, path: str, data: bytes, content_type: str
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """As `post`, of any method, path below the root, and body."""
+        headers = {"Content-Type": content_type, "Accept": "*/*"}
         authorization = self._authorization()
         if authorization:
             headers["Authorization"] = authorization
         connection = self._connection()
         try:
-            data = json.dumps(body).encode()
-            connection.request("POST", "/api/v1/streams" + path, data, headers)
+            connection.request(method, path, data, headers)
             response = connection.getresponse()
             if response.status < 300:
                 return connection, response
@@ -109,7 +122,7 @@ class Gateway:
         connection.close()
         fields = _json_object(answer)
         if response.status in _BUSY:
-            raise RetryError(fields.get("message") or f"HTTP status {response.status}")
+            raise RetryError(fields.get("message") or f"HTTP status {response.status}", fields)
         raise StatusError(response.status, fields, f"{self.url} {path}")
 
     def drain(

@@ -47,6 +47,8 @@ from pyspark_sluicegate.offsets import (
 )
 from pyspark_sluicegate.options import Options, SluicegateError, make_ddl, parse_options
 from pyspark_sluicegate.rows import check_losses, make_request, read_spans
+from pyspark_sluicegate.sink import BatchWriter, StreamWriter
+from pyspark_sluicegate.sink_options import parse_sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -279,6 +281,12 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(schema, self._parsed())
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        return BatchWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001
+        return StreamWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = self._parsed()
