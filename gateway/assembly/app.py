@@ -352,7 +352,7 @@ class GatewayService(MultiService):
             reactor=self._reactor,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry).install(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
         SinkApi(core.sink).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
         connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)

@@ -47,6 +47,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
+    "archive": _of_rows(rows_of(tree.ArchiveConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(tree.StreamConfig)),

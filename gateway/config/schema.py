@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams wildcard-addresses"
+        " sink streams archive wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -184,6 +184,7 @@ MANAGEMENT: Final = Table(
 )
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
+ARCHIVE: Final = Table(keys=v.readers(rows_of(tree.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
@@ -191,5 +192,5 @@ AUTHENTICATION: Final = Table(
 STREAM: Final = Table(
     keys=v.readers(rows_of(tree.StreamConfig)),
     required=frozenset({"address"}),
-    later=_words("address-pattern selector retention-bytes retention-time"),
+    later=_words("address-pattern selector retention-time"),
 )

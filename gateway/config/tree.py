@@ -314,6 +314,13 @@ class LoggingConfig:
     level: Annotated[LogLevel, AT_ONCE] = LogLevel.INFO
 
 
+class Retain(Enum):
+    """What of a stream stays on the disk: ALL within its bounds, or what is not ARCHIVED yet."""
+
+    ALL = "all"
+    ARCHIVED = "archived"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
     """`[sink]`: batches that programs stage here and publish whole, as Spark does.
@@ -346,10 +353,35 @@ class StreamConfig:
     Attributes:
         name: the NAME of its table.
         address: the address whose messages it keeps.
+        retain: `archived` lets go of what an archive has, above `local-bytes`; `all` keeps it; not
+            written: `stream-retain`.
+        local_bytes: bytes that stay here although they are archived; not written:
+            `stream-local-bytes`.
+        retention_bytes: bytes above which the oldest go, whoever wants them; not written:
+            `stream-retention-bytes`.
     """
 
     name: str
     address: Annotated[str, REFUSED, v.Read(v.address)]
+    retain: Annotated[Retain | None, AT_ONCE] = None
+    local_bytes: Annotated[int | None, AT_ONCE, Unit.BYTES, at_least(1)] = None
+    retention_bytes: Annotated[int | None, AT_ONCE, Unit.BYTES, at_least(1)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveConfig:
+    """`[archive]`: the table that keeps the history of this gateway's streams.
+
+    Attributes:
+        table: `s3://bucket/path`, `gs://`, `az://` or an absolute folder; a gateway without any
+            stream takes over from it the streams of its `name`; empty: none.
+        endpoint: of an S3-compatible store.
+        region: of the bucket.
+    """
+
+    table: Annotated[str, RESTART] = ""
+    endpoint: Annotated[str, RESTART] = ""
+    region: Annotated[str, RESTART] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,6 +439,10 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
+            `archived`, what no archive has yet and the newest `stream-local-bytes`.
+        stream_local_bytes: bytes of a stream that stay here although they are archived.
+        stream_retention_bytes: bytes of a stream above which the oldest go, whoever wants them.
         origins: key path as shown -> where it was written.
         file: the configuration file, None without one.
     """
@@ -462,6 +498,10 @@ class Config:
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
+    stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
+    stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
+    stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 

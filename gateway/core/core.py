@@ -22,6 +22,7 @@ from gateway.broker import Gateway, Limits
 from gateway.broker.ports.streams import Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
+from gateway.core.retained import stream_settings
 from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
@@ -46,7 +47,6 @@ from gateway.store.scrubber import Scrubber
 from gateway.store.timed_files import TimedFiles
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.replays import Jump, Replays
-from gateway.streams.settings import StreamSettings
 from gateway.time.alarm import Alarm
 from storage.ballast import Ballast
 from storage.files import RealFiles
@@ -213,6 +213,19 @@ class Core:
             "stream.messages_lost", stream_id=stream_id, first=first, last=last, reason=reason
         )
 
+    def archive_lags(self, stream: str, text: str | None, waiting: int, bytes_max: int) -> None:
+        """See StreamsOwner."""
+        if text is not None:
+            _log.warning(
+                "stream.archive_lagging",
+                stream=stream,
+                waiting_bytes=waiting,
+                retention_bytes=bytes_max,
+                reason=text,
+            )
+        else:
+            _log.info("stream.archive_caught_up", stream=stream)
+
     async def close(self) -> None:
         """Seal the streams, sync and close the journal, give the directory back."""
         self.alarm.stop()
@@ -288,7 +301,7 @@ def make_core(
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+        _recover(reactor, core, restored, config, chance.name)
         _make_sink(reactor, core, config, files)
         core.sink.restore(restored.commits, restored.progress)
     except BaseException:
@@ -444,13 +457,21 @@ def _start_journal(core: Core, writer: Writer, fatal: Fatal, alarm: Failing | No
     journal.start(writer)
 
 
-def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:
+def _recover(
+    reactor: Reactor,
+    core: Core,
+    restored: Restored,
+    config: Config,
+    make_name: Callable[[], str],
+) -> None:
     """Bring back addresses, queues, messages and streams."""
     broker, directory = core.broker, core.broker.directory
     threads = Threads(reactor)
-    core.use_streams(StreamRegistry(files, threads, core, StreamSettings(), broker.now_ms), threads)
+    files = StreamFiles(RealFiles(), f"{config.data_directory}/streams")
+    settings = stream_settings(config)
+    core.use_streams(StreamRegistry(files, threads, core, settings, broker.now_ms), threads)
     try:
-        core.registry.load()
+        core.registry.load(make_name)
     except BaseException:
         threads.stop()
         raise

@@ -101,6 +101,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "store.lags": "the disk lags: new messages are handed out once they are on it",
     "store.recovered": "the journal was read; `messages` came back",
     "store.slow": "the disk has had a batch for `seconds`; senders wait",
+    "stream.archive_caught_up": "its archive is no longer so far behind that messages will be lost",
+    "stream.archive_lagging": "retention-bytes is near; its archive has not taken what is there",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
     "stream.replay_jumped": "retention dropped what a replay had not seen; it went on behind that",
     "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",

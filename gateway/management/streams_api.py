@@ -32,6 +32,7 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
+from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
@@ -62,15 +63,20 @@ class NewStream(Fields):
 
 
 class Attach(Fields):
-    """Body of `:attach`."""
+    """Body of `:attach`: one address, or all tapped ones that `address_pattern` fits."""
 
-    address: str
+    address: str | None = None
+    address_pattern: str | None = None
     starting_offsets: str = "latest"
+    role: str = ""
     position: dict[str, _Position] | None = None
 
 
 class Plan(Fields):
-    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go."""
+    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go.
+
+    With `address_pattern` streams that are new join with `fence`, from `new_stream_offsets` on.
+    """
 
     start: dict[str, _Position]
     end: dict[str, _Position] | None = None
@@ -78,6 +84,10 @@ class Plan(Fields):
     max_messages: int | None = None
     max_bytes: int | None = None
     wait_ms: int = 0
+    address_pattern: str | None = None
+    new_stream_offsets: str = "earliest"
+    role: str = ""
+    fence: int = 0
 
 
 class Commit(Fields):
@@ -91,6 +101,7 @@ class Heads(Fields):
     """Body of `POST /streams/heads`."""
 
     address: str | None = None
+    address_pattern: str | None = None
     pin: str | None = None
     pin_ms: int = 3_600_000
 
@@ -126,9 +137,12 @@ class Read(Fields):
 class StreamsApi:
     """The functions behind the routes."""
 
-    def __init__(self, clock: IReactorTime, registry: StreamRegistry) -> None:
+    def __init__(self, clock: IReactorTime, registry: StreamRegistry, name: str = "") -> None:
+        """`name` is the gateway's."""
         self._clock = clock
         self._registry = registry
+        self._name = name
+        self._patterns = Patterns(clock, registry, self._planned)
 
     def install(self, router: Router) -> None:
         """Add the routes."""
@@ -186,6 +200,12 @@ class StreamsApi:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
         registry = self._registry
+        if fields.address_pattern is not None and fields.address is None:
+            return self._patterns.attach(name, fields)
+        if fields.address is None or fields.address_pattern is not None:
+            raise RefusedError.of(
+                Code.BAD_VALUE, "Give 'address' or 'addressPattern', and only one of them."
+            )
         tap = registry.find_address(fields.address)
         if tap is not None:
             return self._attach(tap, name, fields)
@@ -194,7 +214,7 @@ class StreamsApi:
 
     def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+        made = self._registry.attach(name, tap, fields.starting_offsets, position, role=fields.role)
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -202,6 +222,7 @@ class StreamsApi:
                 "subscription": known.name,
                 "address": tap.stream.address,
                 "fence": known.fence,
+                "lifted": [stream] if known.lifted else [],
                 "floor": {stream: [known.epoch, known.floor]},
                 "first": {stream: [place.epoch, place.first]},
                 "heads": {stream: [place.epoch, place.head]},
@@ -213,6 +234,8 @@ class StreamsApi:
     def plan(self, request: Request, name: str) -> Response | Deferred[Response]:
         """How far a batch goes from `start`; waits up to `waitMs` while there is nothing."""
         fields = read_fields(request, Plan)
+        if fields.address_pattern is not None:
+            return self._patterns.plan(name, fields)
         tap = self._subscribed(name)
         stream = tap.stream.name
         epoch, offset = fields.start.get(stream, (tap.place.epoch, tap.place.first))
@@ -230,6 +253,9 @@ class StreamsApi:
         return waiter.addBoth(over)
 
     def _plan(self, tap: Tap, start: _Position, fields: Plan) -> Response:
+        return json_response(200, self._planned(tap, start, fields))
+
+    def _planned(self, tap: Tap, start: _Position, fields: Plan) -> Planned:
         name, place = tap.stream.name, tap.place
         epoch, offset = start
         loss = plan.find_loss(place, epoch, offset)
@@ -244,7 +270,7 @@ class StreamsApi:
             end = plan.find_end(
                 pieces, low, head, rows_max=fields.max_messages, bytes_max=fields.max_bytes
             )
-        shown = {
+        return {
             "end": {name: [place.epoch, end]},
             "start": {name: [place.epoch, low]},
             "first": {name: [place.epoch, place.first]},
@@ -252,28 +278,26 @@ class StreamsApi:
             "bytes": {name: plan.count_bytes(pieces, low, end)},
             "losses": [_shown_loss(name, loss)] if loss is not None else [],
         }
-        return json_response(200, shown)
 
     def commit(self, request: Request, name: str) -> Deferred[Response]:
-        """Lift the floor; 200 when it is durable, 409 for a reader that was replaced."""
+        """Lift the floors; 200 when that is durable, 409 for a reader that was replaced."""
         fields = read_fields(request, Commit)
-        tap = self._subscribed(name)
-        stream = tap.stream.name
-        if stream not in fields.end:
+        stream = self._subscribed(name).stream.name
+        alone = len(self._registry.subscribed(name)) == 1
+        if alone and stream not in fields.end:
             raise RefusedError.of(
                 Code.BAD_VALUE, f"The commit of {name!r} does not name its stream {stream!r}."
             )
-        epoch, offset = fields.end[stream]
-        done = self._registry.commit(name, epoch, offset, fields.fence)
-        return done.addCallback(
-            lambda known: json_response(200, {"floor": {stream: [known.epoch, known.floor]}})
-        )
+        done = self._registry.commit_all(name, fields.end, fields.fence)
+        return done.addCallback(lambda floors: json_response(200, {"floor": floors}))
 
     def heads(self, request: Request) -> Response:
-        """Places of one address or of all; with `pin` what is there now stays for `pinMs`."""
+        """Places of one address, of those of a pattern or of all; with `pin` it stays `pinMs`."""
         fields = read_fields(request, Heads)
         registry = self._registry
-        if fields.address is None:
+        if fields.address_pattern is not None:
+            taps = find_taps(registry, fields.address_pattern)
+        elif fields.address is None:
             taps = registry.all()
         else:
             tap = registry.find_address(fields.address)
@@ -286,7 +310,8 @@ class StreamsApi:
             taps = [tap]
         for tap in taps:
             self._pin(tap, fields.pin, fields.pin_ms)
-        return json_response(200, {"items": [_shown(tap) for tap in taps]})
+        gateway = {"name": self._name, "id": registry.identity}
+        return json_response(200, {"gateway": gateway, "items": [_shown(tap) for tap in taps]})
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
@@ -413,6 +438,7 @@ def _shown(tap: Tap) -> dict[str, object]:
             "floor": known.floor,
             "lag": max(place.head - known.floor, 0),
             "fence": known.fence,
+            "role": known.role,
             "createdMs": known.created_ms,
             "seenMs": known.seen_ms,
         }
@@ -430,5 +456,7 @@ def _shown(tap: Tap) -> dict[str, object]:
         "pins": len(tap.pins),
         "consumers": tap.replays,
         "skippedMessages": stream.skipped_messages,
+        "archived": tap.archived(),
+        "archiveLags": tap.lagging,
         "subscriptions": subscriptions,
     }

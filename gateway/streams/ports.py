@@ -124,3 +124,6 @@ class StreamsOwner(Protocol):
 
     def stream_lost(self, stream_id: int, first: int, last: int, reason: str) -> None:
         """Retention dropped messages that a subscription still wanted."""
+
+    def archive_lags(self, stream: str, text: str | None, waiting: int, bytes_max: int) -> None:
+        """An archive has fallen so far behind that messages will be lost; None: it caught up."""

@@ -25,11 +25,21 @@ from gateway.model.errors import Code, RefusedError
 _VERSION: Final = 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+READER: Final = ""
+ARCHIVE: Final = "archive"
+ARCHIVED: Final = "archived"
+ROLES: Final = (READER, ARCHIVE, ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One reader's hold on a stream; times in ms of broker time."""
+    """One reader's hold on a stream; times in ms of broker time.
+
+    Attributes:
+        lifted: a commit has moved the floor: it is no longer where the subscription was made.
+        role: `archive` copies the stream to a table, `archived` reads such a table too; empty:
+            reads here alone.
+    """
 
     name: str
     epoch: int
@@ -37,6 +47,8 @@ class Subscription:
     fence: int
     created_ms: int
     seen_ms: int
+    lifted: bool = False
+    role: str = READER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +68,8 @@ def attach(
     starting: str,
     position: int | None,
     now_ms: int,
+    fence: int | None = None,
+    role: str = READER,
 ) -> Subscription:
     """Return the subscription as it stands after one more attachment.
 
@@ -66,14 +80,21 @@ def attach(
         starting: `earliest`, `latest` or an offset in decimal; only for a new one.
         position: where the reader's checkpoint stands in this epoch, if it has one.
         now_ms: broker time.
+        fence: of this attachment, where several streams share one; else the next one.
+        role: of the reader, one of ROLES.
 
     Raises:
-        RefusedError: bad-value, when `starting` is none of those.
+        RefusedError: bad-value, when `starting` or `role` is none of those.
     """
     wanted = _start(starting, place)
+    if role not in ROLES:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"The role {role[:40]!r} is none of: '', 'archive', 'archived'."
+        )
+    if fence is None:
+        fence = 1 if known is None else known.fence + 1
     if known is not None and known.epoch == place.epoch:
-        return replace(known, fence=known.fence + 1, seen_ms=now_ms)
-    fence = 1 if known is None else known.fence + 1
+        return replace(known, fence=fence, seen_ms=now_ms, role=role)
     floor = wanted if position is None else position
     return Subscription(
         name=name,
@@ -82,6 +103,7 @@ def attach(
         fence=fence,
         created_ms=now_ms,
         seen_ms=now_ms,
+        role=role,
     )
 
 
@@ -107,11 +129,7 @@ def commit(
     is another life, bad-value when the offset was never advertised.
     """
     if fence != known.fence:
-        raise RefusedError.of(
-            Code.IN_USE,
-            f"The subscription {known.name!r} was attached again (fence {known.fence}) after this "
-            f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
-        )
+        raise replaced(known.name, known.fence, fence)
     if epoch != known.epoch or epoch != place.epoch:
         raise RefusedError.of(
             Code.NOT_FOUND,
@@ -123,7 +141,17 @@ def commit(
             Code.BAD_VALUE,
             f"The commit of {known.name!r} names offset {offset}; the stream ends at {place.head}.",
         )
-    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms)
+    lifted = known.lifted or offset > known.floor
+    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms, lifted=lifted)
+
+
+def replaced(name: str, newest: int, fence: int) -> RefusedError:
+    """Return the refusal of a reader with `fence`, which a newer one has replaced."""
+    return RefusedError.of(
+        Code.IN_USE,
+        f"The subscription {name!r} was attached again (fence {newest}) after this "
+        f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
+    )
 
 
 def encode(subscriptions: Iterable[Subscription]) -> bytes:

@@ -39,6 +39,11 @@ class Tap:
     def floor(self):
         return self._floor
 
+    lagging = None
+
+    def archived(self):
+        return self._floor
+
 
 class Streams:
     def __init__(self, *taps):
@@ -217,6 +222,8 @@ def test_streams(floor, lag):
     assert value(found, "stream_head", **labels) == 10
     assert value(found, "stream_first_offset", **labels) == 2
     assert value(found, "stream_floor_lag", **labels) == lag
+    assert value(found, "stream_unarchived_messages", **labels) == lag
+    assert value(found, "stream_archive_lags", **labels) == 0
     assert value(found, "stream_subscriptions", **labels) == 1
     assert value(found, "stream_lost_messages_total", **labels) == 3
 

@@ -71,6 +71,7 @@ class ApiTest(SynchronousTestCase):
         assert made == {
             "name": "all", "address": "orders", "epoch": 1, "first": 0, "head": 0, "next": 0,
             "bytes": 0, "lostMessages": 0, "pins": 0, "consumers": 0, "skippedMessages": 0,
+            "archived": None, "archiveLags": None,
             "subscriptions": [],
         }  # fmt: skip
         self.fill(5, "all")
@@ -80,7 +81,7 @@ class ApiTest(SynchronousTestCase):
         assert (shown["head"], shown["next"]) == (5, 5)
         assert shown["bytes"] > 0
         assert shown["subscriptions"] == [{
-            "name": "etl", "floor": 0, "lag": 5, "fence": 1,
+            "name": "etl", "floor": 0, "lag": 5, "fence": 1, "role": "",
             "createdMs": self.now.ms, "seenMs": self.now.ms,
         }]  # fmt: skip
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl") == (204, None)
@@ -110,7 +111,8 @@ class ApiTest(SynchronousTestCase):
     def test_the_first_attach_makes_address_stream_and_subscription(self) -> None:
         answer = self.attach(startingOffsets="latest")
         assert answer == {
-            "subscription": "etl", "address": "orders", "fence": 1, "floor": {"orders": [1, 0]},
+            "subscription": "etl", "address": "orders", "fence": 1, "lifted": [],
+            "floor": {"orders": [1, 0]},
             "first": {"orders": [1, 0]}, "heads": {"orders": [1, 0]},
         }  # fmt: skip
         assert ("address", "orders") in self.owner.said

@@ -1,7 +1,7 @@
 """The gateway killed at each step of a batch: every row is published once, in order per partition.
 
-Programs write batches as Spark does. The gateway is killed while stages come, between the last stage
-and the commit, in the middle of publishing, and before the answer; then it is started again.
+Programs write batches as Spark does. The gateway is killed while stages come, between the last
+stage and the commit, in the middle of publishing, and before the answer; then it is started again.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def _one_of(*possible: str) -> Callable[[str, str], str]:
     return parse
 
 
-def _size(name: str, value: str) -> int | None:
+def parse_size(name: str, value: str) -> int | None:
+    """Return bytes or a count; None for an empty text. Raises SluicegateError."""
     if not value:
         return None
     match = re.fullmatch(r"\s*(\d{1,15})\s*([kmg]?)(i?b)?\s*", value.lower())
@@ -105,14 +106,16 @@ _FLAG: Final = _one_of("true", "false")
 OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "url": ("", _urls),
     "address": ("", _text),
+    "addressPattern": ("", _text),
+    "newStreamOffsets": ("earliest", _one_of("earliest", "latest")),
     "subscription": ("", _text),
     "startingOffsets": ("", _text),
     "endingOffsets": ("latest", _text),
-    "maxMessagesPerTrigger": ("", _size),
-    "maxBytesPerTrigger": ("512m", _size),
-    "minPartitions": ("1", _size),
-    "maxPartitions": ("64", _size),
-    "targetPartitionBytes": ("64m", _size),
+    "maxMessagesPerTrigger": ("", parse_size),
+    "maxBytesPerTrigger": ("512m", parse_size),
+    "minPartitions": ("1", parse_size),
+    "maxPartitions": ("64", parse_size),
+    "targetPartitionBytes": ("64m", parse_size),
     "includeHeaders": ("false", _one_of("false", "map", "json")),
     "columns": ("", _names),
     "bodyFormat": ("binary", _one_of("binary", "string", "amqp")),
@@ -127,6 +130,9 @@ OPTIONS: Final[Mapping[str, tuple[str, Callable[[str, str], Any]]]] = {
     "connectTimeout": ("5s", _seconds),
     "retryDeadline": ("2m", _seconds),
     "pollInterval": ("100ms", _seconds),
+    "archive": ("", _text),
+    "archiveEndpoint": ("", _text),
+    "archiveRegion": ("", _text),
 }
 
 
@@ -153,9 +159,11 @@ def parse_options(given: Mapping[str, str]) -> Options:
             raise SluicegateError(f"The option {name!r} is unknown; {_hint(name.lower())}")
         texts[names[name.lower()]] = str(value)
     options: Options = {name: OPTIONS[name][1](name, text) for name, text in texts.items()}
-    for name in ("url", "address"):
-        if not options[name]:
-            raise SluicegateError(f"The option {name!r} is required.")
+    if not options["url"]:
+        raise SluicegateError("The option 'url' is required.")
+    if bool(options["address"]) == bool(options["addressPattern"]):
+        what = "exclude each other" if options["address"] else "are both missing: one is required"
+        raise SluicegateError(f"The options 'address' and 'addressPattern' {what}.")
     least, most = options["minPartitions"], options["maxPartitions"]
     if least > most:
         raise SluicegateError(f"minPartitions ({least}) is above maxPartitions ({most}).")
@@ -163,9 +171,28 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise SluicegateError("The options 'username' and 'password' go together.")
     if sum(bool(options[name]) for name in ("username", "token", "tokenFile")) > 1:
         raise SluicegateError("Give one of 'token', 'tokenFile' and 'username' with 'password'.")
+    _check_archive(options)
     if options["includeHeaders"] != "false" and "headers" not in options["columns"]:
         options["columns"].append("headers")
     return options
+
+
+def _check_archive(options: Options) -> None:
+    if not options["archive"]:
+        given = [n for n in ("archiveEndpoint", "archiveRegion") if options[n]]
+        if given:
+            raise SluicegateError(f"The option {given[0]!r} needs the option 'archive'.")
+        return
+    if options["includeHeaders"] == "json":
+        raise SluicegateError(
+            "The option 'includeHeaders' is 'json'; with 'archive' it can be 'map' or 'false': a "
+            "table keeps headers as a map of texts."
+        )
+    if options["bodyFormat"] == "amqp" or "amqp" in options["columns"]:
+        raise SluicegateError(
+            "With 'archive' encoded messages (bodyFormat=amqp, the column 'amqp') cannot be read: "
+            "not every table has them. Read the table's own column 'amqp' where it is there."
+        )
 
 
 def _hint(name: str) -> str:

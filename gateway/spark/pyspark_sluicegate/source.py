@@ -19,6 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -62,14 +63,31 @@ _PIN_MS: Final = 3_600_000
 _log = logging.getLogger("pyspark_sluicegate")
 
 
-class _Member:
+def addressed(options: Options) -> dict[str, Any]:
+    """Return the fields of a call that say which addresses are meant."""
+    name = "addressPattern" if options["addressPattern"] else "address"
+    return {name: options[name]}
+
+
+def joining(options: Options) -> dict[str, Any]:
+    """Return the fields of a plan by which new streams of a pattern join; empty without one."""
+    if not options["addressPattern"]:
+        return {}
+    return {**addressed(options), "newStreamOffsets": options["newStreamOffsets"]}
+
+
+class Member:
     """One gateway of a query; with several, the keys of its streams end in `@host:port`."""
 
-    def __init__(self, url: str, options: Options) -> None:
+    def __init__(self, url: str, options: Options, role: str = "") -> None:
+        self.role = role
         self.gateway = Gateway(url, options)
         self.suffix = "@" + urlsplit(url).netloc if len(options["url"]) > 1 else ""
         self.fence: int | None = None
+        #: Streams whose floor is not where the subscription was made.
+        self.lifted: set[str] = set()
         self._options = options
+        self._addressed = addressed(options)
         self._path = f"/subscriptions/{quote(options['subscription'], safe='')}"
 
     def own(self, places: Places) -> Places:
@@ -83,13 +101,19 @@ class _Member:
         """Attach with the place of the checkpoint, if there is one; returns the floor."""
         options = self._options
         body = {
-            "address": options["address"],
+            **self._addressed,
             "startingOffsets": options["startingOffsets"] or "latest",
+            "role": self.role,
             "position": None if places is None else self.own(places),
         }
         reply = self.gateway.call(self._path + ":attach", body)
         self.fence = reply["fence"]
+        self.lifted = set(reply.get("lifted", ()))
         return self.named(reply["floor"])
+
+    def heads(self) -> dict[str, Any]:
+        """Return what the gateway says of its name and of the streams of the addresses."""
+        return self.gateway.call("/heads", self._addressed)
 
     def ask(
         self, action: str, body: dict[str, Any], places: Places, seconds: float | None = None
@@ -98,7 +122,9 @@ class _Member:
         for again in (True, False):
             if self.fence is None:
                 self.attach(places)
-            if action != "plan":
+            if "addressPattern" in body:
+                body["role"] = self.role
+            if action != "plan" or "addressPattern" in body:
                 body["fence"] = self.fence
             try:
                 return self.gateway.call(f"{self._path}:{action}", body, seconds)
@@ -112,12 +138,15 @@ class _Member:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The driver's side of a streaming query, and what its tasks run."""
 
+    #: What the gateway is told of the subscription: `archive`, `archived`, or nothing.
+    role = ""
+
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
         self._request = make_request(schema, options)
         self._name = options["subscription"]
-        self._members = [_Member(url, options) for url in options["url"]]
+        self.members = [Member(url, options, self.role) for url in options["url"]]
         self._initial: dict[str, Any] | None = None
         self._frozen: Places | None = None
         self._heads: Places = {}
@@ -126,10 +155,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             floors: Places = {}
-            for member in self._members:
-                floors |= member.attach(None)
+            for member in self.members:
+                floors |= self.begun(member, member.attach(None))
             self._initial = make_offset(self._name, floors)
         return self._initial
+
+    def begun(self, member: Member, floors: Places) -> Places:
+        """Return where a new query begins, given the floors of its subscription."""
+        return floors
 
     def getDefaultReadLimit(self) -> ReadLimit:
         rows = self._options["maxMessagesPerTrigger"]
@@ -137,9 +170,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._frozen = {}
-        for member in self._members:
+        for member in self.members:
             try:
-                reply = member.gateway.call("/heads", {"address": self._options["address"]})
+                reply = member.heads()
             except StatusError as error:
                 if error.status != 404:
                     raise
@@ -150,23 +183,30 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         places = read_offset(start, self._name)
         ends = dict(places)
-        for member in self._members:
-            reply = member.ask("plan", self._plan(member, places, limit), places)
-            check_losses(reply["losses"], self._options)
+        for member in self.members:
+            body = self._plan(member, places, limit)
+            reply = self.planned(member, body, member.ask("plan", body, places))
             self._heads |= member.named(reply["heads"])
             for key, (epoch, place) in member.named(reply["end"]).items():
                 known = ends.get(key, [epoch, 0])
                 ends[key] = [epoch, max(place, known[1]) if known[0] == epoch else place]
         end = make_offset(self._name, ends)
         if end == start:
-            self._release(start)
-            if len(self._members) > 1 and self._frozen is None:
+            self.release(start)
+            if len(self.members) > 1 and self._frozen is None:
                 time.sleep(self._options["pollInterval"])
         return end
 
-    def _plan(self, member: _Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
+    def planned(
+        self, member: Member, body: Mapping[str, Any], reply: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Judge what a gateway has planned for `body`: raises for losses, as the options say."""
+        check_losses(reply["losses"], self._options)
+        return reply
+
+    def _plan(self, member: Member, places: Places, limit: ReadLimit) -> dict[str, Any]:
         """Return the body of a plan call: both caps at once, unless Spark asks for all there is."""
-        count = len(self._members)
+        count = len(self.members)
         rows = self._options["maxMessagesPerTrigger"]
         size = None if isinstance(limit, ReadAllAvailable) else self._options["maxBytesPerTrigger"]
         if isinstance(limit, ReadMaxRows):
@@ -176,6 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             rows = None
         body: dict[str, Any] = {
+            **joining(self._options),
             "start": member.own(places),
             "maxMessages": max(rows // count, 1) if rows else None,
             "maxBytes": max(size // count, 1) if size else None,
@@ -190,17 +231,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return make_offset(self._name, self._heads) if self._heads else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return cut_and_pack(self.spans(start, end), self._options)
+
+    def spans(self, start: dict[str, Any], end: dict[str, Any]) -> list[Span]:
+        """Return the ranges of a batch, with their sizes; tells of what was lost before."""
         low, high = read_offset(start, self._name), read_offset(end, self._name)
         spans: list[Span] = []
-        for member in self._members:
-            body = {"start": member.own(low), "end": member.own(high)}
+        for member in self.members:
+            ranged = {"start": member.own(low), "end": member.own(high)}
+            body = {**joining(self._options), **ranged}
             reply = member.ask("plan", body, low)
-            check_losses(reply["losses"], self._options)
+            self.lost(member, reply["losses"])
             for stream, (epoch, first) in reply["start"].items():
                 last, size = reply["end"][stream][1], reply["bytes"][stream]
                 if last > first:
                     spans.append(Span(member.gateway.url, stream, epoch, first, last, size))
-        return cut_and_pack(spans, self._options)
+        return spans
+
+    def lost(self, member: Member, losses: Sequence[Mapping[str, Any]]) -> None:
+        """Raise for what a batch has lost, or go on without it, as the options say."""
+        check_losses(losses, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Partition)
@@ -210,7 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options["commitMode"] != "off":
             self._lift("commit", end)
 
-    def _release(self, start: dict[str, Any]) -> None:
+    def release(self, start: dict[str, Any]) -> None:
         """Lift the floor to what Spark came back with: its batches before that are committed."""
         fresh = start not in (self._initial, self._released)
         if fresh and self._options["commitMode"] == "idle" and self._lift("release", start):
@@ -219,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lift(self, action: str, offset: dict[str, Any]) -> bool:
         places = read_offset(offset, self._name)
         done = True
-        for member in self._members:
+        for member in self.members:
             try:
                 member.ask(action, {"end": member.own(places)}, places, _COMMIT_SECONDS)
             except SluicegateError as error:
@@ -242,14 +292,20 @@ class BatchReader(DataSourceReader):
         options, spans = self._options, []
         pin = f"batch-{os.getpid()}-{time.monotonic_ns()}"
         for url in options["url"]:
-            body = {"address": options["address"], "pin": pin, "pinMs": _PIN_MS}
-            for one in Gateway(url, options).call("/heads", body)["items"]:
+            body = {**addressed(options), "pin": pin, "pinMs": _PIN_MS}
+            reply = Gateway(url, options).call("/heads", body)
+            for one in reply["items"]:
                 first = self._resolve("startingOffsets", one, "earliest")
+                first = self.begun(reply["gateway"], one, first)
                 end = min(self._resolve("endingOffsets", one, "latest"), one["head"])
                 size = one["bytes"] * max(end - first, 0) // max(one["head"] - one["first"], 1)
                 if end > first:
                     spans.append(Span(url, one["name"], one["epoch"], first, end, size))
         return list(cut_and_pack(spans, options, pin))
+
+    def begun(self, gateway: Mapping[str, Any], stream: Mapping[str, Any], first: int) -> int:
+        """Return where the reading at the gateway begins, of what is wanted from `first` on."""
+        return first
 
     def _resolve(self, name: str, stream: Mapping[str, Any], default: str) -> int:
         text = self._options[name] or default
@@ -280,7 +336,11 @@ class DefaultSource(DataSource):
         return make_ddl(self._parsed())
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(schema, self._parsed())
+        options = self._parsed()
+        if options["archive"]:
+            reader: BatchReader = _archived().ArchivedBatchReader(schema, options)
+            return reader
+        return BatchReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
         return BatchWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
@@ -295,4 +355,12 @@ class DefaultSource(DataSource):
                 "The option 'subscription' is required: a name for this query, under which the "
                 "gateway keeps what it has still to read. Each query needs its own."
             )
+        if options["archive"]:
+            reader: StreamReader = _archived().ArchivedStreamReader(schema, options)
+            return reader
         return StreamReader(schema, options)
+
+
+def _archived() -> Any:  # noqa: ANN401 - a module
+    """Return the readers that know an archive: they build on this module, and on an extra."""
+    return import_module("pyspark_sluicegate.archived")
