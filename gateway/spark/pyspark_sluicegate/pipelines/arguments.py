@@ -31,6 +31,9 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
         help="a bar on a terminal (auto), JSON lines, or nothing",
     )  # fmt: skip
     parser.add_argument(
+        "--json", action="store_const", const="json", dest="progress", help="as --progress json"
+    )
+    parser.add_argument(
         "--metrics-file", default="", metavar="FILE",
         help="kept up to date in Prometheus' text form, for its node exporter",
     )  # fmt: skip

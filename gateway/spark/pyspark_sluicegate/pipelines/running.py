@@ -1,0 +1,207 @@
+"""A pipeline from its start to its exit status: the session, signals, errors, a query watched."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_sluicegate.pipelines.arguments import cause_of
+from pyspark_sluicegate.pipelines.progress import Progress, share_of
+
+#: How often a query is looked at.
+_LOOK_SECONDS: Final = 0.5
+INTERRUPTED: Final = 130
+#: A row whose expression cannot be computed has no value there; it must not end the query.
+_LENIENT: Final = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+
+
+def run(name: str, work: Callable[[SparkSession], None], *, interrupted: int = 0) -> int:
+    """Run a program; returns its exit status: 0, or 1 with the reason on the error output.
+
+    `interrupted` is the status after Ctrl-C or SIGTERM: 0 for what goes on until it is stopped.
+    A session that was there before stays.
+    """
+    kept = signal.signal(signal.SIGTERM, _interrupt)
+    before = SparkSession.getActiveSession()
+    spark: SparkSession | None = None
+    try:
+        builder = SparkSession.builder.appName(f"sluicegate-{name}")
+        # Its own bar would be drawn into ours.
+        spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        for key, value in _LENIENT.items():
+            spark.conf.set(key, value)
+        work(spark)
+    except KeyboardInterrupt:
+        return interrupted
+    except Exception as error:  # noqa: BLE001 - Spark wraps the cause in several of its own
+        sys.stderr.write(f"{name}: {cause_of(error)}\n")
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+        if spark is not None and before is None:
+            _stop(spark)
+    return 0
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark; a second Ctrl-C meanwhile must not print how far that was."""
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        spark.stop()
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryTotals:
+    """What a streaming query has done since it was started.
+
+    Attributes:
+        late: groups that came behind the watermark, and are in no result; each is one row or more.
+        untimed: rows without a time.
+        state: groups that wait for their window to end.
+        ends: stream -> the offset that is reached.
+        heads: stream -> the offset behind its last message.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    results: int = 0
+    late: int = 0
+    untimed: int = 0
+    state: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
+    stateful: bool = True
+    _told: str = ""
+
+    def take(self, progress: Mapping[str, Any]) -> bool:
+        """Add what Spark tells of one trigger; returns whether it was new."""
+        if progress["timestamp"] <= self._told:
+            return False
+        self._told = progress["timestamp"]
+        self.batches += "addBatch" in progress["durationMs"]
+        self.rows += sum(one["numInputRows"] for one in progress["sources"])
+        if progress["stateOperators"]:
+            self.late += sum(s["numRowsDroppedByWatermark"] for s in progress["stateOperators"])
+            self.state = sum(s["numRowsTotal"] for s in progress["stateOperators"])
+        for observed in progress.get("observedMetrics", {}).values():
+            found = observed.asDict() if hasattr(observed, "asDict") else dict(observed)
+            self.untimed += found.get("untimed") or 0
+            self.results += found.get("results") or 0
+        for one in progress["sources"]:
+            self.ends |= _places(one["endOffset"])
+            self.heads |= _places(one["latestOffset"])
+        return True
+
+    def counters(self) -> dict[str, int]:
+        """Return what only grows, by name."""
+        found = {"batches": self.batches, "rows": self.rows}
+        if self.stateful:
+            found |= {"results": self.results, "late": self.late, "untimed": self.untimed}
+        return found
+
+    def gauges(self) -> dict[str, int]:
+        """Return what also falls, by name."""
+        return {"open_groups": self.state} if self.stateful else {}
+
+    def lags(self) -> dict[str, int]:
+        """Return how many offsets each stream is behind its head."""
+        return {n: max(head - self.ends.get(n, 0), 0) for n, head in self.heads.items()}
+
+    def share(self) -> float:
+        """Return how much of what is there is read, 0 to 1."""
+        return share_of(self.heads, self.lags())
+
+    def summary(self, seconds: float) -> str:
+        """Return the figures for people."""
+        text = f"{self.rows:,} rows  {self.rows / seconds:,.0f} rows/s  "
+        if self.stateful:
+            text += f"{self.results:,} results  {self.state:,} open  {self.late:,} late  "
+        return f"{text}{sum(self.lags().values()):,} behind"
+
+
+def _places(offset: Mapping[str, Any] | str | None) -> dict[str, int]:
+    """Return the places of an offset of the source: an object, or what Python writes for one."""
+    if isinstance(offset, str):
+        try:
+            offset = ast.literal_eval(offset)
+        except (ValueError, SyntaxError):
+            return {}
+    found = offset.get("q") if isinstance(offset, Mapping) else None
+    return {name: int(place) for name, (_, place) in (found or {}).items()}
+
+
+def watch(query: StreamingQuery, totals: QueryTotals, progress: Progress) -> None:
+    """Tell of a query until it ends; raises what it died of, and stops it when interrupted."""
+    try:
+        while not query.awaitTermination(_LOOK_SECONDS):
+            _tell(query, totals, progress)
+    finally:
+        query.stop()
+        _tell(query, totals, progress)
+        progress.end()
+
+
+def _tell(query: StreamingQuery, totals: QueryTotals, progress: Progress) -> None:
+    if any([totals.take(one) for one in query.recentProgress]):
+        progress.tell(totals)
+
+
+def add_query_arguments(parser: argparse.ArgumentParser, subscription: str) -> None:
+    """Add what says where a streaming query begins, how often it works, and when it ends."""
+    parser.add_argument(
+        "--address", required=True,
+        help="what is read; with * (one word) or # (the rest) a pattern, also for new addresses",
+    )  # fmt: skip
+    parser.add_argument(
+        "--subscription", default=subscription, help="its name at the gateways, one for each query"
+    )
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="FOLDER",
+        help="where Spark keeps its place; with it a restart goes on exactly there",
+    )  # fmt: skip
+    parser.add_argument("--starting-offsets", default="earliest", metavar="WHERE")
+    parser.add_argument("--max-bytes-per-trigger", default="512m", metavar="SIZE")
+    parser.add_argument("--trigger", default="10 seconds", help="how often a batch is made")
+    parser.add_argument("--available-now", action="store_true", help="end when all is read")
+
+
+def query_options(given: argparse.Namespace) -> dict[str, str]:
+    """Return the source's options for what `add_query_arguments` has read."""
+    pattern = {"*", "#"} & set(given.address.split("."))
+    return {
+        "addressPattern" if pattern else "address": given.address,
+        "subscription": given.subscription,
+        "startingOffsets": given.starting_offsets,
+        "maxBytesPerTrigger": given.max_bytes_per_trigger,
+    }
+
+
+def start(writer: Any, given: argparse.Namespace) -> StreamingQuery:  # noqa: ANN401 - Spark's
+    """Start a query with its checkpoint and trigger."""
+    writer = writer.option("checkpointLocation", os.fspath(given.checkpoint))
+    if given.available_now:
+        query: StreamingQuery = writer.trigger(availableNow=True).start()
+    else:
+        query = writer.trigger(processingTime=given.trigger).start()
+    return query
+
+
+def make_progress(name: str, given: argparse.Namespace) -> Progress:
+    """Return what tells of the pipeline, as its options say."""
+    return Progress(given.progress, given.metrics_file, time.monotonic, pipeline=name)
