@@ -1,9 +1,10 @@
-"""Tells what died at a dead-letter address, by cause, origin, type and day; sends it back on demand.
+"""Tells what died at a dead-letter address and why, and sends it back on demand.
 
     python -m pyspark_sluicegate.pipelines.dead_letters --url http://gateway:8161 --address DLQ
     ... --redrive --where "cause = 'undelivered' and body.region = 'eu'" [--dry-run]
 
-The address has a tap (a stream): what is read there stays, and so do the messages of its queues.
+Dead letters are counted by cause, origin, type and day. The address has a tap (a stream): what is
+read there stays, and so do the messages of its queues.
 `--redrive` sends dead letters to the addresses where they died, through the sink. A selection is
 known by its address, `--where`, `--to` and `--id`; the gateway remembers how far each one was sent,
 in one with the messages, so the same command sends each dead letter once however often it is run
@@ -24,6 +25,7 @@ from pyspark.sql import functions as f
 from pyspark_sluicegate.client import Gateway, StatusError
 from pyspark_sluicegate.options import Options, SluicegateError, parse_options, parse_size
 from pyspark_sluicegate.pipelines.arguments import (
+    Parser,
     add_gateway_arguments,
     add_watching_arguments,
     gateway_options,
@@ -39,7 +41,7 @@ from pyspark_sluicegate.pipelines.counting import (
 from pyspark_sluicegate.pipelines.expressions import compile_sql
 from pyspark_sluicegate.pipelines.letters_source import FORMAT, DeadLetters
 from pyspark_sluicegate.pipelines.redriving import Redrive, Selection
-from pyspark_sluicegate.pipelines.running import INTERRUPTED, make_progress, run
+from pyspark_sluicegate.pipelines.running import INTERRUPTED, checked, make_progress, run
 from pyspark_sluicegate.sink_options import parse_sink_options
 from pyspark_sluicegate.source import DefaultSource
 
@@ -52,7 +54,7 @@ _JSON: Final = {"body": "text", "headers": "headers"}
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the program's command line."""
-    parser = argparse.ArgumentParser(prog=NAME, description=__doc__.partition("\n")[0])
+    parser = Parser(prog=NAME, description=__doc__.partition("\n")[0])
     add_gateway_arguments(parser)
     parser.add_argument(
         "--address", required=True, help="the dead-letter or expiry address, which has a tap"
@@ -66,6 +68,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--to", default="", metavar="ADDRESS", help="with --redrive: all there, not to their origin"
     )
+    parser.add_argument(
+        "--to-queue", action="store_true",
+        help="with --redrive: to the queue where each died, not to all queues of its address",
+    )  # fmt: skip
     parser.add_argument("--routing", choices=("anycast", "multicast"), default="")
     parser.add_argument(
         "--id", default="", metavar="NAME",
@@ -136,9 +142,10 @@ class DeadLetterJob:
         reader = self._spark.read.format(FORMAT).options(**self._source)
         reader = reader.option("startingOffsets", str(first)).option("endingOffsets", str(end))
         frame = reader.load().withColumn("day", f.to_date("timestamp").cast("string"))
-        if self._given.where:
-            frame = frame.where(compile_sql(self._given.where, _JSON))
-        return frame
+        if not self._given.where:
+            return frame
+        with checked(f"--where {self._given.where!r}"):
+            return frame.where(compile_sql(self._given.where, _JSON))
 
     # ---- counting
 
@@ -169,8 +176,9 @@ class DeadLetterJob:
     def _plan(self, stream: Stream) -> Redrive:
         given = self._given
         selection = Selection(
-            stream=stream, where=given.where, to=given.to, routing=given.routing, name=given.id
-        )
+            stream=stream, where=given.where, to=given.to, to_queue=given.to_queue,
+            routing=given.routing, name=given.id,
+        )  # fmt: skip
         sink = {**self._login, "url": self._options["url"][0], "routing": given.routing}
         sink = {name: value for name, value in sink.items() if value}
         return Redrive(selection, parse_sink_options(sink), sink)
@@ -214,9 +222,11 @@ def check(given: argparse.Namespace) -> None:
         raise SluicegateError(
             f"--address is {given.address!r}; {NAME} works on one address at a time."
         )
-    for name in ("to", "id", "routing"):
-        if getattr(given, name) and not given.redrive:
+    for name in ("to", "to-queue", "id", "routing"):
+        if getattr(given, name.replace("-", "_")) and not given.redrive:
             raise SluicegateError(f"--{name} is for --redrive, which is not given.")
+    if given.to and given.to_queue:
+        raise SluicegateError("--to and --to-queue say two places; give one of them.")
     if given.to == given.address:
         raise SluicegateError(
             f"--to is {given.to!r}, the address that is read: each run would double what is there."

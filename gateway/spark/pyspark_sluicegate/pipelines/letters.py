@@ -66,8 +66,15 @@ _KINDS: Final[Mapping[str, pa.DataType]] = {
 SCHEMA: Final = pa.schema([(name, _KINDS[kind]) for name, kind in COLUMNS.items()])
 _AMQP: Final = ("x-opt-ORIG-ADDRESS", "x-opt-ORIG-QUEUE", "x-opt-ACTUAL-EXPIRY")
 _STOMP: Final = ("_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ACTUAL_EXPIRY")
-#: Headers of a STOMP message that are the gateway's and go when it is sent again.
-_OWN: Final = (*_STOMP, "_AMQ_ORIG_MESSAGE_ID", "_AMQ_ORIG_ROUTING_TYPE")
+#: Headers of a STOMP message that go when it is sent again: they tell of this death, or of how it
+#: was sent, or are columns.
+_OWN: Final = (
+    *_STOMP,
+    "_AMQ_ORIG_MESSAGE_ID",
+    "_AMQ_ORIG_ROUTING_TYPE",
+    "destination-type",
+    "timestamp",
+)
 #: A STOMP message does not say whether it is a text; these do.
 _TEXTUAL: Final = ("text/", "application/json", "application/xml")
 _STRINGS: Final = frozenset({0xA1, 0xB1})

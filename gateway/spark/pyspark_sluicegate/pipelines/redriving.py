@@ -48,6 +48,7 @@ class Selection:
     stream: Stream
     where: str
     to: str
+    to_queue: bool
     routing: str
     name: str
 
@@ -55,8 +56,12 @@ class Selection:
     def producer(self) -> str:
         """The name under which the gateway remembers it, without its kind."""
         stream = self.stream
-        facts = [stream.identity, stream.name, stream.epoch, self.where, self.to, self.routing]
-        told = json.dumps([*facts, self.name]).encode()
+        told = json.dumps(
+            [
+                stream.identity, stream.name, stream.epoch,
+                self.where, self.to, self.to_queue, self.routing, self.name,
+            ]
+        ).encode()  # fmt: skip
         return f"redrive-{stream.name[:60]}-{hashlib.sha256(told).hexdigest()[:16]}"
 
 
@@ -76,6 +81,7 @@ class Redrive:
         """`options` are the sink's, parsed; `sink` the same as Spark takes them."""
         self.producer = selection.producer
         self._to = selection.to
+        self._to_queue = selection.to_queue
         self._options = options
         self._sink = dict(sink)
         self._gateway = Gateway(options["url"][0], options)
@@ -99,7 +105,7 @@ class Redrive:
 
     def left(self, frame: DataFrame) -> DataFrame:
         """Return the dead letters of a frame that a run would send."""
-        wanted = f.lit(False)  # noqa: FBT003 - a value
+        wanted = f.lit(False)
         for kind, place in self.places.items():
             wanted = wanted | (_is(kind) & (f.col("offset") >= place))
         frame = frame.where(wanted)
@@ -120,13 +126,13 @@ class Redrive:
 
     def _write(self, frame: DataFrame, kind: str, end: int) -> Sent:
         seen = Observation()
-        homeless = f.lit(False) if self._to else f.col("original_address").isNull()  # noqa: FBT003
+        homeless = f.lit(False) if self._to else f.col("original_address").isNull()
         frame = frame.observe(
             seen, f.count("*").alias("letters"), f.count_if(homeless).alias("homeless")
         )
         rows = frame.where(~homeless).select(
             f.coalesce(f.col(KINDS[kind]), f.lit("" if kind == "text" else b"")).alias("body"),
-            (f.lit(self._to) if self._to else f.col("original_address")).alias("address"),
+            self._destination().alias("address"),
             f.col("created").alias("timestamp"),
             *_KEPT,
         )
@@ -135,6 +141,15 @@ class Redrive:
         found = seen.get
         letters, lost = int(found["letters"] or 0), int(found["homeless"] or 0)
         return Sent(letters, letters - lost, lost)
+
+    def _destination(self) -> Column:
+        if self._to:
+            return f.lit(self._to)
+        address = f.col("original_address")
+        if not self._to_queue:
+            return address
+        named = f.concat(address, f.lit("::"), f.col("original_queue"))
+        return f.coalesce(named, address)
 
     def _name(self, kind: str) -> str:
         return f"{self.producer}-{kind}"

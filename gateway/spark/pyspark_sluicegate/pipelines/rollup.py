@@ -1,4 +1,4 @@
-"""Counts and sums messages by window of time, and sends the results to an address, exactly once.
+"""Counts and sums messages by window of time and sends the results on, exactly once.
 
     python -m pyspark_sluicegate.pipelines.rollup --url http://gateway:8161 --address orders
         --key body.region --sum body.amount --window '1 minute' --watermark '30 seconds'
@@ -22,6 +22,7 @@ from pyspark.sql import functions as f
 
 from pyspark_sluicegate.options import SluicegateError, parse_options
 from pyspark_sluicegate.pipelines.arguments import (
+    Parser,
     add_gateway_arguments,
     add_watching_arguments,
     gateway_options,
@@ -38,6 +39,7 @@ from pyspark_sluicegate.pipelines.expressions import (
 from pyspark_sluicegate.pipelines.running import (
     QueryTotals,
     add_query_arguments,
+    checked,
     make_progress,
     query_options,
     run,
@@ -57,7 +59,7 @@ _SUMMED: Final = "decimal(38,6)"
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the program's command line."""
-    parser = argparse.ArgumentParser(prog=NAME, description=__doc__.partition("\n")[0])
+    parser = Parser(prog=NAME, description=__doc__.partition("\n")[0])
     add_gateway_arguments(parser)
     add_query_arguments(parser, NAME)
     parser.add_argument(
@@ -162,7 +164,7 @@ def roll_up(frame: DataFrame, plan: Plan) -> DataFrame:
     rows = rows.where("time is not null").withWatermark("time", plan.watermark)
     window = f.window("time", plan.window, plan.slide)
     grouped = rows.groupBy(window.alias("window"), *(f"key{i}" for i in range(len(plan.keys))))
-    missing = f.lit(False)  # noqa: FBT003 - a value
+    missing = f.lit(False)
     for i in range(len(plan.sums)):
         missing = missing | f.col(f"sum{i}").isNull()
     found = grouped.agg(
@@ -207,7 +209,8 @@ class RollupJob:
         """Start the query."""
         self._spark.dataSource.register(DefaultSource)
         frame = self._spark.readStream.format("sluicegate").options(**self._source).load()
-        results = roll_up(frame, self._plan)
+        with checked(f"One of --key {self._given.key} and --sum {self._given.sum}"):
+            results = roll_up(frame, self._plan)
         writer = results.writeStream.format("sluicegate").options(**self._sink)
         return start(writer.outputMode("append"), self._given)
 

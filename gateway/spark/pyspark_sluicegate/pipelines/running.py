@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import argparse
 import ast
+import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_sluicegate.pipelines.arguments import cause_of
+from pyspark_sluicegate.options import SluicegateError
+from pyspark_sluicegate.pipelines.arguments import cause_of, first_line
 from pyspark_sluicegate.pipelines.progress import Progress, share_of
 
 #: How often a query is looked at.
-_LOOK_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 1
 INTERRUPTED: Final = 130
 #: A row whose expression cannot be computed has no value there; it must not end the query.
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
@@ -32,6 +36,8 @@ def run(name: str, work: Callable[[SparkSession], None], *, interrupted: int = 0
     A session that was there before stays.
     """
     kept = signal.signal(signal.SIGTERM, _interrupt)
+    # PySpark prints a page of JSON for each expression that it refuses; we say it in a line.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     before = SparkSession.getActiveSession()
     spark: SparkSession | None = None
     try:
@@ -51,6 +57,17 @@ def run(name: str, work: Callable[[SparkSession], None], *, interrupted: int = 0
         if spark is not None and before is None:
             _stop(spark)
     return 0
+
+
+@contextmanager
+def checked(said: str) -> Iterator[None]:
+    """Let Spark's refusal of an expression name the options that have it."""
+    try:
+        yield
+    except PySparkException as error:
+        raise SluicegateError(
+            f"{said} is no expression for this: {first_line(str(error))}"
+        ) from error
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -158,7 +175,8 @@ def watch(query: StreamingQuery, totals: QueryTotals, progress: Progress) -> Non
 
 
 def _tell(query: StreamingQuery, totals: QueryTotals, progress: Progress) -> None:
-    if any([totals.take(one) for one in query.recentProgress]):
+    news = [one for one in query.recentProgress if totals.take(one)]
+    if news:
         progress.tell(totals)
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import functions as f
 
 from pyspark_sluicegate.options import SluicegateError, parse_options
 from pyspark_sluicegate.pipelines.arguments import (
+    Parser,
     add_gateway_arguments,
     add_watching_arguments,
     gateway_options,
@@ -31,6 +32,7 @@ from pyspark_sluicegate.pipelines.kafka_jar import PROVIDER, check_jar
 from pyspark_sluicegate.pipelines.running import (
     QueryTotals,
     add_query_arguments,
+    checked,
     make_progress,
     query_options,
     run,
@@ -60,7 +62,7 @@ _OURS: Final = ("kafka.bootstrap.servers", "topic", "checkpointlocation")
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the program's command line."""
-    parser = argparse.ArgumentParser(prog=NAME, description=__doc__.partition("\n")[0])
+    parser = Parser(prog=NAME, description=__doc__.partition("\n")[0])
     add_gateway_arguments(parser)
     add_query_arguments(parser, NAME)
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
@@ -157,7 +159,7 @@ def jar_of(spark: SparkSession) -> str | None:
     if not jvm.org.apache.spark.util.Utils.classIsLoadable(PROVIDER):
         return None
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    found = jvm.java.lang.Class.forName(PROVIDER, False, loader)  # noqa: FBT003 - Java's
+    found = jvm.java.lang.Class.forName(PROVIDER, False, loader)
     return str(found.getProtectionDomain().getCodeSource().getLocation().getPath())
 
 
@@ -178,7 +180,9 @@ class KafkaJob:
         """Start the query."""
         self._spark.dataSource.register(DefaultSource)
         frame = self._spark.readStream.format("sluicegate").options(**self._source).load()
-        writer = to_records(frame, self._given).writeStream.format("kafka").options(**self._kafka)
+        with checked("One of --key, --value and --topic-expr"):
+            records = to_records(frame, self._given)
+        writer = records.writeStream.format("kafka").options(**self._kafka)
         return start(writer.outputMode("append"), self._given)
 
     def run(self) -> None:
