@@ -123,7 +123,7 @@ class Progress:
     def line(self, totals: Account) -> str:
         """Return the bar with its figures."""
         share = totals.share()
-        done = int(share * _BAR)
+        done = int(share * _BAR + 1e-9)
         passed = max(self._seconds() - self._started, 0.001)
         bar = f"[{'#' * done}{'.' * (_BAR - done)}] {share:6.1%}"
         return f"{bar}  {totals.summary(passed)}"
