@@ -41,7 +41,13 @@ from pyspark_sluicegate.pipelines.counting import (
 from pyspark_sluicegate.pipelines.expressions import compile_sql
 from pyspark_sluicegate.pipelines.letters_source import FORMAT, DeadLetters
 from pyspark_sluicegate.pipelines.redriving import Redrive, Selection
-from pyspark_sluicegate.pipelines.running import INTERRUPTED, checked, make_progress, run
+from pyspark_sluicegate.pipelines.running import (
+    INTERRUPTED,
+    Interrupts,
+    checked,
+    make_progress,
+    run,
+)
 from pyspark_sluicegate.sink_options import parse_sink_options
 from pyspark_sluicegate.source import DefaultSource
 
@@ -100,10 +106,12 @@ class DeadLetterJob:
         assert size is not None
         self._batch = size
         self.totals = LetterTotals()
+        self._interrupts = Interrupts()
         self._progress = make_progress(NAME, given)
 
-    def run(self) -> None:
-        """Do what the options say. Raises SluicegateError."""
+    def run(self, interrupts: Interrupts) -> None:
+        """Do what the options say. Raises SluicegateError, KeyboardInterrupt behind a range."""
+        self._interrupts = interrupts
         for source in (DefaultSource, DeadLetters):
             self._spark.dataSource.register(source)
         stream = self._stream()
@@ -170,6 +178,7 @@ class DeadLetterJob:
         self.totals.batches += 1
         self.totals.places = {stream.key: end - stream.first}
         self._progress.tell(self.totals)
+        self._interrupts.check()
 
     # ---- sending back
 
@@ -236,7 +245,9 @@ def check(given: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    return run(NAME, lambda spark: DeadLetterJob(spark, given).run(), interrupted=INTERRUPTED)
+    return run(
+        NAME, lambda spark, told: DeadLetterJob(spark, given).run(told), interrupted=INTERRUPTED
+    )
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from pyspark_sluicegate.pipelines.expressions import (
     parse_named,
 )
 from pyspark_sluicegate.pipelines.running import (
+    Interrupts,
     QueryTotals,
     add_query_arguments,
     checked,
@@ -214,15 +215,15 @@ class RollupJob:
         writer = results.writeStream.format("sluicegate").options(**self._sink)
         return start(writer.outputMode("append"), self._given)
 
-    def run(self) -> None:
-        """Start the query, and tell of it until it ends."""
-        watch(self.start(), self.totals, make_progress(NAME, self._given))
+    def run(self, interrupts: Interrupts) -> None:
+        """Start the query, and tell of it until it ends or is interrupted."""
+        watch(self.start(), self.totals, make_progress(NAME, self._given), interrupts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    return run(NAME, lambda spark: RollupJob(spark, given).run())
+    return run(NAME, lambda spark, told: RollupJob(spark, given).run(told))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -29,34 +29,78 @@ INTERRUPTED: Final = 130
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
 
 
-def run(name: str, work: Callable[[SparkSession], None], *, interrupted: int = 0) -> int:
+class Interrupts:
+    """Ctrl-C and SIGTERM, as something to ask for between two steps.
+
+    An exception in the middle of a call to the JVM, which PySpark would raise, leaves that call and
+    Spark's threads half done and prints pages of it. The second signal is one, for the impatient.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def note(self, *_: object) -> None:
+        """Take up a signal."""
+        self.count += 1
+        if self.count > 1:
+            raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if there was one."""
+        if self:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Hear signals meanwhile; a SparkContext that is made later takes Ctrl-C for itself."""
+        kept = {one: signal.signal(one, self.note) for one in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, before in kept.items():
+                signal.signal(one, before)
+
+
+#: What a pipeline does once there is a session.
+Work = Callable[[SparkSession, Interrupts], None]
+
+
+def run(name: str, work: Work, *, interrupted: int = 0) -> int:
     """Run a program; returns its exit status: 0, or 1 with the reason on the error output.
 
     `interrupted` is the status after Ctrl-C or SIGTERM: 0 for what goes on until it is stopped.
     A session that was there before stays.
     """
-    kept = signal.signal(signal.SIGTERM, _interrupt)
     # PySpark prints a page of JSON for each expression that it refuses; we say it in a line.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     before = SparkSession.getActiveSession()
     spark: SparkSession | None = None
+    interrupts = Interrupts()
     try:
-        builder = SparkSession.builder.appName(f"sluicegate-{name}")
-        # Its own bar would be drawn into ours.
-        spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-        for key, value in _LENIENT.items():
-            spark.conf.set(key, value)
-        work(spark)
+        spark = _session(name)
+        with interrupts.heard():
+            work(spark, interrupts)
     except KeyboardInterrupt:
         return interrupted
     except Exception as error:  # noqa: BLE001 - Spark wraps the cause in several of its own
         sys.stderr.write(f"{name}: {cause_of(error)}\n")
         return 1
     finally:
-        signal.signal(signal.SIGTERM, kept)
         if spark is not None and before is None:
             _stop(spark)
     return 0
+
+
+def _session(name: str) -> SparkSession:
+    builder = SparkSession.builder.appName(f"sluicegate-{name}")
+    # Its own bar would be drawn into ours.
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    for key, value in _LENIENT.items():
+        spark.conf.set(key, value)
+    return spark
 
 
 @contextmanager
@@ -68,10 +112,6 @@ def checked(said: str) -> Iterator[None]:
         raise SluicegateError(
             f"{said} is no expression for this: {first_line(str(error))}"
         ) from error
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _stop(spark: SparkSession) -> None:
@@ -163,10 +203,12 @@ def _places(offset: Mapping[str, Any] | str | None) -> dict[str, int]:
     return {name: int(place) for name, (_, place) in (found or {}).items()}
 
 
-def watch(query: StreamingQuery, totals: QueryTotals, progress: Progress) -> None:
-    """Tell of a query until it ends; raises what it died of, and stops it when interrupted."""
+def watch(
+    query: StreamingQuery, totals: QueryTotals, progress: Progress, interrupts: Interrupts
+) -> None:
+    """Tell of a query until it ends or is interrupted; raises what it died of."""
     try:
-        while not query.awaitTermination(_LOOK_SECONDS):
+        while not interrupts and not query.awaitTermination(_LOOK_SECONDS):
             _tell(query, totals, progress)
     finally:
         query.stop()

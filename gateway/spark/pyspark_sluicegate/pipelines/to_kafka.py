@@ -30,6 +30,7 @@ from pyspark_sluicegate.pipelines.arguments import (
 from pyspark_sluicegate.pipelines.expressions import columns_for, compile_sql
 from pyspark_sluicegate.pipelines.kafka_jar import PROVIDER, check_jar
 from pyspark_sluicegate.pipelines.running import (
+    Interrupts,
     QueryTotals,
     add_query_arguments,
     checked,
@@ -185,15 +186,15 @@ class KafkaJob:
         writer = records.writeStream.format("kafka").options(**self._kafka)
         return start(writer.outputMode("append"), self._given)
 
-    def run(self) -> None:
-        """Start the query, and tell of it until it ends."""
-        watch(self.start(), self.totals, make_progress(NAME, self._given))
+    def run(self, interrupts: Interrupts) -> None:
+        """Start the query, and tell of it until it ends or is interrupted."""
+        watch(self.start(), self.totals, make_progress(NAME, self._given), interrupts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    return run(NAME, lambda spark: KafkaJob(spark, given).run())
+    return run(NAME, lambda spark, told: KafkaJob(spark, given).run(told))
 
 
 if __name__ == "__main__":
