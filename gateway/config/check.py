@@ -19,6 +19,7 @@ from gateway.config import schema
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
+from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import TlsSource, TlsVersion, table_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
@@ -28,15 +29,12 @@ from gateway.config.tree import (
     MULTICAST_PREFIX,
     Acceptor,
     AddressConfig,
-    ArchiveConfig,
     Config,
     LoggingConfig,
     ManagementConfig,
     MetricsConfig,
     QueueConfig,
-    Retain,
     SinkConfig,
-    StreamConfig,
     low_credits,
 )
 from gateway.config.values import describe

@@ -16,6 +16,7 @@ from gateway.addresses.match import SettingsTable, markers_problem
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
+from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.definitions import DivertDefinition
@@ -314,13 +315,6 @@ class LoggingConfig:
     level: Annotated[LogLevel, AT_ONCE] = LogLevel.INFO
 
 
-class Retain(Enum):
-    """What of a stream stays on the disk: ALL within its bounds, or what is not ARCHIVED yet."""
-
-    ALL = "all"
-    ARCHIVED = "archived"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkConfig:
     """`[sink]`: batches that programs stage here and publish whole, as Spark does.
@@ -344,44 +338,6 @@ class SinkConfig:
     producers_max: Annotated[int, AT_ONCE, within(1, 1_000_000)] = 10_000
     producer_expiry: Annotated[int, AT_ONCE, Unit.MS, at_least(60_000)] = 30 * 86_400_000
     max_message_size: Annotated[int, AT_ONCE, Unit.BYTES, within(1024, 1 << 30)] = 16 * MIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamConfig:
-    """One `[streams."NAME"]`: a tap on an address that exists from the start on.
-
-    Attributes:
-        name: the NAME of its table.
-        address: the address whose messages it keeps.
-        retain: `archived` lets go of what an archive has, above `local-bytes`; `all` keeps it; not
-            written: `stream-retain`.
-        local_bytes: bytes that stay here although they are archived; not written:
-            `stream-local-bytes`.
-        retention_bytes: bytes above which the oldest go, whoever wants them; not written:
-            `stream-retention-bytes`.
-    """
-
-    name: str
-    address: Annotated[str, REFUSED, v.Read(v.address)]
-    retain: Annotated[Retain | None, AT_ONCE] = None
-    local_bytes: Annotated[int | None, AT_ONCE, Unit.BYTES, at_least(1)] = None
-    retention_bytes: Annotated[int | None, AT_ONCE, Unit.BYTES, at_least(1)] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveConfig:
-    """`[archive]`: the table that keeps the history of this gateway's streams.
-
-    Attributes:
-        table: `s3://bucket/path`, `gs://`, `az://` or an absolute folder; a gateway without any
-            stream takes over from it the streams of its `name`; empty: none.
-        endpoint: of an S3-compatible store.
-        region: of the bucket.
-    """
-
-    table: Annotated[str, RESTART] = ""
-    endpoint: Annotated[str, RESTART] = ""
-    region: Annotated[str, RESTART] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

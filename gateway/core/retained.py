@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.config.tree import Config, Retain, StreamConfig
+from gateway.config.streams import Retain, StreamConfig
+from gateway.config.tree import Config
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
 

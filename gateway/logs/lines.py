@@ -106,6 +106,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
     "stream.replay_jumped": "retention dropped what a replay had not seen; it went on behind that",
     "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",
+    "streams.adopted": "an empty gateway has taken over the streams that a table keeps",
     "tls.failed": "a connection ended because TLS with it could not go on; `reason` says why",
     "twisted.failed": "an error that Twisted or a library under it reported",
     "twisted.reported": "a message that Twisted or a library under it logged",

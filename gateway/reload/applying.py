@@ -15,9 +15,10 @@ from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
 from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
-from gateway.core.core import Core, Reactor, set_up_store, sink_settings
+from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings
+from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import disk_limit, keep_declared, periods
 from gateway.listening.connections import Connections, connection_limits
 from gateway.listening.speakers import budget_of, make_speakers

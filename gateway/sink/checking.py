@@ -41,7 +41,7 @@ def judge_stage(reader: pa.ipc.RecordBatchStreamReader, message_max: int) -> Jud
     if form.address is not None:
         _check_address(form.address, 0, found)
     for batch in batches_of(reader):
-        _judge(batch, form, found, message_max)
+        judge_batch(batch, form, found, message_max)
         found.rows += batch.num_rows
     return found
 
@@ -60,7 +60,8 @@ def batches_of(reader: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatc
         ) from error
 
 
-def _judge(batch: pa.RecordBatch, form: Form, found: Judged, message_max: int) -> None:
+def judge_batch(batch: pa.RecordBatch, form: Form, found: Judged, message_max: int) -> None:
+    """Judge the next batch of a stage and count its rows in `found`. Raises RefusedError."""
     if not batch.num_rows:
         return
     _check_not_null(batch, "body", found.rows)

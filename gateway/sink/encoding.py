@@ -192,11 +192,11 @@ def raw_items(column: pa.Array) -> list[bytes]:
 def header_section(durable: int, priority: int, ttl: int) -> bytes:
     """Return a header [AMQP 3.2.1]; what has its default value there is left out."""
     fields: list[Value] = [
-        bool(durable),
+        True if durable else None,
         UByte(priority) if priority != DEFAULT_PRIORITY else None,
         UInt(min(ttl, _TTL_MAX)) if ttl else None,
     ]
-    while fields and not fields[-1]:
+    while fields and fields[-1] is None:
         fields.pop()
     return encode(Described(ULong(HEADER), fields)) if fields else b""
 

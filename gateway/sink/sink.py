@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import structlog
 from twisted.internet.defer import Deferred, succeed
@@ -24,6 +25,8 @@ from gateway.sink.publication import Publication, Routes, Stopped
 from gateway.sink.reading import form_of, judge_file
 from gateway.sink.settings import SinkSettings
 from gateway.sink.staging import Stage, StageKey, Staging, owner_of, stage_key
+
+Result = TypeVar("Result")
 
 _log = structlog.get_logger()
 
@@ -50,12 +53,33 @@ class _Running:
 
     def __init__(self, publication: Publication) -> None:
         self.publication = publication
-        self.waiters: list[Deferred[None]] = []
+        self._waiters: list[Deferred[bool]] = []
+        self._over = False
+        self._error: BaseException | None = None
 
-    def wait(self) -> Deferred[None]:
-        waiter: Deferred[None] = Deferred(self.waiters.remove)
-        self.waiters.append(waiter)
+    def wait(self) -> Deferred[bool]:
+        """Return what fires with True at the end, and fails as that does; `late` before it."""
+        waiter: Deferred[bool] = Deferred()
+        self._waiters.append(waiter)
+        if self._over:
+            self.end(self._error)
         return waiter
+
+    def late(self, waiter: Deferred[bool]) -> None:
+        """Wait no more: it fires with False."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+            waiter.callback(False)
+
+    def end(self, error: BaseException | None) -> None:
+        """It is over; tells those who wait."""
+        self._over, self._error = True, error
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if error is None:
+                waiter.callback(True)
+            else:
+                waiter.errback(error)
 
 
 class Sink:
@@ -141,7 +165,11 @@ class Sink:
 
     def write(self, key: StageKey, offset: int, data: bytes) -> Deferred[int]:
         """Take a piece of a stage; the answer is its size then. Raises RefusedError."""
-        self._check_disk(len(data))
+        refusal = self._broker.pressure.disk.refusal
+        if refusal is not None:
+            raise RefusedError(refusal)
+        known = self.staging.get(key)
+        before = 0 if known is None else known.size
         stage = self.staging.piece(key, offset, len(data), self._clock.seconds())
         stage.writing = True
 
@@ -151,16 +179,11 @@ class Sink:
 
         def failed(failure: Failure) -> Failure:
             stage.writing = False
-            self._remove(stage)
+            self.staging.shrink(stage, before)  # the piece may come again
             return failure
 
-        return self._blocking.run(self._write, key.name, offset, data).addCallbacks(written, failed)
-
-    def _check_disk(self, size: int) -> None:
-        """Raise RefusedError (disk-full) while the disk is."""
-        refusal = self._broker.pressure.disk.refusal
-        if refusal is not None:
-            raise RefusedError(refusal)
+        done = self._blocking.run(self._write, key.name, offset, data)
+        return _shielded(done.addCallbacks(written, failed))
 
     def _write(self, name: str, offset: int, data: bytes) -> None:
         """Write on a thread, where the limit of the disk allows it."""
@@ -193,7 +216,7 @@ class Sink:
         if stage.writing:
             raise RefusedError.of(Code.STORE_BUSY, "The stage is being written.", transient=True)
         stage.writing = True
-        return Deferred.fromCoroutine(self._seal(stage, crc))
+        return _shielded(Deferred.fromCoroutine(self._seal(stage, crc)))
 
     async def _seal(self, stage: Stage, crc: int) -> int:
         name = stage.key.name
@@ -241,9 +264,8 @@ class Sink:
         remembered when it had.
         """
         stage_key(producer, batch, 0, "0")
-        return Deferred.fromCoroutine(
-            self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
-        )
+        done = self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
+        return _shielded(Deferred.fromCoroutine(done))
 
     async def _commit(
         self,
@@ -361,12 +383,7 @@ class Sink:
             raise
         finally:
             del self._running[producer]
-            waiters, running.waiters = running.waiters, []
-            for waiter in waiters:
-                if error is None:
-                    waiter.callback(None)
-                else:
-                    waiter.errback(error)
+            running.end(error)
 
     async def _outcome(
         self, producer: str, batch: int, seconds: float, user: str | None
@@ -375,19 +392,9 @@ class Sink:
         commit = self.ledger.producers[producer].commit
         total = 0 if commit is None else commit.total
         running = self._run(producer, user)
-        waiter = running.wait() if producer in self._running else succeed(None)
-        over: list[bool] = []
-        if not waiter.called:
-
-            def late() -> None:
-                if not waiter.called:
-                    over.append(True)
-                    running.waiters.remove(waiter)
-                    waiter.callback(None)
-
-            self._clock.callLater(seconds, late)
-        await waiter
-        if not over:
+        waiter = running.wait()
+        self._clock.callLater(seconds, lambda: running.late(waiter))
+        if await waiter:
             return Standing(done=True, messages=total, total=total)
         known = self.ledger.producers.get(producer)
         commit = None if known is None else known.commit
@@ -431,6 +438,13 @@ class Sink:
     def staged(self) -> Mapping[str, int]:
         """Return figures: stages and their bytes."""
         return {"stages": len(self.staging), "stagedBytes": self.staging.bytes}
+
+
+def _shielded(done: Deferred[Result]) -> Deferred[Result]:
+    """Return what fires as `done` does; a client that leaves cancels this one alone."""
+    told: Deferred[Result] = Deferred()
+    done.chainDeferred(told)
+    return told
 
 
 def _check_sum(found: int, crc: int) -> None:

@@ -202,6 +202,13 @@ class Staging:
         """The stage is whole."""
         stage.rows, stage.addresses = rows, addresses
 
+    def shrink(self, stage: Stage, size: int) -> None:
+        """Take back a piece that could not be written; a stage that has nothing else is none."""
+        self.bytes -= stage.size - size
+        stage.size = size
+        if not size:
+            self.drop(stage)
+
     def drop(self, stage: Stage) -> None:
         """Forget a stage."""
         if self._stages.pop(stage.key, None) is not None:

@@ -25,7 +25,7 @@ from gateway.streams.saver import Saver
 from gateway.streams.sealing import Sealing
 from gateway.streams.settings import StreamSettings
 from gateway.streams.stream import Accepted, Stream
-from gateway.streams.subscribers import Subscribers
+from gateway.streams.subscribers import Holder, Subscribers
 from gateway.streams.subscription import Subscription
 from gateway.streams.tap import Tap
 
@@ -56,6 +56,8 @@ class StreamRegistry:
         self._by_address: dict[str, tuple[Stream, ...]] = {}
         self._next_id = 1
         self._epochs: dict[str, int] = {}
+        #: Where the logs of streams begin that were taken over, by their ids.
+        self._bases: dict[int, int] = {}
         self._identity = ""
         self._identity_stored = False
         self._saver = Saver(blocking, lambda data: store.save(_FILE, data))
@@ -85,6 +87,7 @@ class StreamRegistry:
         for fields in value["streams"]:
             stream = Stream(fields["id"], fields["name"], fields["address"], fields["epoch"], self)
             tap = self._adopt(stream)
+            self._begin_at(tap, fields.get("base", 0))
             stored = self._store.load(f"{stream.stream_id}/subscriptions.json")
             if stored:
                 self._subscribers.take_up(tap, stored)
@@ -92,6 +95,13 @@ class StreamRegistry:
             self._identity = make_identity()
             self._store.save(_FILE, self._encode())
         self._identity_stored = True
+
+    def _begin_at(self, tap: Tap, base: int) -> None:
+        """Have an empty log begin where the history ends that its gateway has taken over."""
+        if base:
+            self._bases[tap.stream.stream_id] = base
+            if not tap.log.segments():
+                tap.log.next_offset = base
 
     @property
     def identity(self) -> str | None:
@@ -156,10 +166,13 @@ class StreamRegistry:
         return self._saver.save(self._encode)
 
     def _encode(self) -> bytes:
-        streams = [
+        streams: list[dict[str, object]] = [
             {"id": s.stream_id, "name": s.name, "address": s.address, "epoch": s.epoch}
             for s in (tap.stream for tap in self._taps.values())
         ]
+        for one in streams:
+            if one["id"] in self._bases:
+                one["base"] = self._bases[int(str(one["id"]))]
         value = {
             "version": _VERSION,
             "id": self._identity,
@@ -335,9 +348,10 @@ class StreamRegistry:
         position: tuple[int, int] | None,
         *,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """See Subscribers."""
-        return self._subscribers.attach(name, tap, starting, position, role)
+        return self._subscribers.attach(name, tap, starting, position, role=role, selector=selector)
 
     def commit(self, name: str, epoch: int, offset: int, fence: int) -> Deferred[Subscription]:
         """See Subscribers."""
@@ -351,9 +365,12 @@ class StreamRegistry:
         positions: Mapping[str, tuple[int, int]],
         *,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[int]:
         """See Subscribers."""
-        return self._subscribers.attach_all(name, taps, starting, positions, role)
+        return self._subscribers.attach_all(
+            name, taps, starting, positions, role=role, selector=selector
+        )
 
     def join(
         self,
@@ -364,9 +381,11 @@ class StreamRegistry:
         *,
         fence: int,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[None]:
         """See Subscribers."""
-        return self._subscribers.join(name, taps, starting, positions, (fence, role))
+        holder = Holder(fence, role, selector)
+        return self._subscribers.join(name, taps, starting, positions, holder)
 
     def commit_all(
         self, name: str, ends: Mapping[str, tuple[int, int]], fence: int

@@ -33,7 +33,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.queues": ("gateway.model",),
     "gateway.paging": ("gateway.addresses", "gateway.model", "gateway.queues"),
     "gateway.decoding": ("gateway.model",),
-    "gateway.streams": ("gateway.decoding", "gateway.model"),
+    "gateway.streams": ("gateway.decoding", "gateway.model", "gateway.selectors"),
     "gateway.broker.ports": (
         "gateway.model",
         "gateway.queues",
@@ -114,12 +114,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
+    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
         "gateway.model",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.core": (
         "gateway.broker",
         "gateway.config",
@@ -179,7 +179,6 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "pyspark_sluicegate.stored": (),
     "pyspark_sluicegate.options": (),
     "pyspark_sluicegate.archive": ("pyspark_sluicegate.options",),
     "pyspark_sluicegate": (
@@ -193,6 +192,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "pyspark_sluicegate.options",
         "pyspark_sluicegate.stored",
     ),
+    "pyspark_sluicegate.stored": (),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -257,8 +257,10 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
+    "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
@@ -336,7 +338,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click os rich select signal socket ssl time",
+    "gateway.cli": "click logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"
@@ -355,10 +357,12 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",
     "pyspark_sluicegate.archived": "logging pyspark",
-    "pyspark_sluicegate.history": "logging pyspark",
+    "pyspark_sluicegate.history": "pyspark",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pushdown": "pyspark",
+    "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
     "pyspark_sluicegate.sink": "logging pyspark",
     "pyspark_sluicegate.source": "logging os pyspark time",

@@ -44,6 +44,22 @@ print(json.dumps([[row.offset, bytes(row.body).decode()] for row in rows]))
 """
 
 
+def spark_alone(folder: Path, *, with_pip: bool = False) -> Path:
+    """Make an environment with pyspark and pyarrow, nothing of ours; returns its interpreter."""
+    venv.create(folder, with_pip=with_pip)
+    python = folder / "bin" / "python"
+    others = folder / "dependencies"
+    others.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if entry.name.split(".")[0].split("-")[0] in NEEDED:
+            (others / entry.name).symlink_to(entry)
+    site = run(
+        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
+    ).stdout.strip()
+    Path(site, "dependencies.pth").write_text(f"{others}\n")
+    return python
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -56,17 +72,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel; returns its interpreter."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
+    python = spark_alone(folder, with_pip=True)
     run(python, "-m", "pip", "install", "--no-deps", "--no-index", wheel, cwd=folder)
-    others = tmp_path_factory.mktemp("dependencies")
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if entry.name.split(".")[0].split("-")[0] in NEEDED:
-            (others / entry.name).symlink_to(entry)
-    site = run(
-        python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
-    ).stdout.strip()
-    Path(site, "dependencies.pth").write_text(f"{others}\n")
     return python
 
 

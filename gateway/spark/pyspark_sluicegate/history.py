@@ -8,7 +8,6 @@ gateway's first offset, and not before.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 #: A loss that the table may make good.
 _EXPIRED: Final = "expired_by_retention"
 Losses = Sequence[Mapping[str, Any]]
-
-_log = logging.getLogger("pyspark_sluicegate")
 
 
 class ArchivedPartition(InputPartition):

@@ -86,6 +86,8 @@ class FileFacts:
         first: the range of offsets that it covers is [first, end).
         rows: fewer than `end - first` where the gateway declared holes.
         lost: the range was gone; there are no rows.
+        low: the lowest offset of a row; None without rows.
+        high: the highest.
         earliest: of the column `timestamp`, in microseconds since 1970; None without rows.
         latest: as before.
     """
@@ -101,6 +103,8 @@ class FileFacts:
     end: int
     rows: int
     lost: bool = False
+    low: int | None = None
+    high: int | None = None
     earliest: int | None = None
     latest: int | None = None
 
@@ -116,8 +120,8 @@ class FileFacts:
         low: dict[str, object] = {"stream": self.stream, "epoch": self.epoch}
         high: dict[str, object] = dict(low)
         if self.rows and self.earliest is not None and self.latest is not None:
-            low |= {"offset": self.first, "timestamp": _stamp(self.earliest, up=False)}
-            high |= {"offset": self.end - 1, "timestamp": _stamp(self.latest, up=True)}
+            low |= {"offset": self.low, "timestamp": _stamp(self.earliest, up=False)}
+            high |= {"offset": self.high, "timestamp": _stamp(self.latest, up=True)}
         nulls = dict.fromkeys(low, 0)
         return json.dumps(
             {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
@@ -182,6 +186,8 @@ def read_facts(action: Mapping[str, Any]) -> FileFacts:
         end=int(end),  # type: ignore[arg-type]
         rows=int(rows),
         lost=named is not None and named[1] == "lost",
+        low=low,
+        high=high,
         earliest=_micros(action.get("min.timestamp")),
         latest=_micros(action.get("max.timestamp")),
     )

@@ -162,7 +162,7 @@ def telling(place: Location, path: str = "") -> Iterator[None]:
     except FileNotFoundError as error:
         raise StoreError(f"{place.uri} has no {path or 'such place'}: {_short(error)}") from error
     except OSError as error:
-        raise StoreError(f"{place.uri} cannot be used: {_short(error)}") from error
+        raise explain(place, error) from error
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("obstore", "deltalake"):
             raise
@@ -177,6 +177,8 @@ def explain(place: Location, error: Exception) -> StoreError:
 def _words(place: Location, error: Exception) -> str:
     kind, text = type(error).__name__, _short(error)
     refused = kind in ("PermissionDeniedError", "UnauthenticatedError")
+    if place.folder is not None:
+        return f"{place.uri} cannot be used: {text}"
     absent = any(word in text for word in ("169.254.169.254", "169.254.170", "metadata.google"))
     words = ("InvalidAccessKeyId", "403", "401", "Signature")
     if not absent and (refused or any(word in text for word in words)):

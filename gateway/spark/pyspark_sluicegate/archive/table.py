@@ -32,6 +32,9 @@ DeltaTable = Any
 
 _GATEWAY: Final = "sluicegate.gateway."
 _FORM: Final = "sluicegate.form"
+#: Delta lets two commits remove one file, whose rows would be there twice then. Of two compactions
+#: the later one is refused by this transaction, which each of them moves.
+_COMPACTION: Final = "sluicegate:compaction"
 
 
 class TakenError(SluicegateError):
@@ -69,19 +72,28 @@ def open_table(place: Location, *, create: bool = False, raw: bool = False) -> A
         except TableNotFoundError as error:
             if not create:
                 raise NoTableError(f"There is no table at {place.uri}.") from error
-            made = deltalake.DeltaTable.create(
-                place.table_uri(),
-                table_schema(raw=raw),
-                mode="ignore",
-                partition_by=list(PARTITIONED),
-                name="sluicegate-archive",
-                configuration={_FORM: "1"},
-                storage_options=place.table_options(),
-                raise_if_key_not_exists=False,
-            )
+            made = _create(place, raw=raw)
     table = ArchiveTable(place, made)
     table.check_form(add=create, raw=raw)
     return table
+
+
+def _create(place: Location, *, raw: bool) -> DeltaTable:
+    import deltalake  # noqa: PLC0415 - an extra
+
+    try:
+        return deltalake.DeltaTable.create(
+            place.table_uri(),
+            table_schema(raw=raw),
+            mode="ignore",
+            partition_by=list(PARTITIONED),
+            name="sluicegate-archive",
+            configuration={_FORM: "1"},
+            storage_options=place.table_options(),
+            raise_if_key_not_exists=False,
+        )
+    except deltalake.exceptions.TableNotFoundError as error:  # a folder that cannot be made
+        raise explain(place, error) from error
 
 
 class ArchiveTable:
@@ -214,7 +226,12 @@ class ArchiveTable:
 
         Raises TakenError when one of them is gone, StoreError.
         """
-        from deltalake.transaction import AddAction, RemoveAction  # noqa: PLC0415 - an extra
+        from deltalake.transaction import (  # noqa: PLC0415 - an extra
+            AddAction,
+            CommitProperties,
+            RemoveAction,
+            Transaction,
+        )
 
         add = AddAction(new.path, new.size, new.partition_values(), now_ms, False, new.stats())
         gone = [RemoveAction(f.path, False, now_ms, f.size, f.partition_values()) for f in old]
@@ -224,6 +241,9 @@ class ArchiveTable:
                 mode="append",
                 schema=self._table.schema(),
                 partition_by=list(PARTITIONED),
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(_COMPACTION, self.version + 1)]
+                ),
             )
             self._table.update_incremental()
 

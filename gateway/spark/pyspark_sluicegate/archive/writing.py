@@ -61,6 +61,8 @@ class _File:
         self.first = first
         self.day = day
         self.rows = 0
+        self.low: int | None = None
+        self.high: int | None = None
         self.earliest: int | None = None
         self.latest: int | None = None
         self._place = place
@@ -87,6 +89,9 @@ class _File:
         self._group_rows += len(rows)
         self._group_bytes += rows.nbytes
         self.rows += len(rows)
+        if self.low is None:
+            self.low = rows.column("offset")[0].as_py()
+        self.high = rows.column("offset")[-1].as_py()
         bounds = pc.min_max(rows.column("timestamp").cast(pa.int64()))
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
         if low is not None:
@@ -126,6 +131,8 @@ class _File:
             end=end,
             rows=self.rows,
             lost=lost,
+            low=self.low,
+            high=self.high,
             earliest=self.earliest,
             latest=self.latest,
         )

@@ -62,7 +62,8 @@ _KINDS: Final[Mapping[pa.DataType, DataType]] = {
 FACTS: Final = pa.schema(
     [
         *((n, pa.string()) for n in ("path", "gateway", "address", "date", "stream")),
-        *((n, pa.int64()) for n in ("size", "epoch", "first", "end", "rows", "earliest", "latest")),
+        *((n, pa.int64()) for n in ("size", "epoch", "first", "end", "rows", "low", "high")),
+        *((n, pa.int64()) for n in ("earliest", "latest")),
         ("lost", pa.bool_()),
         ("identity", pa.string()),
     ]
