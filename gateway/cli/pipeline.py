@@ -26,7 +26,7 @@ PIPELINES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "archive": (
         "archive",
         "Carries streams of any number of gateways into one Delta table, exactly once.",
-        ("deltalake",),
+        ("deltalake", "obstore"),
     ),
     "rollup": (
         "rollup",
@@ -124,11 +124,11 @@ def _run(name: str, submit: str, arguments: Sequence[str]) -> None:
     module, _, needed = PIPELINES[name]
     lacking = missing(["pyspark", "pyarrow", *needed])
     if lacking:
-        packages = " ".join(["'sluicegate[spark]'", *(set(lacking) & set(needed))])
+        extras = "archive,spark" if set(lacking) & set(needed) else "spark"
         raise CliError(
             "missing-package",
             f"The pipeline {name} needs {', '.join(lacking)}, not installed here.",
-            attempt=f"pip install {packages}",
+            attempt=f"pip install 'sluicegate[{extras}]'",
             status=EX_UNAVAILABLE,
         )
     made = environment(submit)

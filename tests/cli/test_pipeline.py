@@ -73,7 +73,7 @@ def test_a_setting_that_is_none_of_sparks(text: str) -> None:
     ("lacking", "attempt"),
     [
         ({"pyspark"}, "pip install 'sluicegate[spark]'"),
-        ({"deltalake"}, "pip install 'sluicegate[spark]' deltalake"),
+        ({"deltalake"}, "pip install 'sluicegate[archive,spark]'"),
     ],
 )
 def test_what_is_not_installed_is_named_with_the_command_that_installs_it(

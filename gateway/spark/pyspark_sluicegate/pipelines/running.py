@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import logging
 import os
 import signal
@@ -20,7 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_sluicegate.options import SluicegateError
 from pyspark_sluicegate.pipelines.arguments import cause_of, first_line
-from pyspark_sluicegate.pipelines.progress import Progress, share_of
+from pyspark_sluicegate.pipelines.progress import Progress
+from pyspark_sluicegate.progress import lag
 
 #: How often a query is looked at.
 _LOOK_SECONDS: Final = 1
@@ -131,8 +131,7 @@ class QueryTotals:
         late: groups that came behind the watermark, and are in no result; each is one row or more.
         untimed: rows without a time.
         state: groups that wait for their window to end.
-        ends: stream -> the offset that is reached.
-        heads: stream -> the offset behind its last message.
+        behind: stream -> offsets between what is read and its head.
     """
 
     batches: int = 0
@@ -141,8 +140,7 @@ class QueryTotals:
     late: int = 0
     untimed: int = 0
     state: int = 0
-    ends: dict[str, int] = field(default_factory=dict)
-    heads: dict[str, int] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
     stateful: bool = True
     _told: str = ""
 
@@ -160,9 +158,7 @@ class QueryTotals:
             found = observed.asDict() if hasattr(observed, "asDict") else dict(observed)
             self.untimed += found.get("untimed") or 0
             self.results += found.get("results") or 0
-        for one in progress["sources"]:
-            self.ends |= _places(one["endOffset"])
-            self.heads |= _places(one["latestOffset"])
+        self.behind = lag(progress)
         return True
 
     def counters(self) -> dict[str, int]:
@@ -178,11 +174,12 @@ class QueryTotals:
 
     def lags(self) -> dict[str, int]:
         """Return how many offsets each stream is behind its head."""
-        return {n: max(head - self.ends.get(n, 0), 0) for n, head in self.heads.items()}
+        return self.behind
 
     def share(self) -> float:
-        """Return how much of what is there is read, 0 to 1."""
-        return share_of(self.heads, self.lags())
+        """Return how much is read of what was there for this run, 0 to 1."""
+        left = sum(self.behind.values())
+        return self.rows / (self.rows + left) if left else 1.0
 
     def summary(self, seconds: float) -> str:
         """Return the figures for people."""
@@ -190,17 +187,6 @@ class QueryTotals:
         if self.stateful:
             text += f"{self.results:,} results  {self.state:,} open  {self.late:,} late  "
         return f"{text}{sum(self.lags().values()):,} behind"
-
-
-def _places(offset: Mapping[str, Any] | str | None) -> dict[str, int]:
-    """Return the places of an offset of the source: an object, or what Python writes for one."""
-    if isinstance(offset, str):
-        try:
-            offset = ast.literal_eval(offset)
-        except (ValueError, SyntaxError):
-            return {}
-    found = offset.get("q") if isinstance(offset, Mapping) else None
-    return {name: int(place) for name, (_, place) in (found or {}).items()}
 
 
 def watch(
@@ -235,6 +221,10 @@ def add_query_arguments(parser: argparse.ArgumentParser, subscription: str) -> N
         "--checkpoint", required=True, metavar="FOLDER",
         help="where Spark keeps its place; with it a restart goes on exactly there",
     )  # fmt: skip
+    parser.add_argument(
+        "--selector", default="", metavar="EXPR",
+        help="only messages that match, sorted out by the gateway: region = 'eu'",
+    )  # fmt: skip
     parser.add_argument("--starting-offsets", default="earliest", metavar="WHERE")
     parser.add_argument("--max-bytes-per-trigger", default="512m", metavar="SIZE")
     parser.add_argument("--trigger", default="10 seconds", help="how often a batch is made")
@@ -244,12 +234,14 @@ def add_query_arguments(parser: argparse.ArgumentParser, subscription: str) -> N
 def query_options(given: argparse.Namespace) -> dict[str, str]:
     """Return the source's options for what `add_query_arguments` has read."""
     pattern = {"*", "#"} & set(given.address.split("."))
-    return {
+    found = {
         "addressPattern" if pattern else "address": given.address,
         "subscription": given.subscription,
+        "selector": given.selector,
         "startingOffsets": given.starting_offsets,
         "maxBytesPerTrigger": given.max_bytes_per_trigger,
     }
+    return {name: value for name, value in found.items() if value}
 
 
 def start(writer: Any, given: argparse.Namespace) -> StreamingQuery:  # noqa: ANN401 - Spark's
