@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -26,6 +27,8 @@ from gateway.cli.errors import EX_UNAVAILABLE, EX_USAGE, CliError
 from gateway.cli.main import cli
 from gateway.cli.pipeline import PIPELINES, SETTINGS, command, environment, submit_arguments
 from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -100,6 +103,30 @@ def test_options_behind_the_name_are_the_programs() -> None:
     )  # fmt: skip
     assert shown.returncode == EX_USAGE
     assert "try: rollup --help" in shown.stderr
+
+
+def documented() -> list[tuple[str, list[str]]]:
+    """Return the pipelines' names and options in the commands of docs/streams.md."""
+    text = (ROOT / "docs" / "streams.md").read_text("utf-8").replace("\\\n", "")
+    found = []
+    for line in re.findall(r"^\$ (sluicegate pipeline .*)$", text, re.MULTILINE):
+        words = shlex.split(line)
+        place = next(i for i, word in enumerate(words) if word in PIPELINES)
+        found.append((words[place], words[place + 1 :]))
+    return found
+
+
+def test_the_commands_of_the_page_are_the_programs() -> None:
+    commands = documented()
+    assert {name for name, _ in commands} == {"rollup", "dead-letters", "to-kafka"}
+    for name, words in commands:
+        program = importlib.import_module(f"pyspark_sluicegate.pipelines.{PIPELINES[name][0]}")
+        given = program.make_parser().parse_args(words)
+        if name == "to-kafka":
+            assert program.kafka_options(given)
+            continue
+        job = program.RollupJob if name == "rollup" else program.DeadLetterJob
+        job(None, given)  # refuses what does not go together
 
 
 @pytest.mark.spark
