@@ -144,8 +144,7 @@ def perform(stack: ExitStack, given: argparse.Namespace) -> None:
     spark = begin(
         "Spark query",
         str(FOLDER / "totals.py"),
-        *to_gateway,
-        *("--url", gateway.inner.url, "--run", run_name(folder)),
+        *("--url", gateway.inner.url, "--login", "board", "--run", run_name(folder)),
         *("--checkpoint", str(folder / "checkpoint")),
         env={**python_path(), PASSCODE: board_passcode},
     )

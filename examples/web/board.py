@@ -21,8 +21,6 @@ QUANTITY_MAX: int = CATALOGUE["quantityMax"]
 #: Destinations of STOMP: one worker takes each order, every page sees each of the totals.
 ORDERS = "/queue/orders"
 TOTALS = "/topic/totals"
-#: With a value that the gateway has seen, a SEND is confirmed and not stored again.
-DUPLICATE_ID = "_AMQ_DUPL_ID"
 #: What the page's server, the worker and the Spark query log in with, from the environment.
 PASSCODE = "ORDER_BOARD_PASSCODE"
 

@@ -4,9 +4,8 @@
 
 Spark reads the stream of the address `orders` by offsets, which it keeps in its checkpoint: each
 order is added once, whatever is killed. `foreachBatch` may be called again for a batch after a
-crash, with the same number and the same totals. So the totals are whole sums, not differences, and
-go out under a duplicate id made of run and batch: the second time the gateway confirms and stores
-nothing.
+crash, with the same number and the same totals. The totals go out under the name of the run and
+the number of the batch: the second time the gateway publishes nothing.
 """
 
 from __future__ import annotations
@@ -16,28 +15,12 @@ import json
 import threading
 import time
 
-import stomp
-from board import (
-    DUPLICATE_ID,
-    PRODUCTS,
-    QUANTITY_MAX,
-    REGIONS,
-    TOTALS,
-    passcode,
-    say,
-    when_input_ends,
-)
+from board import PRODUCTS, QUANTITY_MAX, REGIONS, TOTALS, passcode, say, when_input_ends
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
-from stomp.exception import StompException
-from stomp.utils import Frame
 
 SCHEMA = "id STRING, product STRING, quantity INT, region STRING"
-#: A gateway that is started again is back within seconds.
-PATIENCE_SECONDS = 120.0
-CONFIRM_SECONDS = 10.0
-AGAIN_SECONDS = 0.5
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -46,58 +29,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",  # few groups, one machine
     "spark.sql.session.timeZone": "UTC",
 }
-
-
-class Topic(stomp.ConnectionListener):
-    """Sends to the topic, and returns when the gateway has it for good."""
-
-    def __init__(self, host: str, port: int, login: str) -> None:
-        self._host, self._port, self._login = host, port, login
-        self._connection: stomp.Connection12 | None = None
-        self._confirmed = threading.Event()
-        self._receipt = ""
-
-    def send(self, body: str, duplicate_id: str) -> None:
-        """Send until it is confirmed; raises TimeoutError when it never is.
-
-        A receipt that was lost with its connection leads to another SEND under the same id.
-        """
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                if self._send(body, duplicate_id):
-                    return
-            except (OSError, StompException) as error:
-                say(f"the totals wait for the gateway: {type(error).__name__}")
-            self.close()
-            time.sleep(AGAIN_SECONDS)
-        raise TimeoutError(f"The totals were not confirmed within {PATIENCE_SECONDS:.0f} s.")
-
-    def _send(self, body: str, duplicate_id: str) -> bool:
-        if self._connection is None:
-            self._connection = stomp.Connection12(
-                [(self._host, self._port)], heartbeats=(10_000, 10_000), reconnect_attempts_max=1
-            )
-            self._connection.set_listener("topic", self)
-            self._connection.connect(self._login, passcode(), wait=True)
-        self._receipt = duplicate_id
-        self._confirmed.clear()
-        headers = {DUPLICATE_ID: duplicate_id, "persistent": "true", "receipt": duplicate_id}
-        self._connection.send(TOTALS, body, content_type="application/json", headers=headers)
-        return self._confirmed.wait(CONFIRM_SECONDS)
-
-    def close(self) -> None:
-        """Leave; the next `send` connects again."""
-        connection, self._connection = self._connection, None
-        if connection is not None and connection.is_connected():
-            connection.disconnect()
-
-    def on_receipt(self, frame: Frame) -> None:
-        if frame.headers.get("receipt-id") == self._receipt:
-            self._confirmed.set()
-
-    def on_error(self, frame: Frame) -> None:
-        say(f"the gateway says: {frame.headers.get('message', frame.body)}")
 
 
 def right(order: Column) -> Column:
@@ -119,16 +50,15 @@ def add_up(messages: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, given: argparse.Namespace, topic: Topic) -> StreamingQuery:
+def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
     """Start the query over the whole stream of the address."""
+    gateway = {"url": given.url, "username": given.login, "password": passcode()}
     messages = (
         spark.readStream.format("sluicegate")
-        .option("url", given.url)
+        .options(**gateway)
         .option("address", "orders")
         .option("subscription", "order-board")
         .option("startingOffsets", "earliest")
-        .option("username", given.login)
-        .option("password", passcode())
         .load()
     )
 
@@ -136,7 +66,18 @@ def start(spark: SparkSession, given: argparse.Namespace, topic: Topic) -> Strea
         rows = [row.asDict() for row in totals.orderBy("product", "region").collect()]
         at = int(time.time() * 1000)
         text = json.dumps({"run": given.run, "batch": batch, "at": at, "totals": rows})
-        topic.send(text, f"totals-{given.run}-{batch}")
+        message = spark.createDataFrame(
+            [(text, "application/json")], "body string, content_type string"
+        )
+        (
+            message.coalesce(1)
+            .write.format("sluicegate")
+            .mode("append")
+            .options(**gateway)
+            .options(address=TOTALS.removeprefix("/topic/"), routing="multicast")
+            .options(producerId=f"totals-{given.run}", batchId=batch)
+            .save()
+        )
         say(f"{sum(row['orders'] for row in rows):,} orders are in the totals, batch {batch}")
 
     writer = add_up(messages).writeStream.outputMode("complete").foreachBatch(publish)
@@ -146,8 +87,6 @@ def start(spark: SparkSession, given: argparse.Namespace, topic: Topic) -> Strea
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--url", default="http://127.0.0.1:8161", help="the gateway's HTTP API")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=5672)
     parser.add_argument("--login", default="board")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--run", default="1", help="a name for this checkpoint's totals")
@@ -159,8 +98,7 @@ def main() -> None:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    topic = Topic(given.host, given.port, given.login)
-    query = start(spark, given, topic)
+    query = start(spark, given)
     query.processAllAvailable()
     say("ready")
     while query.isActive and not stop.wait(0.2):
@@ -168,7 +106,6 @@ def main() -> None:
     failure = query.exception()
     query.stop()
     spark.stop()
-    topic.close()
     if failure is not None:
         raise SystemExit(f"The query failed: {failure}")
 

@@ -41,6 +41,7 @@ from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
 from gateway.management.router import Router
+from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
@@ -69,6 +70,8 @@ DRAIN_SECONDS: Final = 5.0
 HTTP_DRAIN_SECONDS: Final = 1.0
 #: Streams look after their tails a few times a second.
 STREAM_TICK_SECONDS: Final = 0.1
+#: How often it is looked whether staged batches have expired.
+SINK_TICK_SECONDS: Final = 1.0
 #: A journal that was quiet for so long is covered: rot of its last batch is told from a torn tail.
 COVER_SECONDS: Final = 1.0
 #: How often it is noted which messages have come, for the age of the oldest one.
@@ -257,6 +260,8 @@ class GatewayService(MultiService):
     def _start_recurring(self, core: Core) -> None:
         recurring, journal = self._recurring, core.store.journal
         recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
+        recurring.start(core.sink.tick, SINK_TICK_SECONDS)
+        core.sink.start()
         recurring.start(journal.cover, COVER_SECONDS)
         watch = StoreWatch(
             journal, self._reactor.seconds, lambda text: journal.failed(OSError(text))
@@ -345,11 +350,13 @@ class GatewayService(MultiService):
             process=process_figures,
             histograms=(core.syncs, self._lag.late),
             streams=core.registry,
+            sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
         StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
+        SinkApi(core.sink).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
         connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
         connections.add_routes(self._router)

@@ -34,6 +34,7 @@ from gateway.config.tree import (
     ManagementConfig,
     MetricsConfig,
     QueueConfig,
+    SinkConfig,
     low_credits,
 )
 from gateway.config.values import describe
@@ -134,6 +135,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
         ),
+        "sink": SinkConfig(**walk.table(tree.get("sink", {}), ("sink",), schema.SINK)),
         "logging": LoggingConfig(
             **walk.table(tree.get("logging", {}), ("logging",), schema.LOGGING)
         ),

@@ -46,6 +46,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "management": _of_rows(rows_of(tree.ManagementConfig)),
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
+    "sink": _of_rows(rows_of(tree.SinkConfig)),
     "archive": _of_rows(rows_of(streams.ArchiveConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),

@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " streams archive wildcard-addresses"
+        " sink streams archive wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -183,6 +183,7 @@ MANAGEMENT: Final = Table(
     later=_words("console token"),
 )
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
+SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(

@@ -316,6 +316,31 @@ class LoggingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkConfig:
+    """`[sink]`: batches that programs stage here and publish whole, as Spark does.
+
+    Attributes:
+        stage_max_size: bytes of one stage: what one task of a batch writes.
+        staged_max_size: bytes of all stages together, on disk.
+        stages_max: stages at a time.
+        stage_expiry: ms after which a stage that nobody asked for is deleted; one that is being
+            published stays.
+        producers_max: producers whose highest committed batch is remembered.
+        producer_expiry: ms after which a producer that commits nothing is forgotten; a batch that
+            it repeats later is published again.
+        max_message_size: bytes of a message that is published.
+    """
+
+    stage_max_size: Annotated[int, AT_ONCE, Unit.BYTES, within(1 << 20, 1 << 40)] = 1 << 30
+    staged_max_size: Annotated[int, AT_ONCE, Unit.BYTES, within(1 << 20, 1 << 50)] = 4 << 30
+    stages_max: Annotated[int, AT_ONCE, within(1, 1_000_000)] = 10_000
+    stage_expiry: Annotated[int, AT_ONCE, Unit.MS, at_least(1_000)] = 300_000
+    producers_max: Annotated[int, AT_ONCE, within(1, 1_000_000)] = 10_000
+    producer_expiry: Annotated[int, AT_ONCE, Unit.MS, at_least(60_000)] = 30 * 86_400_000
+    max_message_size: Annotated[int, AT_ONCE, Unit.BYTES, within(1024, 1 << 30)] = 16 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A whole configuration.
 
@@ -428,6 +453,7 @@ class Config:
     wildcard_routing: bool = True
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
     streams: tuple[StreamConfig, ...] = ()
+    sink: SinkConfig = field(default_factory=SinkConfig)
     stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30

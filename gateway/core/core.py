@@ -15,14 +15,15 @@ from typing import Any, Final, TypeVar
 
 import structlog
 from twisted.internet.defer import Deferred
-from twisted.internet.threads import deferToThreadPool
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports.streams import Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
+from gateway.core.blocking import Threads
 from gateway.core.retained import stream_settings
+from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
@@ -32,7 +33,7 @@ from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
 from gateway.process.last_resort import cause_of
-from gateway.process.threads import started_pool
+from gateway.sink.sink import Sink
 from gateway.store.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.store.lagging import watch_lag
 from gateway.store.lingering import Linger
@@ -53,12 +54,13 @@ from storage.page_reads import ThreadPages
 from storage.pages import PageReader, PageWriter
 from storage.segments import Segments
 from storage.silent import never
+from storage.stage_files import StageFiles
 from storage.stream_files import StreamFiles
 from storage.writer import ThreadWriter
 from storage.writing import Writer
 
-#: Reading streams takes turns on these; more would take cores from the messages.
-BLOCKING_THREADS: Final = 2
+#: The folder of stages, below that of the streams.
+STAGES: Final = "staged"
 
 #: What a turn takes of a connection or two, before anybody can be told that the disk is full.
 TURN_BYTES: Final = 512 << 10
@@ -91,25 +93,6 @@ def _call(action: Callable[[], None]) -> None:
     action()
 
 
-class Threads:
-    """Runs what blocks (the `RunBlocking` ports) on threads of its own."""
-
-    def __init__(
-        self, reactor: Reactor, count: int = BLOCKING_THREADS, name: str = "blocking"
-    ) -> None:
-        self._reactor = reactor
-        self._pool = started_pool(count, name)
-        self._pool.start()
-
-    def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
-        """Run `function` on a thread; the answer comes on the reactor."""
-        return deferToThreadPool(self._reactor, self._pool, function, *args)
-
-    def stop(self) -> None:
-        """End the threads when they are done with what they have."""
-        self._pool.stop()
-
-
 class Core:
     """The parts that remember, joined: journal, broker, streams.
 
@@ -127,6 +110,8 @@ class Core:
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
         self.replays: Replays
+        self.sink: Sink
+        self.stage_threads: Threads
         self.alarm: Alarm
         self.syncs: Histogram
         self.scrubber: Scrubber
@@ -165,6 +150,7 @@ class Core:
             *broker.operations.pager.definitions(),
             *broker.routing.duplicates.definitions(),
             *broker.branches.definitions(),
+            *self.sink.definitions(),
         ]
 
     # the streams' owner
@@ -222,6 +208,7 @@ class Core:
         """Seal the streams, sync and close the journal, give the directory back."""
         self.alarm.stop()
         self.scrubber.stop()
+        self.sink.stop()
         try:
             if self.store.journal.failure is None:
                 await self.registry.stop()
@@ -230,6 +217,7 @@ class Core:
             await closed
         finally:
             self.threads.stop()
+            self.stage_threads.stop()
             self.store.close_pages()
             self._lock.release()
 
@@ -276,22 +264,21 @@ def make_core(
             compaction_rule(config),
             paging=config.paging_directory,
         )
-        size = config.journal_file_size
-        ballast = _ballast(files, config)
+        size, ballast = config.journal_file_size, _ballast(files, config)
         timed = TimedFiles(sync_histogram(), reactor.seconds)
         segments = Segments(timed, config.journal_directory, chance.salt, ballast)
         # A full disk is found here, before anybody has been promised anything.
         make_room(segments, ballast, size, lambda: files.free_bytes(config.journal_directory))
         set_up_journal(journal, config)
         store = JournalStore(journal, PageReader(files, config.paging_directory))
-        reader = PageReader(files, config.paging_directory)
-        store.fetches = ThreadPages(reader, reactor.callFromThread)
+        ahead = PageReader(files, config.paging_directory)
+        store.fetches = ThreadPages(ahead, reactor.callFromThread)
         broker = _make_broker(config, turn, store, chance)
         core = Core(lock, store, broker, ballast)
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _recover(reactor, core, restored, config, chance.name)
+        _bring_back(reactor, core, config, restored, make_name=chance.name)
     except BaseException:
         lock.release()
         raise
@@ -307,6 +294,38 @@ def make_core(
     set_up_store(reactor, core, config)
     core.scrubber = _make_scrubber(reactor, core, config, files)
     return core
+
+
+def _bring_back(
+    reactor: Reactor,
+    core: Core,
+    config: Config,
+    restored: Restored,
+    *,
+    make_name: Callable[[], str],
+) -> None:
+    """Give the core its streams and its sink, and all that was found. Blocks."""
+    _recover(reactor, core, restored, config, make_name)
+    try:
+        _make_sink(reactor, core, config, restored)
+    except BaseException:
+        core.threads.stop()
+        core.stage_threads.stop()
+        raise
+
+
+def _make_sink(reactor: Reactor, core: Core, config: Config, restored: Restored) -> None:
+    """Give the core its sink, with what a start found of it. Blocks."""
+    core.stage_threads = Threads(reactor, name="stages")
+    core.sink = Sink(
+        core.broker,
+        StageFiles(RealFiles(), f"{config.data_directory}/streams/{STAGES}"),
+        core.stage_threads,
+        reactor,
+        sink_settings(config),
+        may_take=lambda size: core.disk.may_take(size),  # noqa: PLW0108 - it is made later
+    )
+    core.sink.restore(restored.commits, restored.progress)
 
 
 def _ballast(files: RealFiles, config: Config) -> Ballast:

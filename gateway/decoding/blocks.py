@@ -123,7 +123,7 @@ def decode_block(reader: BlockReader, raw: pa.Array, flags: pa.Array) -> Decoded
         if len(raw) < ROWS_MIN or missed == MISSES_MAX:
             break
         # One row may be unlike all others: the next one is looked for further behind.
-        head, shape, spots = _shape_at(reader, raw, flags, len(raw) * missed // MISSES_MAX)
+        head, shape, spots = shape_at(reader, raw, flags, len(raw) * missed // MISSES_MAX)
         fits = None if shape is None else _fitting(shape, raw, flags)
         if shape is None or fits is None or fits.true_count < ROWS_MIN:
             missed += 1
@@ -164,7 +164,7 @@ def _fitting(shape: Shape, raw: pa.Array, flags: pa.Array) -> pa.Array:
     return pc.and_(shape.fitting(raw), stomp if shape.text else pc.invert(stomp))
 
 
-def _shape_at(
+def shape_at(
     reader: BlockReader, raw: pa.Array, flags: pa.Array, at: int
 ) -> tuple[Head, Shape | None, Sequence[Spot]]:
     """Return head and shape of a row, with holes where rows of its structure differ."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -15,12 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model.message import DURABLE, PRIORITY_MASK, STOMP
+from ..model.plain_text import text
 from .blocks import Decoded, decode_block
-from .columns import BlockReader, Head, headers_json, headers_map
+from .columns import BlockReader, Head, Headers, headers_json, headers_map
 from .fields import texts
+from .variant import encode_pairs
 
 _STAMP: Final = pa.timestamp("us", tz="UTC")
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
+#: As Spark tells a variant from another struct.
+_VARIANT: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
 
 #: The stored columns; the same as `storage.arrow_segment.SCHEMA` (a test holds them together).
 STORED: Final = pa.schema(
@@ -57,6 +67,8 @@ TYPES: Final = {
     "protocol": pa.string(),
     "annotations": _TEXTS,
     "amqp": pa.binary(),
+    "properties": _VARIANT,
+    "traceparent": pa.string(),
 }
 HEADER_MODES: Final = ("false", "map", "json")
 BODY_FORMATS: Final = ("binary", "string", "amqp")
@@ -159,7 +171,23 @@ _FROM_HEAD: Final[dict[str, Callable[[Head], object]]] = {
     "delivery_count": lambda head: min(head.delivery_count, 0x7FFFFFFF),
     "redelivered": lambda head: head.delivery_count > 0,
     "annotations": lambda head: headers_map(head.annotations),
+    "properties": lambda head: _variant(head.headers),
+    "traceparent": lambda head: _named("traceparent", head.headers, head.annotations),
 }
+
+
+def _variant(headers: Headers) -> dict[str, bytes] | None:
+    made = encode_pairs(headers)
+    return None if made is None else made._asdict()
+
+
+def _named(wanted: str, *places: Headers) -> str | None:
+    """Return the first value of this name as text; None without one, or for null."""
+    for name, value in chain.from_iterable(places):
+        if name == wanted:
+            first = value[0] if isinstance(value, tuple) else value
+            return None if first is None else text(first)
+    return None
 
 
 def _flag(rows: pa.RecordBatch, bit: int) -> pa.Array:

@@ -13,13 +13,15 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.addresses.match import match_problem, matches
 from gateway.management.http import Response, json_response, shorten
 from gateway.model.errors import Code, RefusedError
+from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
+from gateway.streams.subscription import EARLIEST, SUBSCRIPTION
 from gateway.streams.tap import Tap
 
 #: A poll is held at most this long, as one of a single stream is.
@@ -34,7 +36,9 @@ class AttachBody(Protocol):
 
     address_pattern: str | None
     starting_offsets: str
+    starting_timestamp_ms: int | None
     role: str
+    selector: str
     position: dict[str, _Position] | None
 
 
@@ -50,6 +54,7 @@ class PlanBody(Protocol):
     address_pattern: str | None
     new_stream_offsets: str
     role: str
+    selector: str
     fence: int
 
 
@@ -77,10 +82,38 @@ class Patterns:
 
     def attach(self, name: str, fields: AttachBody) -> Deferred[Response]:
         """Attach a reader to all streams that fit, which may be none yet."""
-        registry = self._registry
-        taps = find_taps(registry, fields.address_pattern or "")
+        taps = find_taps(self._registry, fields.address_pattern or "")
         positions = fields.position or {}
-        made = registry.attach_all(name, taps, fields.starting_offsets, positions, role=fields.role)
+        if fields.starting_offsets == SUBSCRIPTION and self._registry.find_subscription(name):
+            # Streams that have come since join with the next plan.
+            taps = [t for t in taps if name in t.subscriptions or t.stream.name in positions]
+        since_ms = fields.starting_timestamp_ms
+        new = [tap for tap in taps if name not in tap.subscriptions]
+        new = [tap for tap in new if tap.stream.name not in positions]
+        if since_ms is None or not new:
+            return self._attach(name, fields, taps, positions)
+        # A time to start at becomes an offset of each stream once, while it has no subscription.
+        found = gatherResults([find_offset(tap, since_ms, self._registry) for tap in new])
+
+        def begin(offsets: Sequence[int]) -> Deferred[Response]:
+            begun = {
+                tap.stream.name: (tap.place.epoch, at) for tap, at in zip(new, offsets, strict=True)
+            }
+            return self._attach(name, fields, taps, {**positions, **begun})
+
+        return found.addCallback(begin)
+
+    def _attach(
+        self,
+        name: str,
+        fields: AttachBody,
+        taps: Sequence[Tap],
+        positions: Mapping[str, _Position],
+    ) -> Deferred[Response]:
+        starting = EARLIEST if fields.starting_timestamp_ms is not None else fields.starting_offsets
+        made = self._registry.attach_all(
+            name, taps, starting, positions, role=fields.role, selector=fields.selector
+        )
 
         def answer(fence: int) -> Response:
             known = [(tap.stream.name, tap.subscriptions[name]) for tap in taps]
@@ -109,6 +142,7 @@ class Patterns:
                 fields.start,
                 fence=fields.fence,
                 role=fields.role,
+                selector=fields.selector,
             )
             return joined.addCallback(lambda _: self._wait_and_plan(name, fields))
         return self._wait_and_plan(name, fields)

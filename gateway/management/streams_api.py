@@ -4,21 +4,24 @@
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
     POST   /streams/{name}:find                         {"timestampMs"} -> {"epoch", "offset"}
-    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets" or
+                                                         "startingTimestampMs", "position",
+                                                         "selector"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
     DELETE /streams/subscriptions/{name}
-    POST   /streams/heads                               {"address", "pin", "pinMs"}
+    POST   /streams/heads                               {"address", "pin", "pinMs", "selector"}
     POST   /streams/read                                {"ranges", "columns", ...} -> Arrow IPC
 
-A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. An answer of `read` is one
-whole Arrow IPC stream that ends in a trailer (`gateway.streams.reading`); it may stop before the
-ranges do, and then says where to go on. It knows no queue and no socket.
+A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. A selector of `attach` is
+fixed for the life of the subscription, one of `heads` is only looked at, one of `read` chooses the
+rows. An answer of `read` is one whole Arrow IPC stream that ends in a trailer
+(`gateway.streams.reading`); it may stop before the ranges do, and then says where to go on. It
+knows no queue and no socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -32,23 +35,24 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
+from gateway.management.stream_answers import arrow_response, shown_loss, shown_stream
 from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
-from gateway.streams.plan import Loss, Piece, Reason
+from gateway.streams.plan import Piece
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.subscription import Place, Subscription
+from gateway.streams.subscription import EARLIEST, Place, Subscription
 from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
-#: What is written to the transport in one piece: smaller ones cost throughput (measured).
-CHUNK_BYTES: Final = 1 << 20
 #: A poll is held at most this long: a stopped reader's request must not linger.
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: The end of the year 9999 in ms: later ones are mistakes.
+TIME_MS_MAX: Final = 253_402_300_799_999
 #: Of an answer of `read`: columns made here, or rows as the log has them.
 FORMS: Final = ("columns", "stored")
 
@@ -68,8 +72,10 @@ class Attach(Fields):
     address: str | None = None
     address_pattern: str | None = None
     starting_offsets: str = "latest"
+    starting_timestamp_ms: int | None = None
     role: str = ""
     position: dict[str, _Position] | None = None
+    selector: str = ""
 
 
 class Plan(Fields):
@@ -87,6 +93,7 @@ class Plan(Fields):
     address_pattern: str | None = None
     new_stream_offsets: str = "earliest"
     role: str = ""
+    selector: str = ""
     fence: int = 0
 
 
@@ -104,6 +111,7 @@ class Heads(Fields):
     address_pattern: str | None = None
     pin: str | None = None
     pin_ms: int = 3_600_000
+    selector: str = ""
 
 
 class Find(Fields):
@@ -130,6 +138,7 @@ class Read(Fields):
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
+    selector: str = ""
     pin: str | None = None
     pin_ms: int = 3_600_000
 
@@ -166,17 +175,17 @@ class StreamsApi:
     def list(self, request: Request) -> Response:
         """All streams."""
         check_query(request, PAGING)
-        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), _shown)
+        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), shown_stream)
 
     def show(self, _: Request, name: str) -> Response:
         """One stream; 404."""
-        return json_response(200, _shown(self._registry.get(name)))
+        return json_response(200, shown_stream(self._registry.get(name)))
 
     def create(self, request: Request) -> Deferred[Response]:
         """Make a tap; 201 when it is durable, also when it was there already."""
         fields = read_fields(request, NewStream)
         made = self._registry.create(fields.name, fields.address)
-        return made.addCallback(lambda tap: json_response(201, _shown(tap)))
+        return made.addCallback(lambda tap: json_response(201, shown_stream(tap)))
 
     def delete(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a stream with all it holds; 204, 404."""
@@ -185,6 +194,7 @@ class StreamsApi:
     def find(self, request: Request, name: str) -> Deferred[Response]:
         """The offset of the first message accepted at or after a time, else the head; 404."""
         fields = read_fields(request, Find)
+        _check_time(fields.timestamp_ms)
         tap = self._registry.get(name)
         found = find_offset(tap, fields.timestamp_ms, self._registry)
         epoch = tap.stream.epoch
@@ -199,6 +209,8 @@ class StreamsApi:
     def attach(self, request: Request, name: str) -> Deferred[Response]:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
+        _check_selector(fields.selector)
+        _check_time(fields.starting_timestamp_ms)
         registry = self._registry
         if fields.address_pattern is not None and fields.address is None:
             return self._patterns.attach(name, fields)
@@ -208,13 +220,29 @@ class StreamsApi:
             )
         tap = registry.find_address(fields.address)
         if tap is not None:
-            return self._attach(tap, name, fields)
+            return self._begin(tap, name, fields)
         made = registry.create(fields.address, fields.address)
-        return made.addCallback(self._attach, name, fields)
+        return made.addCallback(self._begin, name, fields)
 
-    def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+    def _begin(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        """Attach; a time to start at becomes an offset once, while there is no subscription."""
+        since_ms = fields.starting_timestamp_ms
+        if since_ms is None:
+            return self._attach(fields.starting_offsets, tap, name, fields)
+        if name in tap.subscriptions:
+            return self._attach(EARLIEST, tap, name, fields)
+        found = find_offset(tap, since_ms, self._registry)
+        return found.addCallback(lambda at: self._attach(str(at), tap, name, fields))
+
+    def _attach(self, starting: str, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        if tap.deleted:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"The stream {tap.stream.name!r} was deleted meanwhile."
+            )
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position, role=fields.role)
+        made = self._registry.attach(
+            name, tap, starting, position, role=fields.role, selector=fields.selector
+        )
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -276,7 +304,7 @@ class StreamsApi:
             "first": {name: [place.epoch, place.first]},
             "heads": {name: [place.epoch, place.head]},
             "bytes": {name: plan.count_bytes(pieces, low, end)},
-            "losses": [_shown_loss(name, loss)] if loss is not None else [],
+            "losses": [shown_loss(name, loss)] if loss is not None else [],
         }
 
     def commit(self, request: Request, name: str) -> Deferred[Response]:
@@ -294,6 +322,7 @@ class StreamsApi:
     def heads(self, request: Request) -> Response:
         """Places of one address, of those of a pattern or of all; with `pin` it stays `pinMs`."""
         fields = read_fields(request, Heads)
+        _check_selector(fields.selector)
         registry = self._registry
         if fields.address_pattern is not None:
             taps = find_taps(registry, fields.address_pattern)
@@ -311,7 +340,9 @@ class StreamsApi:
         for tap in taps:
             self._pin(tap, fields.pin, fields.pin_ms)
         gateway = {"name": self._name, "id": registry.identity}
-        return json_response(200, {"gateway": gateway, "items": [_shown(tap) for tap in taps]})
+        return json_response(
+            200, {"gateway": gateway, "items": [shown_stream(tap) for tap in taps]}
+        )
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
@@ -322,6 +353,7 @@ class StreamsApi:
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
         view = _view(fields)
+        _check_selector(fields.selector)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -330,7 +362,7 @@ class StreamsApi:
             loss = plan.find_loss(tap.place, one.epoch, one.start)
             loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
             if loss is not None:
-                losses.append(_shown_loss(one.stream, loss))
+                losses.append(shown_loss(one.stream, loss))
             if one.epoch != tap.stream.epoch:
                 continue
             low = plan.effective_start(tap.place, one.epoch, one.start)
@@ -339,9 +371,14 @@ class StreamsApi:
         if losses and not fields.skip_losses:
             text = "Some of the messages asked for are not there any more; see 'losses'."
             return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
-        function = partial(reading.read_slice, skip_losses=fields.skip_losses, losses=losses)
+        function = partial(
+            reading.read_slice,
+            skip_losses=fields.skip_losses,
+            losses=losses,
+            selector=fields.selector,
+        )
         made = self._registry.run(function, view, snapshots)
-        return made.addCallback(_arrow_response)
+        return made.addCallback(arrow_response)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:
@@ -353,6 +390,20 @@ class StreamsApi:
         if tap is None:
             raise RefusedError.of(Code.NOT_FOUND, f"There is no subscription {name!r}.")
         return tap
+
+
+def _check_selector(selector: str) -> None:
+    """Raise RefusedError (bad-selector) here, and not on the worker thread."""
+    if selector:
+        compile_selector(selector)
+
+
+def _check_time(since_ms: int | None) -> None:
+    if since_ms is not None and not 0 <= since_ms <= TIME_MS_MAX:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"The time {since_ms} is not from 0 to {TIME_MS_MAX} ms (1970 to the end of 9999).",
+        )
 
 
 def _view(fields: Read) -> View | None:
@@ -376,27 +427,6 @@ def _done(response: Response) -> Deferred[Response]:
     return done
 
 
-def _arrow_response(pieces: list[bytes]) -> Response:
-    length = sum(map(len, pieces))
-    return Response(status=200, body=_chunks(pieces), content_type=ARROW, length=length)
-
-
-def _chunks(pieces: list[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of an answer, the small ones joined, each let go when it is sent."""
-    waiting: list[bytes] = []
-    size = 0
-    pieces.reverse()
-    while pieces:
-        piece = pieces.pop()
-        if waiting and size + len(piece) > CHUNK_BYTES:
-            yield b"".join(waiting) if len(waiting) > 1 else waiting[0]
-            waiting, size = [], 0
-        waiting.append(piece)
-        size += len(piece)
-    if waiting:
-        yield b"".join(waiting)
-
-
 def _frozen(place: Place, frozen: _Position | None) -> int:
     """Return the head a plan may go to: AvailableNow's target, reached when its life is over."""
     if frozen is None:
@@ -411,52 +441,3 @@ def _pieces(tap: Tap, start: int, end: int) -> list[Piece]:
     pieces = [Piece(ref.first, ref.end, ref.size) for ref in stored]
     runs = stream.tail(max(start, stream.sealed_offset), end)
     return pieces + [Piece(run.base, run.end, run.size) for run in runs]
-
-
-def _shown_loss(stream: str, loss: Loss) -> dict[str, object]:
-    what = {
-        Reason.EXPIRED: "retention dropped them at its byte limit",
-        Reason.RECREATED: "the stream was deleted and made again; its new life begins at offset 0",
-        Reason.TRUNCATED: "the stream ends before them",
-    }[loss.reason]
-    span = f"offsets {loss.first} to {loss.end - 1}" if loss.end > loss.first else "all"
-    return {
-        "stream": stream,
-        "epoch": loss.epoch,
-        "first": loss.first,
-        "end": loss.end,
-        "reason": loss.reason.value,
-        "text": f"{stream} (life {loss.epoch}): {span} cannot be read: {what}",
-    }
-
-
-def _shown(tap: Tap) -> dict[str, object]:
-    stream, place = tap.stream, tap.place
-    subscriptions = [
-        {
-            "name": known.name,
-            "floor": known.floor,
-            "lag": max(place.head - known.floor, 0),
-            "fence": known.fence,
-            "role": known.role,
-            "createdMs": known.created_ms,
-            "seenMs": known.seen_ms,
-        }
-        for _, known in sorted(tap.subscriptions.items())
-    ]
-    return {
-        "name": stream.name,
-        "address": stream.address,
-        "epoch": place.epoch,
-        "first": place.first,
-        "head": place.head,
-        "next": stream.next_offset,
-        "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
-        "lostMessages": stream.lost_messages,
-        "pins": len(tap.pins),
-        "archived": tap.archived(),
-        "archiveLags": tap.lagging,
-        "consumers": tap.replays,
-        "skippedMessages": stream.skipped_messages,
-        "subscriptions": subscriptions,
-    }

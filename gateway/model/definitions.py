@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, QueueAttributes
@@ -145,6 +145,41 @@ class DivertDefinition:
     routing: DivertRouting = DivertRouting.STRIP
 
 
+#: (partition, attempt, rows) of a stage that a batch is published from.
+StageRow: TypeAlias = tuple[int, str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitDefinition:
+    """What a producer of the sink has committed, and what it is committing.
+
+    Attributes:
+        producer: its name.
+        committed: its highest committed batch; -1: none.
+        seen_ms: broker time at which it was heard of last.
+        passing: it comes once.
+        batch: the one that is being published; -1: none.
+        stages: what that is published from, in this order.
+    """
+
+    producer: str
+    committed: int
+    seen_ms: int
+    passing: bool = False
+    batch: int = -1
+    stages: tuple[StageRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressDefinition:
+    """How far a batch is published: all stages before `stage`, and so many rows of that one."""
+
+    producer: str
+    batch: int
+    stage: int
+    row: int
+
+
 Definition = (
     QueueDefinition
     | AddressDefinition
@@ -153,4 +188,6 @@ Definition = (
     | PageGone
     | IdsDefinition
     | DivertDefinition
+    | CommitDefinition
+    | ProgressDefinition
 )

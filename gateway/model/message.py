@@ -29,6 +29,7 @@ body
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 PRIORITY_MASK: Final = 0x0F
@@ -104,3 +105,36 @@ class SharedMessage(Message):
         self.seq = seq
         self.flags = flags
         self.share = share
+
+
+class ReplayedMessage(Message):
+    """A message as a replay of a stream shows it, with flag REPLAYED; `seq` is its offset.
+
+    It belongs to its consumer alone, and is never shown again. So its body goes once it is written:
+    what waits for its outcome needs no memory for bodies, and there may be a lot of it.
+
+    Attributes:
+        size: bytes of the body, also when that is gone.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self, body: bytes, seq: int, flags: int) -> None:
+        self.body = body
+        self.seq = seq
+        self.flags = flags
+        self.size = len(body)
+
+
+def let_go(messages: Sequence[Message]) -> None:
+    """Drop the bodies of replayed messages, which were written."""
+    for message in messages:
+        if message.flags & REPLAYED:
+            message.body = b""
+
+
+def bytes_of(messages: Sequence[Message]) -> int:
+    """Return the bytes of messages of one consumer as they were shown to it."""
+    if messages and isinstance(messages[0], ReplayedMessage):
+        return sum([m.size for m in messages if isinstance(m, ReplayedMessage)])
+    return sum([len(message.body) for message in messages])

@@ -18,6 +18,7 @@ from gateway.config.tree import Acceptor, Config, management_acceptor, object_li
 from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings
+from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import disk_limit, keep_declared, periods
 from gateway.listening.connections import Connections, connection_limits
 from gateway.listening.speakers import budget_of, make_speakers
@@ -123,6 +124,8 @@ def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
     if disk_limit(old) != disk_limit(new):
         core.disk.monitor.use(disk_limit(new))
         core.disk.scan()
+    if old.sink != new.sink or old.origins != new.origins:
+        core.sink.use(sink_settings(new))
     if (old.scrub_rate, old.scrub_period) != (new.scrub_rate, new.scrub_period):
         core.scrubber.pace(rate=new.scrub_rate, period=new.scrub_period / 1000)
 

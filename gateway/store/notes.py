@@ -18,6 +18,7 @@ from gateway.model.address import RoutingType
 from gateway.model.attributes import PLAIN, from_note, to_note
 from gateway.model.definitions import (
     AddressDefinition,
+    CommitDefinition,
     Definition,
     DivertDefinition,
     DivertRouting,
@@ -25,7 +26,9 @@ from gateway.model.definitions import (
     PageGone,
     PageMark,
     PagesDefinition,
+    ProgressDefinition,
     QueueDefinition,
+    StageRow,
     StreamDefinition,
 )
 from storage.errors import StorageError
@@ -101,6 +104,10 @@ def _triples(items: Sequence[Any]) -> tuple[tuple[int, int, int], ...]:
     return tuple((queue_id, seq, third) for queue_id, seq, third in items)
 
 
+def _stages(items: Sequence[Any]) -> tuple[StageRow, ...]:
+    return tuple((partition, attempt, rows) for partition, attempt, rows in items)
+
+
 _NAME: Final = _Noted("name", "name")
 _ADDRESS: Final = _Noted("address", "address")
 _AUTO: Final = _Noted("auto", "auto_created")
@@ -160,6 +167,26 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Definition], tuple[_Noted, ...]]]
             _Noted("exclusive", "exclusive"),
             _Noted("filter", "filter"),
             _Noted("routing", "routing", _value, DivertRouting),
+        ),
+    ),
+    "commit": (
+        CommitDefinition,
+        (
+            _Noted("producer", "producer"),
+            _Noted("committed", "committed"),
+            _Noted("seen", "seen_ms"),
+            _Noted("passing", "passing", unless=False),
+            _Noted("batch", "batch", unless=-1),
+            _Noted("stages", "stages", read=_stages, unless=()),
+        ),
+    ),
+    "progress": (
+        ProgressDefinition,
+        (
+            _Noted("producer", "producer"),
+            _Noted("batch", "batch"),
+            _Noted("stage", "stage"),
+            _Noted("row", "row"),
         ),
     ),
     "page": (PageGone, (_Noted("id", "store_id"), _Noted("page", "page"))),

@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from gateway.model.definitions import (
     AddressDefinition,
+    CommitDefinition,
     Definition,
     DivertDefinition,
     IdsDefinition,
     PageGone,
     PagesDefinition,
+    ProgressDefinition,
     QueueDefinition,
     StreamDefinition,
 )
@@ -71,6 +73,8 @@ class Restored:
     pages_gone: set[tuple[int, int]] = field(default_factory=set)
     pages: list[FoundPages] = field(default_factory=list)
     deleted: set[int] = field(default_factory=set)
+    commits: list[CommitDefinition] = field(default_factory=list)
+    progress: list[ProgressDefinition] = field(default_factory=list)
 
 
 def _fetched(answer: Answer) -> Fetched:
@@ -230,6 +234,8 @@ class JournalStore:
                 self.journal.forget(definition.ids_id)
             case AddressDefinition() | PagesDefinition() | PageGone() | DivertDefinition():
                 pass  # the journal's segments hold nothing of it
+            case CommitDefinition() | ProgressDefinition():
+                pass  # nor of these
         return self.journal.note(encode_definition(definition, gone=True))
 
     def begin_atomic(self) -> None:
@@ -379,6 +385,8 @@ def restore(found: Recovered) -> Restored:
         StreamDefinition: restored.streams.append,
         DivertDefinition: restored.diverts.append,
         IdsDefinition: restored.ids.append,
+        CommitDefinition: restored.commits.append,
+        ProgressDefinition: restored.progress.append,
         PagesDefinition: restored.page_stores.append,
         PageGone: lambda gone: restored.pages_gone.add((gone.store_id, gone.page)),
     }

@@ -10,12 +10,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from twisted.python.failure import Failure
 
-from gateway.model.message import DURABLE, PRIORITY_MASK, REPLAYED, STOMP, TEXT, Message
+from gateway.model.message import (
+    DURABLE,
+    PRIORITY_MASK,
+    REPLAYED,
+    STOMP,
+    TEXT,
+    Message,
+    ReplayedMessage,
+)
 from gateway.streams.ports import BlockRef, RunBlocking
 from gateway.streams.stream import Accepted
 from gateway.streams.tap import Tap
@@ -27,12 +35,17 @@ READS_MAX: Final = 4
 #: What a replay shows of a message's flags: not its time, expiry and past in a queue.
 SHOWN_FLAGS: Final = PRIORITY_MASK | DURABLE | STOMP | TEXT
 
-#: Messages, and the offset behind what was looked at: some offsets may hold no message.
-Found: TypeAlias = tuple[list[Message], int]
 #: Told with None when a block has come, with an error when it cannot be read.
 Told: TypeAlias = Callable[[Exception | None], None]
 #: stream id, first offset.
 _Key: TypeAlias = tuple[int, int]
+
+
+class Found(NamedTuple):
+    """Messages, and the offset behind what was looked at: some offsets may hold no message."""
+
+    messages: list[Message]
+    after: int
 
 
 class Block:
@@ -57,18 +70,18 @@ class Block:
         raws = self._raw.slice(at, count).to_pylist()
         flags = self._flags.slice(at, count).to_pylist()
         if not raws:
-            return [], self.end
+            return Found([], self.end)
         after = at + len(raws)
         if known is None:
             first = self._start + at
             places: Sequence[int] = range(first, first + len(raws))
         else:
             places = known[at:after]
-        messages = [
-            Message(raw, place, word & SHOWN_FLAGS | REPLAYED)
+        messages: list[Message] = [
+            ReplayedMessage(raw, place, word & SHOWN_FLAGS | REPLAYED)
             for raw, place, word in zip(raws, places, flags, strict=True)
         ]
-        return messages, self.end if after == len(self._raw) else places[-1] + 1
+        return Found(messages, self.end if after == len(self._raw) else places[-1] + 1)
 
 
 def tail_messages(runs: Sequence[Accepted]) -> list[Message]:
@@ -77,10 +90,12 @@ def tail_messages(runs: Sequence[Accepted]) -> list[Message]:
     for run in runs:
         if isinstance(run.flags, int):
             word = run.flags & SHOWN_FLAGS | REPLAYED
-            messages += [Message(body, at, word) for at, body in enumerate(run.bodies, run.base)]
+            messages += [
+                ReplayedMessage(body, at, word) for at, body in enumerate(run.bodies, run.base)
+            ]
         else:
             messages += [
-                Message(body, at, word & SHOWN_FLAGS | REPLAYED)
+                ReplayedMessage(body, at, word & SHOWN_FLAGS | REPLAYED)
                 for at, (body, word) in enumerate(zip(run.bodies, run.flags, strict=True), run.base)
             ]
     return messages

@@ -9,9 +9,9 @@ thread and reads, decodes and encodes a bounded part. The answer is one complete
                                            "losses": [...], "error": text or null}       the trailer
     end mark
 
-A batch covers [first, end) of its range; `holes` counts offsets in it that never held a message
-that could be read. An answer without its trailer is incomplete. `next` says where to go on when
-the answer stopped at its size limit.
+A batch covers [first, end) of its range; `holes` counts offsets in it that have no row: they never
+held a message that could be read, or the reader's selector left it out. An answer without its
+trailer is incomplete. `next` says where to go on when the answer stopped at its size limit.
 
 Without a view the answer is of the stored form: the schema is that of the log, and the metadata of
 a batch comes on a batch without rows in front of it, with the stream's `address` added. What is
@@ -27,7 +27,9 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from gateway.decoding.view import STORED, View, Viewer
+from gateway.selectors import compile_selector
 from gateway.streams.answer import Answer, Facts
+from gateway.streams.filtering import Filter
 from gateway.streams.plan import Reason
 from gateway.streams.ports import BlockRef, Log
 from gateway.streams.rows import rows_of
@@ -38,6 +40,8 @@ from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Stream
 SLICE_BYTES: Final = 4 << 20
 #: And here when nothing is decoded: some 3 ms of a worker thread.
 STORED_BYTES: Final = 8 << 20
+#: And here, when a selector leaves out most of what it is asked of.
+FILTERED_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,30 +89,38 @@ def read_slice(
     *,
     skip_losses: bool,
     losses: Sequence[Mapping[str, object]] = (),
+    selector: str = "",
     bytes_max: int | None = None,
 ) -> list[bytes]:
     """Read and encode until the ranges or `bytes_max` end. Blocks the thread.
 
     What retention drops meanwhile is a loss: skipped and named, or the end of the answer.
     What is damaged ends the answer with its text; nothing behind it is sent. `losses` are those
-    that were known before. Without a view the answer is of the stored form.
+    that were known before. Without a view the answer is of the stored form. Rows that a `selector`
+    (one that compiles) does not match are left out and count as holes.
     """
     if bytes_max is None:
         bytes_max = STORED_BYTES if view is None else SLICE_BYTES
     answer = Answer(STORED if view is None else view.schema)
     answer.losses.extend(losses)
+    filtered = 0
     for snapshot in snapshots:
         viewer = None if view is None else Viewer(view, snapshot.address, snapshot.epoch)
+        chosen = Filter(compile_selector(selector, snapshot.address)) if selector else None
         place = snapshot.start
         try:
-            for part in _parts(snapshot, as_stored=view is None):
-                if answer.size >= bytes_max:
+            for part in _parts(snapshot, as_stored=view is None and chosen is None):
+                if answer.size >= bytes_max or filtered >= FILTERED_BYTES:
                     return answer.finish([snapshot.index, place], None)
                 if part.rows is None and part.stored is None:
                     loss = _loss(snapshot, part.first, part.end)
                     if not skip_losses:
                         return answer.finish([snapshot.index, place], str(loss["text"]))
                     answer.losses.append(loss)
+                elif chosen is not None and part.rows is not None:
+                    filtered += part.rows.nbytes
+                    kept = _rows_part(part.first, part.end, chosen.keep(part.rows))
+                    _add(answer, snapshot, kept, viewer)
                 else:
                     _add(answer, snapshot, part, viewer)
                 place = part.end

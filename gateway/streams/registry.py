@@ -25,7 +25,7 @@ from gateway.streams.saver import Saver
 from gateway.streams.sealing import Sealing
 from gateway.streams.settings import StreamSettings
 from gateway.streams.stream import Accepted, Stream
-from gateway.streams.subscribers import Subscribers
+from gateway.streams.subscribers import Holder, Subscribers
 from gateway.streams.subscription import Subscription
 from gateway.streams.tap import Tap
 
@@ -348,9 +348,10 @@ class StreamRegistry:
         position: tuple[int, int] | None,
         *,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """See Subscribers."""
-        return self._subscribers.attach(name, tap, starting, position, role)
+        return self._subscribers.attach(name, tap, starting, position, role=role, selector=selector)
 
     def commit(self, name: str, epoch: int, offset: int, fence: int) -> Deferred[Subscription]:
         """See Subscribers."""
@@ -364,9 +365,12 @@ class StreamRegistry:
         positions: Mapping[str, tuple[int, int]],
         *,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[int]:
         """See Subscribers."""
-        return self._subscribers.attach_all(name, taps, starting, positions, role)
+        return self._subscribers.attach_all(
+            name, taps, starting, positions, role=role, selector=selector
+        )
 
     def join(
         self,
@@ -377,9 +381,11 @@ class StreamRegistry:
         *,
         fence: int,
         role: str = "",
+        selector: str = "",
     ) -> Deferred[None]:
         """See Subscribers."""
-        return self._subscribers.join(name, taps, starting, positions, (fence, role))
+        holder = Holder(fence, role, selector)
+        return self._subscribers.join(name, taps, starting, positions, holder)
 
     def commit_all(
         self, name: str, ends: Mapping[str, tuple[int, int]], fence: int

@@ -6,13 +6,9 @@
     LOADING     it came, or retention was faster       READING
     the three   closed, deleted, cannot be read        ENDED
 
-It begins at an offset and goes up. What it was shown is settled by any outcome, and every outcome
+It has a `Cursor`, which goes up. What it was shown is settled by any outcome, and every outcome
 means the same: nothing is removed, nothing comes again. Only what has not left the gateway
 (`unseen`) is shown once more, since the consumer's room was guessed.
-
-    first <= offset <= durable_offset       what it may be shown
-    below sealed_offset                     blocks of the log, by `Blocks`
-    from there on                           the tail
 
 It holds nothing back: retention may drop what it has not seen, and it goes on with what is kept.
 """
@@ -28,16 +24,17 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.message import REPLAYED, Message
 from gateway.model.ports import Consumer, Progress
 from gateway.model.stream_start import At, StreamStart
-from gateway.streams.blocks import SHOWN_FLAGS, Block, Blocks, Found, tail_messages
+from gateway.streams.blocks import SHOWN_FLAGS, Blocks, Found
+from gateway.streams.cursor import Cursor
 from gateway.streams.tap import Tap
 
-#: What one replay may have out unsettled, however much credit it has: settled deliveries need no
-#: memory here, and these keep what they are of. Enough for a window of 10 ms at 100,000 a second.
-UNSETTLED_MESSAGES: Final = 32_768
-UNSETTLED_BYTES: Final = 4 << 20
-#: What each may have once all together have `UNSETTLED_ALL_BYTES`.
-UNSETTLED_LEAST_BYTES: Final = 64 << 10
-UNSETTLED_ALL_BYTES: Final = 128 << 20
+#: Messages that one replay may have out unsettled, whatever its credit. Their bodies are gone once
+#: they are written; what is left of one takes 150 bytes or so.
+UNSETTLED_MAX: Final = 32_768
+#: What each may have once all replays together have `UNSETTLED_ALL`: as much as clients settle at
+#: once, since one that waits for more before it settles would wait for ever.
+UNSETTLED_LEAST: Final = 256
+UNSETTLED_ALL: Final = 262_144
 #: Messages that a selector looks at between two questions for room.
 _LOOKS: Final = 256
 _ANY_FLAGS: Final = SHOWN_FLAGS | REPLAYED
@@ -58,7 +55,13 @@ class Around(Protocol):
     """What a replay needs of those around it."""
 
     blocks: Blocks
-    held_bytes: int
+    unsettled: int  # deliveries of all replays
+
+    def settled(self, count: int) -> None:
+        """So many are not unsettled any more."""
+
+    def crowded_out(self, replay: Replay) -> None:
+        """It has to wait until all replays together have fewer unsettled; it is touched then."""
 
     def touch(self, replay: Replay) -> None:
         """Have it dispatched at the end of this turn."""
@@ -83,28 +86,23 @@ class Replay:
     """Implements the Subscription port.
 
     Attributes:
-        offset: what it is shown next.
+        cursor: what it is shown next.
         asleep: it waits for the head to rise.
         touched: it is to be dispatched.
         again: it could hand out more in its next turn.
-        behind: it reads blocks.
     """
 
     __slots__ = (
         "_around",
         "_asked_end",
-        "_at",
-        "_block",
-        "_bytes",
         "_count",
         "_held_up",
         "_matches",
         "_since_ms",
         "again",
         "asleep",
-        "behind",
         "consumer",
-        "offset",
+        "cursor",
         "stage",
         "tap",
         "touched",
@@ -123,13 +121,11 @@ class Replay:
         self.consumer = consumer
         self._matches = matches
         self._since_ms = start.value
-        self._count = self._bytes = 0
+        self._count = 0
         self._held_up = False  # by what is unsettled
         self._asked_end = False
-        self._at = -1  # the first offset of the block that it is in
-        self._block: Block | None = None  # one that came for it, until it has looked
-        self.asleep = self.touched = self.again = self.behind = False
-        self.offset = begin(tap, start)
+        self.asleep = self.touched = self.again = False
+        self.cursor = Cursor(tap, around.blocks, start)
         self.stage = Stage.SEARCHING if start.at is At.TIME else Stage.READING
 
     # ---- the Subscription port
@@ -154,8 +150,9 @@ class Replay:
     def progress(self) -> Progress | None:
         """See the Subscription port."""
         stream = self.tap.stream
-        lag = max(0, stream.durable_offset - self.offset)
-        return Progress(stream=stream.name, offset=self.offset, lag=lag)
+        offset = self.cursor.offset
+        lag = max(0, stream.durable_offset - offset)
+        return Progress(stream=stream.name, offset=offset, lag=lag)
 
     def ready(self) -> None:
         """See the Subscription port."""
@@ -191,7 +188,7 @@ class Replay:
         self._let_go(messages)
         if unseen and messages and self.stage is not Stage.ENDED:
             self.tap.replayed -= len(messages)
-            self.offset = min(self.offset, messages[0].seq)
+            self.cursor.offset = min(self.cursor.offset, messages[0].seq)
             self.asleep = False
         return 0
 
@@ -215,9 +212,7 @@ class Replay:
         assert self._count >= 0, "a consumer settled more than it had"
         if self.stage is Stage.ENDED:
             return  # what it held was given up with it
-        size = sum([len(message.body) for message in messages])
-        self._bytes -= size
-        self._around.held_bytes -= size
+        self._around.settled(len(messages))
         if self._held_up:
             self._held_up = False
             self.ready()
@@ -236,10 +231,10 @@ class Replay:
         if self.stage is not Stage.SEARCHING:
             return
         if offset is None:
-            self.offset = head
+            self.cursor.move(head)
             self._rest()
             return
-        self.offset = offset
+        self.cursor.move(offset)
         self.stage = Stage.READING
         self._around.touch(self)
 
@@ -253,19 +248,19 @@ class Replay:
         """The block at `at` is in memory, or cannot be read."""
         if self.stage is not Stage.LOADING:
             return
-        gone = isinstance(error, LookupError) and self.offset < self.tap.stream.first_offset
+        gone = isinstance(error, LookupError) and self.cursor.offset < self.tap.stream.first_offset
         if error is not None and not gone:
             self.failed(error)
             return
         self.stage = Stage.READING
-        self._at = at if error is None else -1
-        self._block = self._around.blocks.find(self.tap, at) if error is None else None
+        if error is None:
+            self.cursor.came(at)
         self._around.touch(self)
 
     def failed(self, error: Exception) -> None:
         """What comes next cannot be read."""
         if self.stage is not Stage.ENDED:
-            name, offset = self.tap.stream.name, self.offset
+            name, offset = self.tap.stream.name, self.cursor.offset
             text = f"The stream {name!r} cannot be read at offset {offset}: {error}"
             self.removed(Refusal(code=Code.STORE_FAILED, text=text))
 
@@ -277,9 +272,7 @@ class Replay:
 
     def _end(self) -> None:
         self.stage = Stage.ENDED
-        self._block = None
-        self._around.held_bytes -= self._bytes
-        self._bytes = 0
+        self._around.settled(self._count)
         self._around.left(self)
 
     # ---- dispatch
@@ -287,93 +280,85 @@ class Replay:
     def dispatch(self, limit: int) -> int:
         """Show what there is room for; returns how many messages it has looked at, to `limit`."""
         self.again = False
-        block, self._block = self._block, None
-        stream = self.tap.stream
         looked = 0
         while self.stage is Stage.READING:
-            room = self.consumer.room()
-            if room <= 0:
-                self._tell_end()
-                break
-            room = min(room, self._allowance())
-            if room <= 0:
-                self._held_up = True
-                break
-            if self.offset < stream.first_offset:
-                self._jump(stream.first_offset)
-            if self.offset >= stream.durable_offset:
-                self._rest()
+            room = self._room()
+            if room <= 0 or not self._comes():
                 break
             if looked >= limit:
                 self.again = True
                 break
             count = min(limit - looked, room if self._matches is None else _LOOKS)
-            if self.offset >= stream.sealed_offset:
-                found = self._of_tail(count)
-            else:
-                block = self._of_log(block)
-                if block is None:
-                    break
-                found = block.messages(self.offset, count)
-            looked += max(1, len(found[0]))
+            found = self._read(count)
+            if found is None:
+                return looked
+            looked += max(1, len(found.messages))
             self._show(found, room)
+        self.cursor.let_go()
         return looked
+
+    def _room(self) -> int:
+        """Return how many it may be shown now."""
+        room = self.consumer.room()
+        if room <= 0:
+            self._tell_end()
+            return 0
+        allowed = self._allowance()
+        if allowed <= 0:
+            self._held_up = True
+            if self._count < UNSETTLED_MAX:
+                self._around.crowded_out(self)
+        return min(room, allowed)
+
+    def _comes(self) -> bool:
+        """Whether there is more; what retention has dropped is passed over."""
+        stream, cursor = self.tap.stream, self.cursor
+        if cursor.offset < stream.first_offset:
+            before = cursor.offset
+            cursor.move(stream.first_offset)
+            self._around.jumped(self, before, stream.first_offset)
+        if cursor.offset < stream.durable_offset:
+            return True
+        self._rest()
+        return False
+
+    def _read(self, count: int) -> Found | None:
+        """Return what comes next; None where a block is read before, or none can be."""
+        try:
+            found = self.cursor.read(count)
+        except LookupError as error:
+            self.failed(error)
+            return None
+        if isinstance(found, Found):
+            return found
+        self.stage = Stage.LOADING
+        first = found.first
+        self._around.blocks.read(self.tap, found, lambda error: self.came(error, first))
+        return None
 
     def _allowance(self) -> int:
         """Return how many more may be out unsettled."""
-        crowded = self._around.held_bytes >= UNSETTLED_ALL_BYTES
-        if self._bytes >= (UNSETTLED_LEAST_BYTES if crowded else UNSETTLED_BYTES):
-            return 0
-        return UNSETTLED_MESSAGES - self._count
-
-    def _of_tail(self, count: int) -> Found:
-        stream = self.tap.stream
-        end = min(self.offset + count, stream.durable_offset)
-        return tail_messages(stream.tail(self.offset, end)), end
-
-    def _of_log(self, block: Block | None) -> Block | None:
-        """Return the block that has the offset; None while it is on its way."""
-        offset = self.offset
-        blocks = self._around.blocks
-        self.behind = True
-        if block is None or not block.first <= offset < block.end:
-            block = blocks.find(self.tap, self._at) if self._at >= 0 else None
-            if block is not None and offset == block.end:
-                self._at = offset  # blocks follow one another without a gap
-                block = blocks.find(self.tap, offset)
-        if block is not None and block.first <= offset < block.end:
-            return block
-        refs = self.tap.log.blocks(offset, offset + 1)
-        if not refs:
-            self.failed(LookupError("no block has it"))
-            return None
-        self._at = at = refs[0].first
-        block = blocks.find(self.tap, at)
-        if block is None:
-            self.stage = Stage.LOADING
-            blocks.read(self.tap, refs[0], lambda error: self.came(error, at))
-        return block
+        crowded = self._around.unsettled >= UNSETTLED_ALL
+        return (UNSETTLED_LEAST if crowded else UNSETTLED_MAX) - self._count
 
     def _show(self, found: Found, room: int) -> None:
-        messages, self.offset = found
+        messages, self.cursor.offset = found
         if self._matches is not None:
             messages = list(filter(self._matches, messages))
             if len(messages) > room:
-                self.offset = messages[room].seq
+                self.cursor.offset = messages[room].seq
                 messages = messages[:room]
         if not messages:
             return
         self._count += len(messages)
         self.tap.replayed += len(messages)
-        size = sum([len(message.body) for message in messages])
-        self._bytes += size
-        self._around.held_bytes += size
+        self._around.unsettled += len(messages)
         self.consumer.deliver(messages, _ANY_FLAGS)
 
     def _rest(self) -> None:
         """Wait for the head: there is nothing more for now."""
         self.asleep = True
-        self._at = -1
+        self.cursor.move(self.cursor.offset)
         self._around.caught_up(self)
         self._tell_end()
 
@@ -381,22 +366,3 @@ class Replay:
         if self._asked_end:
             self._asked_end = False
             self.consumer.exhausted()
-
-    def _jump(self, first: int) -> None:
-        before, self.offset = self.offset, first
-        self._at = -1
-        self._around.jumped(self, before, first)
-
-
-def begin(tap: Tap, start: StreamStart) -> int:
-    """Return the offset at which a replay begins, or from which on its time is looked for."""
-    stream = tap.stream
-    match start.at:
-        case At.NEXT:
-            return stream.next_offset
-        case At.LAST:
-            return max(stream.first_offset, stream.durable_offset - 1)
-        case At.OFFSET:
-            return max(stream.first_offset, start.value)
-        case At.FIRST | At.TIME:
-            return stream.first_offset

@@ -21,14 +21,14 @@ from gateway.model.turn import Turn
 from gateway.streams.blocks import Blocks
 from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.replay import Matches, Replay, Stage
+from gateway.streams.replay import UNSETTLED_ALL, Matches, Replay, Stage
 from gateway.streams.stream import Stream
 from gateway.streams.tap import Tap
 
-#: Messages that one replay looks at before the others have their turn: about 3 ms of work.
+#: Messages that one replay looks at before the others have their turn: about 1 ms of work.
 RUN_MESSAGES: Final = 512
-#: What all replays look at in one turn of the reactor: bounds it to some tens of milliseconds.
-TURN_MESSAGES: Final = 4096
+#: What all replays look at in one turn of the reactor: some 4 ms of work.
+TURN_MESSAGES: Final = 2048
 #: Times that are looked for at once: the worker threads have tails to seal as well.
 FINDS_MAX: Final = 2
 #: What a turn is charged for each replay beside its messages: asking it costs as much as these.
@@ -52,7 +52,7 @@ class Replays:
         self, registry: StreamRegistry, turn: Turn, *, on_jump: Callable[[Jump], None]
     ) -> None:
         self.blocks = Blocks(registry)
-        self.held_bytes = 0
+        self.unsettled = 0
         self._registry = registry
         self._turn = turn
         self._on_jump = on_jump
@@ -60,6 +60,7 @@ class Replays:
         self._behind: set[Replay] = set()
         self._searches: deque[tuple[Replay, int]] = deque()
         self._searching = 0
+        self._crowded_out: dict[Replay, None] = {}
         self._replays: dict[int, dict[Replay, None]] = {}
         self._watchers: dict[int, Callable[[], None]] = {}
 
@@ -103,6 +104,19 @@ class Replays:
         if replay.again:
             self.touch(replay)
 
+    def settled(self, count: int) -> None:
+        """See Around."""
+        self.unsettled -= count
+        assert self.unsettled >= 0, "more was settled than went out"
+        if self._crowded_out and self.unsettled < UNSETTLED_ALL:
+            waiting, self._crowded_out = self._crowded_out, {}
+            for replay in waiting:
+                replay.ready()
+
+    def crowded_out(self, replay: Replay) -> None:
+        """See Around."""
+        self._crowded_out[replay] = None
+
     def find(self, replay: Replay, since_ms: int) -> None:
         """See Around."""
         self._searches.append((replay, since_ms))
@@ -130,7 +144,7 @@ class Replays:
             head = tap.stream.durable_offset
             replay.found(None if result >= head else result, head)
 
-        find_offset(tap, since_ms, self._registry, replay.offset).addBoth(looked)
+        find_offset(tap, since_ms, self._registry, replay.cursor.offset).addBoth(looked)
 
     def jumped(self, replay: Replay, first: int, end: int) -> None:
         """See Around."""
@@ -141,7 +155,7 @@ class Replays:
 
     def caught_up(self, replay: Replay) -> None:
         """See Around."""
-        replay.behind = False
+        replay.cursor.behind = False
         self._behind.discard(replay)
         if not self._behind:
             self.blocks.forget()
@@ -156,6 +170,7 @@ class Replays:
         if not there:
             del self._replays[number]
             tap.watchers.remove(self._watchers.pop(number))
+        self._crowded_out.pop(replay, None)
         self.caught_up(replay)
 
     # ---- inside
@@ -190,7 +205,7 @@ class Replays:
 
     def _hand_out(self, replay: Replay, limit: int) -> int:
         looked = replay.dispatch(limit)
-        if replay.behind:
+        if replay.cursor.behind:
             self._behind.add(replay)
         return looked
 

@@ -8,17 +8,27 @@ lifts floors, and retention may take all that lies below the floors of a stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred, gatherResults, succeed
 
 from gateway.model.address import check_name
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import subscription
 from gateway.streams.subscription import READER, Subscription
 from gateway.streams.tap import Tap
 
 #: (epoch, offset).
 Position = tuple[int, int]
+
+
+class Holder(NamedTuple):
+    """A reader as it attaches: see `subscription.attach`."""
+
+    fence: int
+    role: str = READER
+    selector: str = ""
 
 
 class Subscribers:
@@ -50,19 +60,27 @@ class Subscribers:
             self._take_out(tap, name)
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: Position | None, role: str = READER
+        self,
+        name: str,
+        tap: Tap,
+        starting: str,
+        position: Position | None,
+        *,
+        role: str = READER,
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """Attach a reader; `position` is (epoch, offset) of its checkpoint, where it has one.
 
-        Raises RefusedError: bad-name, bad-value, in-use (the name reads another stream), too-many.
+        Raises RefusedError: bad-name, bad-value, bad-selector, in-use (the name reads another
+        stream, or with another selector), not-found (as `subscription.attach`), too-many.
         """
         positions = {} if position is None else {tap.stream.name: position}
-        made = self.attach_all(name, [tap], starting, positions, role)
+        made = self.attach_all(name, [tap], starting, positions, role=role, selector=selector)
         return made.addCallback(lambda _: tap.subscriptions[name])
 
     def attach_all(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        role: str = READER,
+        *, role: str = READER, selector: str = "",
     ) -> Deferred[int]:  # fmt: skip
         """Attach a reader of several streams; fires with the fence of all of them.
 
@@ -70,6 +88,9 @@ class Subscribers:
         """
         check_name(name, "subscription")
         wanted = {tap.stream.name for tap in taps}
+        if selector:
+            for tap in taps[:1]:
+                compile_selector(selector, tap.stream.address)
         others = [tap.stream for tap in self.all(name) if tap.stream.name not in wanted]
         if others:
             raise RefusedError.of(
@@ -79,20 +100,20 @@ class Subscribers:
                 "Give this query a name of its own.",
             )
         fence = self.fence(name) + 1
-        held = self._hold(name, taps, starting, positions, (fence, role))
+        held = self._hold(name, taps, starting, positions, Holder(fence, role, selector))
         return held.addCallback(lambda _: fence)
 
     def join(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        holder: tuple[int, str],
+        holder: Holder,
     ) -> Deferred[None]:  # fmt: skip
-        """Take streams that are new into a subscription; `holder` is its fence and role.
+        """Take streams that are new into a subscription; `holder` is their reader.
 
         Raises RefusedError: in-use when a newer attachment has taken over, too-many, bad-value.
         """
         known = self.fence(name)
-        if holder[0] < known:
-            raise subscription.replaced(name, known, holder[0])
+        if holder.fence < known:
+            raise subscription.replaced(name, known, holder.fence)
         return self._hold(name, taps, starting, positions, holder)
 
     def fence(self, name: str) -> int:
@@ -101,7 +122,7 @@ class Subscribers:
 
     def _hold(
         self, name: str, taps: Sequence[Tap], starting: str, positions: Mapping[str, Position],
-        holder: tuple[int, str],
+        holder: Holder,
     ) -> Deferred[None]:  # fmt: skip
         made: list[tuple[Tap, Subscription]] = []
         for tap in taps:
@@ -116,7 +137,7 @@ class Subscribers:
             offset = position[1] if position is not None and position[0] == place.epoch else None
             one = subscription.attach(
                 name, known, place, starting=starting, position=offset,
-                fence=holder[0], role=holder[1], now_ms=self._now_ms(),
+                now_ms=self._now_ms(), **holder._asdict(),
             )  # fmt: skip
             made.append((tap, one))
         for tap, one in made:

@@ -19,6 +19,7 @@ from gateway.model.message import (
     SPECIAL,
     STOMP,
     Message,
+    let_go,
 )
 from gateway.model.ports import ConsumerFacts, Subscription
 from gateway.model.sections import header_facts, with_header
@@ -192,6 +193,8 @@ class OutgoingLink:
             self.subscription.acknowledge(messages)
         else:
             session.unsettled.add(first, messages, self)
+            if any_flags & REPLAYED:
+                let_go(messages)
 
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""

@@ -41,11 +41,13 @@ class MessageFrames:
     Attributes:
         overhead: bytes of a frame beside the stored form, for windows that count bytes.
         next_number: number of the next message.
+        sizes: bytes of each frame that `render` has returned last, where they are wanted.
     """
 
     __slots__ = (
         "_ack",
         "_address",
+        "_apart",
         "_convert",
         "_first",
         "_key",
@@ -54,6 +56,7 @@ class MessageFrames:
         "_version",
         "next_number",
         "overhead",
+        "sizes",
     )
 
     def __init__(
@@ -65,6 +68,7 @@ class MessageFrames:
         with_ack: bool,
         address: str,
         convert: Convert,
+        apart: bool = False,
     ) -> None:
         """Prepare the templates.
 
@@ -75,12 +79,15 @@ class MessageFrames:
             with_ack: whether the subscriber acknowledges.
             address: given to `convert`.
             convert: for messages in another form.
+            apart: `sizes` are wanted.
         """
         self._version = version
         self._key = key
         self._ack = with_ack and version is Version.V1_2
         self._address = address
         self._convert = convert
+        self._apart = apart
+        self.sizes: list[int] = []
         self._thousands = -1
         self._leads: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         name = escape_value(subscription, version)
@@ -103,6 +110,8 @@ class MessageFrames:
             ]
         number = self.next_number
         self.next_number = number + len(bodies)
+        if self._apart:
+            self.sizes = []
         thousands, low = divmod(number, _ENDINGS_COUNT)
         if thousands == self._thousands and low + len(bodies) <= _ENDINGS_COUNT:
             return self._piece(low, bodies, messages, any_flags)
@@ -152,6 +161,14 @@ class MessageFrames:
             leads = [seen if m.flags & SEEN else fresh for m in messages]
         else:
             leads = [fresh] * count
+        if self._apart:
+            # A lead has the END of the frame before, which is as long as its own.
+            more = len(_ENDINGS[0]) + self._ack * (len(middle) + len(_ENDINGS[0]))
+            if any_flags & SEEN:
+                self.sizes += [len(a) + more + len(b) for a, b in zip(leads, bodies, strict=True)]
+            else:
+                more += len(fresh)
+                self.sizes += [more + len(body) for body in bodies]
         leads[0] = leads[0][len(END) :]
         endings = _ENDINGS[low : low + count]
         width = 5 if self._ack else 3

@@ -189,6 +189,7 @@ class Subscriptions:
             with_ack=asked.mode is not AckMode.AUTO,
             address=destination.address,
             convert=self._convert,
+            apart=host.limits.frames_apart,
         )
         consumer = StompConsumer(
             host,

@@ -193,6 +193,18 @@ def test_what_one_sends_by_tcp_another_has_by_websocket(
         assert (seen["in"], seen["out"]) == (THREE, THREE)
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_websocket_that_cuts_texts_at_a_zero_byte(
+    node: list[str], shared: ScratchGateway, address: str, *, binary: bool
+) -> None:
+    """React Native's does: what stands behind the first frame of a message would be lost."""
+    numbers = [str(number) for number in range(200)]
+    for version in VERSIONS:
+        given = {"version": version, "address": address, "bodies": numbers}
+        seen = perform(node, shared, "crossing", **given, websocket={"cut": True, "binary": binary})
+        assert (seen["in"], seen["out"]) == (numbers, numbers)
+
+
 def test_the_websocket_of_node_itself(
     node: list[str], shared: ScratchGateway, address: str
 ) -> None:

@@ -13,7 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gateway.decoding.view import STORED
 from gateway.management.http import Request, Response, error_response
 from gateway.management.router import Router
-from gateway.management.streams_api import ARROW, CHUNK_BYTES, StreamsApi
+from gateway.management.stream_answers import ARROW, CHUNK_BYTES
+from gateway.management.streams_api import StreamsApi
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
 from tests.storage.power import PowerFiles
@@ -82,7 +83,7 @@ class ApiTest(SynchronousTestCase):
         assert shown["bytes"] > 0
         assert shown["subscriptions"] == [{
             "name": "etl", "floor": 0, "lag": 5, "fence": 1, "role": "",
-            "createdMs": self.now.ms, "seenMs": self.now.ms,
+            "createdMs": self.now.ms, "seenMs": self.now.ms, "selector": "",
         }]  # fmt: skip
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl") == (204, None)
         assert self.ask("DELETE", f"{SUBSCRIPTION}/etl")[0] == 404
@@ -131,6 +132,75 @@ class ApiTest(SynchronousTestCase):
         body = {"address": "orders", "startingOffsets": "newest"}
         status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
         assert (status, value["code"]) == (422, "bad-value")
+
+    def test_subscription_goes_on_where_one_stands_and_demands_that_there_is_one(self) -> None:
+        body = {"address": "orders", "startingOffsets": "subscription"}
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
+        assert (status, value["code"]) == (404, "not-found")
+        assert "There is no subscription 'etl' to go on from" in value["message"]
+        first = self.attach()
+        self.fill(5)
+        self.good(
+            "POST",
+            f"{SUBSCRIPTION}/etl:commit",
+            {"end": {"orders": [1, 3]}, "fence": first["fence"]},
+        )
+        assert self.attach(startingOffsets="subscription")["floor"] == {"orders": [1, 3]}
+        self.good("DELETE", f"{SUBSCRIPTION}/etl")
+        made = self.attach(startingOffsets="subscription", position={"orders": [1, 4]})
+        assert made["floor"] == {"orders": [1, 4]}, "a checkpoint knows its place"
+
+    def test_a_time_to_start_at_is_looked_up_once(self) -> None:
+        self.good("POST", BASE, {"name": "orders", "address": "orders"})
+        start = self.now.ms
+        for _ in range(3):
+            self.fill(2)
+            self.registry.flush()
+            self.now.ms += 1000
+        self.fill(2)
+        for since_ms, floor in ((0, 0), (start, 0), (start + 1, 2), (start + 2500, 6)):
+            made = self.attach(f"s{since_ms}", startingTimestampMs=since_ms)
+            assert made["floor"] == {"orders": [1, floor]}
+        late = self.attach("late", startingTimestampMs=start + 3001)
+        assert late["floor"] == {"orders": [1, 8]}, "from now on"
+        again = self.attach("late", startingTimestampMs=0)
+        assert (again["floor"], again["fence"]) == ({"orders": [1, 8]}, 2)
+        self.good("DELETE", f"{SUBSCRIPTION}/late")
+        made = self.attach("late", startingTimestampMs=0, position={"orders": [1, 5]})
+        assert made["floor"] == {"orders": [1, 5]}, "a checkpoint knows its place"
+
+    def test_a_time_that_cannot_be_is_refused(self) -> None:
+        self.attach()
+        for time in (-1, 1 << 62):
+            body = {"address": "orders", "startingTimestampMs": time}
+            assert self.ask("POST", f"{SUBSCRIPTION}/x:attach", body)[0] == 422
+            assert self.ask("POST", f"{BASE}/orders:find", {"timestampMs": time})[0] == 422
+
+    def test_a_selector_is_fixed_for_the_life_of_a_subscription(self) -> None:
+        self.attach(selector="n = 1")
+        body = {"address": "orders", "selector": "n = 2"}
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", body)
+        assert (status, value["code"]) == (409, "in-use")
+        assert "has the selector 'n = 1', the query names 'n = 2'" in value["message"]
+        status, value = self.ask("POST", f"{SUBSCRIPTION}/etl:attach", {"address": "orders"})
+        assert status == 409
+        assert "the query names none" in value["message"]
+        self.attach("all")
+        self.open()
+        assert self.attach(selector="n = 1")["fence"] == 2, "it is stored"
+        shown = self.good("GET", f"{BASE}/orders")["subscriptions"]
+        assert [(one["name"], one["selector"]) for one in shown] == [("all", ""), ("etl", "n = 1")]
+
+    def test_a_selector_that_cannot_be_is_refused_wherever_it_is_named(self) -> None:
+        self.attach()
+        wrong = {"selector": "n = "}
+        attach = {"address": "orders"} | wrong
+        assert self.ask("POST", f"{SUBSCRIPTION}/bad:attach", attach)[1]["code"] == "bad-selector"
+        assert self.ask("POST", f"{BASE}/heads", attach)[1]["code"] == "bad-selector"
+        response = self.read(**wrong)
+        assert json.loads(response.body)["code"] == "bad-selector"
+        names = [one["name"] for one in self.good("GET", f"{BASE}/orders")["subscriptions"]]
+        assert names == ["etl"]
 
     # -- planning
 
@@ -261,6 +331,13 @@ class ApiTest(SynchronousTestCase):
         table = pa.ipc.open_stream(b"".join(chunks)).read_all()
         assert table.column("offset").to_pylist() == [0, 1, 2, 3]
         assert "batch-1" in self.registry.get("orders").pins
+
+    def test_a_selector_chooses_rows(self) -> None:
+        self.attach()
+        fill(self.registry, "orders", [stomp_message(b"", n=str(n % 2)) for n in range(4)])
+        response = self.read(selector="n = '1'")
+        table = pa.ipc.open_stream(b"".join(response.body)).read_all()
+        assert table.column("offset").to_pylist() == [1, 3]
 
     def test_the_stored_form_has_its_own_columns(self) -> None:
         self.attach()

@@ -23,6 +23,7 @@ from gateway.config.tree import (
     ManagementConfig,
     MetricsConfig,
     QueueConfig,
+    SinkConfig,
 )
 from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
@@ -134,6 +135,7 @@ SECTIONS = (
         classes=(Config,),
         fields={"routing-enabled": "wildcard_routing"},
     ),
+    Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
     Section(
         title="`[management]`",

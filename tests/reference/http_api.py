@@ -12,6 +12,7 @@ from gateway.management.connections_api import ConnectionsApi
 from gateway.management.http import SAFE_METHODS
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
+from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from tests.management.core import Core
 from tests.reference.tables import sentence, table
@@ -46,6 +47,7 @@ def routes() -> Recorder:
     api.add_routes(recorder, Core().sources)
     ScrubApi(nothing, nothing).add_routes(recorder)
     StreamsApi(nothing, nothing).install(recorder)
+    SinkApi(nothing).add_routes(recorder)
     ConfigApi(nothing).add_routes(recorder)
     ConnectionsApi(nothing, nothing, nothing).add_routes(recorder)
     return recorder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ class Script:
 
 
 @contextmanager
-def scripted(*replies: Reply) -> Iterator[Script]:
+def scripted(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Script]:
     script = Script(*replies)
 
     class Answering(BaseHTTPRequestHandler):
@@ -58,7 +59,10 @@ def scripted(*replies: Reply) -> Iterator[Script]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         # A connection that is kept would hold its thread.
         server.daemon_threads, server.block_on_close = True, False
-        script.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        script.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:

@@ -384,7 +384,7 @@ def test_batch_reads_between_offsets_and_hold_what_they_read(server: Server, add
 def test_batch_refusals(server: Server, address: str) -> None:
     with pytest.raises(SluicegateError, match="No stream taps the address 'nope'"):
         read_batch(make_source(server, "nope"))
-    with pytest.raises(SluicegateError, match="startingOffsets is 'soon'"):
+    with pytest.raises(SluicegateError, match="'startingOffsets' is 'soon'"):
         read_batch(make_source(server, address, startingOffsets="soon"))
     server.fill(address, 3)
     reader = make_source(server, address, retryDeadline="5s").reader(SCHEMA)

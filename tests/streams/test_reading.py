@@ -149,6 +149,40 @@ def dropped(tmp_path: Path) -> Snapshot:
     return found
 
 
+def test_what_a_selector_leaves_out_is_a_hole_that_is_covered(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10):
+        numbers = range(first, first + 10)
+        fill(registry, "orders", [stomp_message(b"%d" % n, n=str(n % 3)) for n in numbers])
+        registry.flush()
+    fill(registry, "orders", [stomp_message(b"x", n="7")] * 5)
+    rows, facts, trailer = read(snapshot(registry, 1, 25), selector="n = '0'")
+    assert [offset for offset, _ in rows] == [3, 6, 9, 12, 15, 18]
+    assert [(f["first"], f["end"], f["holes"]) for f in facts] == [
+        (1, 10, 6),
+        (10, 20, 7),
+        (20, 25, 5),
+    ]
+    assert trailer["rows"] == 6
+    before, _, _ = read(snapshot(registry, 0, 25), selector="n = '7'")
+    registry.flush()
+    assert read(snapshot(registry, 0, 25), selector="n = '7'")[0] == before
+
+
+def test_a_selector_that_leaves_nearly_all_out_stops_at_what_it_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.streams.reading.FILTERED_BYTES", 2500)
+    registry = make(tmp_path)
+    for first in range(0, 50, 10):
+        fill(registry, "orders", messages(first, 10, 100))
+        registry.flush()
+    rows, _, trailer = read(snapshot(registry, 0, 50), selector="nothing = 'there'")
+    assert rows == []
+    assert trailer["next"] == [0, 20]
+    assert read(snapshot(registry, 20, 50), selector="nothing = 'there'")[2]["next"] == [0, 40]
+
+
 def test_what_retention_drops_meanwhile_ends_the_answer(tmp_path: Path) -> None:
     rows, _, trailer = read(dropped(tmp_path))
     assert rows == []

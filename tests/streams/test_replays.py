@@ -251,7 +251,7 @@ class ReplaysTest(SynchronousTestCase):
             taker.grant(5)
             self.settle_down()
             assert taker.offsets == [0, 2, 4]
-            assert taker.subscription.offset == 5
+            assert taker.subscription.cursor.offset == 5
 
     def test_holes_are_passed_over(self) -> None:
         self.fill(b"0")
@@ -264,6 +264,18 @@ class ReplaysTest(SynchronousTestCase):
                 taker = self.take(start)
                 self.settle_down()
                 assert taker.offsets == offsets, (sealed, start)
+
+    def test_large_messages_come_a_block_at_a_time(self) -> None:
+        later = Later()
+        self.open(blocking=later)  # nothing is sealed
+        later.step()
+        body = b"x" * (400 << 10)
+        self.fill(*[body] * 7)
+        assert self.stream.sealed_offset == 0
+        taker = self.take(FIRST)
+        self.settle_down()
+        assert taker.offsets == list(range(7))
+        assert taker.bursts == [3, 3, 1]
 
     # -- credit, and what is unsettled
 
@@ -290,7 +302,7 @@ class ReplaysTest(SynchronousTestCase):
         assert one.release(held[4:], undeliverable_here=True, delayed=True) == 0
         self.settle_down()
         assert (one.in_flight, taker.offsets) == (0, [0, 1, 2, 3, 4])
-        assert self.replays.held_bytes == 0
+        assert self.replays.unsettled == 0
 
     def test_what_did_not_fit_is_shown_again(self) -> None:
         for sealed in (0, 3, 5):
@@ -305,7 +317,7 @@ class ReplaysTest(SynchronousTestCase):
             assert taker.offsets == [0, 1, 2, 3, 4]
 
     def test_unsettled_deliveries_are_bounded(self) -> None:
-        self.patch(replay, "UNSETTLED_MESSAGES", 3)
+        self.patch(replay, "UNSETTLED_MAX", 3)
         self.five(2)
         taker = self.take(FIRST, Taker(holds=True))
         self.settle_down()
@@ -314,41 +326,50 @@ class ReplaysTest(SynchronousTestCase):
         self.settle_down()
         assert taker.offsets == [0, 1, 2, 3, 4]
 
-    def test_unsettled_bytes_are_bounded_and_less_in_a_crowd(self) -> None:
-        self.patch(replay, "UNSETTLED_BYTES", 2000)
-        self.patch(replay, "UNSETTLED_LEAST_BYTES", 500)
-        self.patch(replay, "UNSETTLED_ALL_BYTES", 4000)
-        self.fill(*[b"x" * 1000] * 9)
-        takers = [self.take(FIRST, Taker(1, holds=True)) for _ in range(5)]
-        for _ in range(9):
+    def test_unsettled_deliveries_are_fewer_in_a_crowd(self) -> None:
+        self.patch(replay, "UNSETTLED_MAX", 6)
+        self.patch(replay, "UNSETTLED_LEAST", 2)
+        self.patch(replay, "UNSETTLED_ALL", 10)
+        self.patch(replays, "UNSETTLED_ALL", 10)
+        fill(self.registry, "orders", [stomp_message(b"x")] * 9)
+        takers = [self.take(FIRST, Taker(holds=True)) for _ in range(4)]
+        self.settle_down()
+        assert [len(taker.got) for taker in takers] == [6, 6, 2, 2]
+        assert self.replays.unsettled == 16
+        takers[2].settle(1)  # still crowded: one for one
+        takers[0].settle(5)
+        self.settle_down()
+        assert [len(taker.got) for taker in takers] == [7, 6, 3, 2]
+        while any(taker.held for taker in takers):
             for taker in takers:
-                taker.credit = 1
-                taker.subscription.ready()
-                self.settle_down()
-        assert [len(taker.got) for taker in takers] == [1, 1, 1, 1, 1]
-        takers[0].settle()
-        takers[1].settle()
+                taker.settle()
+            self.settle_down()
+        assert [len(taker.got) for taker in takers] == [9, 9, 9, 9]
+        assert self.replays.unsettled == 0
+
+    def test_one_that_was_crowded_out_goes_on_when_others_leave(self) -> None:
+        for module in (replay, replays):
+            self.patch(module, "UNSETTLED_ALL", 8)
+        self.patch(replay, "UNSETTLED_LEAST", 2)
+        fill(self.registry, "orders", [stomp_message(b"x")] * 9)
+        first, second, third = [self.take(FIRST, Taker(holds=True)) for _ in range(3)]
         self.settle_down()
-        for taker in takers:
-            taker.credit = 1
-            taker.subscription.ready()
+        assert [len(taker.got) for taker in (first, second, third)] == [9, 2, 2]
+        third.subscription.close()
+        first.settle()
         self.settle_down()
-        assert [len(taker.got) for taker in takers] == [2, 2, 1, 1, 1]
-        for taker in takers[:4]:
-            taker.settle()
-        self.settle_down()
-        assert [len(taker.got) for taker in takers] == [3, 3, 2, 2, 1]
+        assert len(second.got) == 9, "it settles nothing before it has more"
 
     def test_what_is_left_unsettled_is_given_up_at_the_end(self) -> None:
         self.five(2)
         taker = self.take(FIRST, Taker(holds=True))
         self.settle_down()
-        assert self.replays.held_bytes > 0
+        assert self.replays.unsettled > 0
         taker.subscription.close()
-        assert self.replays.held_bytes == 0
+        assert self.replays.unsettled == 0
         taker.settle()
         taker.subscription.close()
-        assert (self.replays.held_bytes, self.tap.replays, self.tap.watchers) == (0, 0, [])
+        assert (self.replays.unsettled, self.tap.replays, self.tap.watchers) == (0, 0, [])
 
     # -- drain
 
@@ -423,7 +444,7 @@ class ReplaysTest(SynchronousTestCase):
         while self.end_turn():
             assert len(looked) <= replays.RUN_MESSAGES + 256
             looked.clear()
-        assert (taker.offsets, taker.subscription.offset) == ([], 3000)
+        assert (taker.offsets, taker.subscription.cursor.offset) == ([], 3000)
 
     def test_a_thousand_at_the_head_share_the_bodies(self) -> None:
         takers = [self.take(NEXT) for _ in range(1000)]

@@ -138,15 +138,18 @@ class ArchivedBatchReader(BatchReader):
         spans = super().partitions()
         return [*self._history.partitions(self._pieces), *spans]
 
-    def begun(self, gateway: Mapping[str, Any], stream: Mapping[str, Any], first: int) -> int:
+    def begun(
+        self, reply: Mapping[str, Any], stream: Mapping[str, Any], first: int, end: int
+    ) -> int:
         """Take what is older than the gateway's first offset from the table."""
+        gateway = reply["gateway"]
         name, epoch, kept = stream["name"], stream["epoch"], stream["first"]
         earliest = (self._options["startingOffsets"] or "earliest") == "earliest"
         if kept == 0 or (first >= kept and not earliest):
             return first
         cover = self._history.coverage(gateway, name, epoch)
         start = cover.first() if earliest else first
-        end = min(self._resolve("endingOffsets", stream, "latest"), kept)
+        end = min(end, kept)
         if start is None or start >= end:
             return max(first, kept) if start is not None else first
         span = Span("", name, epoch, start, end, 0)

@@ -20,19 +20,40 @@ from pyspark_sluicegate.options import Options, SluicegateError
 
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _PAUSE_MAX: Final = 2.0
+_JSON: Final = "application/json"
 
-Fields = dict[str, Any]
+
+class Fields(dict[str, Any]):
+    """A JSON object that a gateway answered; a field that it left out is an error that says so."""
+
+    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+        super().__init__(fields)
+        self._what = what
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+        raise SluicegateError(
+            f"{self._what}: the answer has no {name!r}. What answers there is no Sluicegate "
+            "gateway, or one of another version than pyspark-sluicegate."
+        )
 
 
 class RetryError(Exception):
-    """The gateway cannot be reached, or is busy, or an answer was cut: worth another try."""
+    """The gateway cannot be reached, or is busy, or an answer was cut: worth another try.
+
+    `answer` is what a gateway that is busy says beside the reason.
+    """
+
+    def __init__(self, text: str, answer: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.answer = answer or {}
 
 
 class StatusError(SluicegateError):
     """The gateway refused a call."""
 
     def __init__(self, status: int, answer: Mapping[str, Any], what: str) -> None:
-        text = answer.get("message") or f"HTTP status {status}"
+        unsaid = f"HTTP status {status}; does the management listener of a gateway answer there?"
+        text = answer.get("message") or unsaid
         hint = " Give `token`, or `username` and `password`." if status == 401 else ""
         super().__init__(f"{what}: {text}{hint}")
         self.status = status
@@ -82,8 +103,8 @@ class Gateway:
             try:
                 connection, response = self.post(path, body)
                 data = self.drain(connection, response)
-                fields: Fields = json.loads(data)
-                return fields
+                fields = json.loads(data)
+                return Fields(fields if isinstance(fields, dict) else {}, what)
             except (RetryError, ValueError) as error:
                 patience.wait(error, what)
 
@@ -91,14 +112,19 @@ class Gateway:
         self, path: str, body: Mapping[str, Any]
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """Send one request; returns a good answer's head. Raises RetryError, StatusError."""
-        headers = {"Content-Type": "application/json", "Accept": "*/*"}
+        return self.send("POST", "/api/v1/streams" + path, json.dumps(body).encode(), _JSON)
+
+    def send(
+        self, method: str, path: str, data: bytes, content_type: str
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """As `post`, of any method, path below the root, and body."""
+        headers = {"Content-Type": content_type, "Accept": "*/*"}
         authorization = self._authorization()
         if authorization:
             headers["Authorization"] = authorization
         connection = self._connection()
         try:
-            data = json.dumps(body).encode()
-            connection.request("POST", "/api/v1/streams" + path, data, headers)
+            connection.request(method, path, data, headers)
             response = connection.getresponse()
             if response.status < 300:
                 return connection, response
@@ -109,7 +135,7 @@ class Gateway:
         connection.close()
         fields = _json_object(answer)
         if response.status in _BUSY:
-            raise RetryError(fields.get("message") or f"HTTP status {response.status}")
+            raise RetryError(fields.get("message") or f"HTTP status {response.status}", fields)
         raise StatusError(response.status, fields, f"{self.url} {path}")
 
     def drain(
@@ -139,10 +165,16 @@ class Gateway:
         host, seconds = parts.hostname or "", options["connectTimeout"]
         made = http.client.HTTPConnection(host, parts.port, timeout=seconds)
         if parts.scheme == "https":
-            tls = ssl.create_default_context(cafile=options["tlsCaFile"] or None)
-            made = http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=tls)
+            made = http.client.HTTPSConnection(
+                host, parts.port, timeout=seconds, context=_trust(options["tlsCaFile"])
+            )
         try:
             made.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise SluicegateError(
+                f"{self.url}: its certificate is not trusted ({error.verify_message}). Give the "
+                "certificate of its authority as 'tlsCaFile'."
+            ) from error
         except OSError as error:
             raise RetryError(f"cannot connect: {error}") from error
         made.sock.settimeout(options["readTimeout"])
@@ -151,7 +183,26 @@ class Gateway:
     def _authorization(self) -> str:
         if not self._options["tokenFile"]:
             return self._login
-        return "Bearer " + Path(self._options["tokenFile"]).read_text("utf-8").strip()
+        try:
+            token = Path(self._options["tokenFile"]).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise _unreadable("tokenFile", self._options["tokenFile"], error) from None
+        return f"Bearer {token}"
+
+
+def _trust(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise _unreadable("tlsCaFile", ca_file, error) from None
+
+
+def _unreadable(option: str, path: str, error: Exception) -> SluicegateError:
+    reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    return SluicegateError(
+        f"The option {option!r} names {path!r}, which cannot be read here: {reason}. The driver "
+        "and each executor need it."
+    )
 
 
 def _json_object(data: bytes) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_sluicegate.client import Gateway, Patience, RetryError, StatusError
+from pyspark_sluicegate.client import Fields, Gateway, Patience, RetryError, StatusError
 from pyspark_sluicegate.offsets import Span
 from pyspark_sluicegate.options import COLUMNS, Options, SluicegateError
 from pyspark_sluicegate.stored.decoding.view import STORED, View, Viewer
@@ -58,7 +58,11 @@ def make_request(schema: StructType, options: Options) -> dict[str, Any]:
         if possible is None or kind not in possible or not field.nullable:
             what = f"as {' or '.join(possible)}, nullable" if possible else ", ".join(COLUMNS)
             raise SluicegateError(f"The schema has {field.name!r} {kind}; possible: {what}.")
-    return {"form": "stored", "skipLosses": options["failOnDataLoss"] == "false"}
+    return {
+        "form": "stored",
+        "skipLosses": options["failOnDataLoss"] == "false",
+        "selector": options["selector"],
+    }
 
 
 def make_view(schema: StructType, options: Options) -> View:
@@ -114,11 +118,11 @@ def _answer(
         _check_schema(gateway, reader.schema)
         while True:
             _, metadata = reader.read_next_batch_with_custom_metadata()
-            facts = json.loads(metadata[_FACTS])
+            facts = _read_facts(gateway, metadata)
             if "rows" in facts:
                 break
-            stored = reader.read_next_batch()
             index = facts["range"]
+            stored = reader.read_next_batch()
             _check_batch(stored, facts, todo[index], strict=not request["skipLosses"])
             if index not in viewers:
                 viewers[index] = Viewer(view, facts["address"], todo[index].epoch)
@@ -134,6 +138,15 @@ def _answer(
         connection.close()
         raise
     _check_trailer(facts, rows, todo, strict=not request["skipLosses"])
+
+
+def _read_facts(gateway: Gateway, metadata: Mapping[bytes, bytes] | None) -> Fields:
+    """Return what is said about a record batch; what is left out of it is an error when asked."""
+    try:
+        said = json.loads((metadata or {})[_FACTS])
+    except (KeyError, ValueError):
+        said = {}
+    return Fields(said, f"{gateway.url} /read")
 
 
 def _check_schema(gateway: Gateway, sent: pa.Schema) -> None:

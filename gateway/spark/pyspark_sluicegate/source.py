@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -46,8 +47,19 @@ from pyspark_sluicegate.offsets import (
     make_offset,
     read_offset,
 )
-from pyspark_sluicegate.options import Options, SluicegateError, make_ddl, parse_options
+from pyspark_sluicegate.options import (
+    TIME_MS_MAX,
+    Options,
+    SluicegateError,
+    check_kind,
+    choose_place,
+    make_ddl,
+    parse_options,
+)
+from pyspark_sluicegate.pushdown import Bounds, narrow
 from pyspark_sluicegate.rows import check_losses, make_request, read_spans
+from pyspark_sluicegate.sink import BatchWriter, StreamWriter
+from pyspark_sluicegate.sink_options import parse_sink_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +67,9 @@ if TYPE_CHECKING:
 
 #: A commit that cannot be sent waits for the next one instead of holding the query up.
 _COMMIT_SECONDS: Final = 5.0
+#: So far a clock may be put back between two runs of a gateway: rows accepted before a moment are
+#: looked for until so much later.
+_CLOCK_MS: Final = 3_600_000
 #: A snapshot of a batch query is held this long after its last read.
 _PIN_MS: Final = 3_600_000
 
@@ -71,7 +86,11 @@ def joining(options: Options) -> dict[str, Any]:
     """Return the fields of a plan by which new streams of a pattern join; empty without one."""
     if not options["addressPattern"]:
         return {}
-    return {**addressed(options), "newStreamOffsets": options["newStreamOffsets"]}
+    return {
+        **addressed(options),
+        "newStreamOffsets": options["newStreamOffsets"],
+        "selector": options["selector"],
+    }
 
 
 class Member:
@@ -97,13 +116,17 @@ class Member:
 
     def attach(self, places: Places | None) -> Places:
         """Attach with the place of the checkpoint, if there is one; returns the floor."""
-        options = self._options
+        options, url = self._options, self.gateway.url
+        place, since_ms = options["startingOffsets"], options["startingTimestamp"]
         body = {
             **self._addressed,
-            "startingOffsets": options["startingOffsets"] or "latest",
+            "startingOffsets": choose_place(place, options["address"], url, "latest"),
             "role": self.role,
             "position": None if places is None else self.own(places),
+            "selector": options["selector"],
         }
+        if since_ms is not None:
+            body["startingTimestampMs"] = since_ms
         reply = self.gateway.call(self._path + ":attach", body)
         self.fence = reply["fence"]
         self.lifted = set(reply.get("lifted", ()))
@@ -144,18 +167,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._request = make_request(schema, options)
         self._name = options["subscription"]
+        self._selector = options["selector"]
         self.members = [Member(url, options, self.role) for url in options["url"]]
         self._initial: dict[str, Any] | None = None
         self._frozen: Places | None = None
         self._heads: Places = {}
         self._released: dict[str, Any] | None = None
 
+    def _offset(self, places: Places) -> dict[str, Any]:
+        return make_offset(self._name, places, self._selector)
+
+    def _places(self, offset: dict[str, Any]) -> Places:
+        return read_offset(offset, self._name, self._selector)
+
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
             floors: Places = {}
             for member in self.members:
                 floors |= self.begun(member, member.attach(None))
-            self._initial = make_offset(self._name, floors)
+            self._initial = self._offset(floors)
         return self._initial
 
     def begun(self, member: Member, floors: Places) -> Places:
@@ -179,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._frozen |= member.named(places)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        places = read_offset(start, self._name)
+        places = self._places(start)
         ends = dict(places)
         for member in self.members:
             body = self._plan(member, places, limit)
@@ -188,7 +218,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for key, (epoch, place) in member.named(reply["end"]).items():
                 known = ends.get(key, [epoch, 0])
                 ends[key] = [epoch, max(place, known[1]) if known[0] == epoch else place]
-        end = make_offset(self._name, ends)
+        end = self._offset(ends)
         if end == start:
             self.release(start)
             if len(self.members) > 1 and self._frozen is None:
@@ -226,14 +256,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return body
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return make_offset(self._name, self._heads) if self._heads else None
+        return self._offset(self._heads) if self._heads else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return cut_and_pack(self.spans(start, end), self._options)
 
     def spans(self, start: dict[str, Any], end: dict[str, Any]) -> list[Span]:
         """Return the ranges of a batch, with their sizes; tells of what was lost before."""
-        low, high = read_offset(start, self._name), read_offset(end, self._name)
+        low, high = self._places(start), self._places(end)
         spans: list[Span] = []
         for member in self.members:
             ranged = {"start": member.own(low), "end": member.own(high)}
@@ -265,7 +295,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._released = start
 
     def _lift(self, action: str, offset: dict[str, Any]) -> bool:
-        places = read_offset(offset, self._name)
+        places = self._places(offset)
         done = True
         for member in self.members:
             try:
@@ -285,39 +315,78 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._options = options
         self._request = make_request(schema, options)
+        self._bounds = Bounds()
+        if options["startingOffsets"] == "subscription":
+            raise SluicegateError(
+                "startingOffsets is 'subscription', which a batch read has none of; possible: "
+                "earliest, latest, an offset."
+            )
 
     def partitions(self) -> list[InputPartition]:
         options, spans = self._options, []
         pin = f"batch-{os.getpid()}-{time.monotonic_ns()}"
         for url in options["url"]:
-            body = {**addressed(options), "pin": pin, "pinMs": _PIN_MS}
-            reply = Gateway(url, options).call("/heads", body)
+            gateway = Gateway(url, options)
+            body = {
+                **addressed(options),
+                "pin": pin,
+                "pinMs": _PIN_MS,
+                "selector": options["selector"],
+            }
+            reply = gateway.call("/heads", body)
             for one in reply["items"]:
-                first = self._resolve("startingOffsets", one, "earliest")
-                first = self.begun(reply["gateway"], one, first)
-                end = min(self._resolve("endingOffsets", one, "latest"), one["head"])
+                if not self._bounds.has(one["address"]):
+                    continue
+                first, end = self._range(gateway, one)
+                first = self.begun(reply, one, first, end)
                 size = one["bytes"] * max(end - first, 0) // max(one["head"] - one["first"], 1)
                 if end > first:
                     spans.append(Span(url, one["name"], one["epoch"], first, end, size))
         return list(cut_and_pack(spans, options, pin))
 
-    def begun(self, gateway: Mapping[str, Any], stream: Mapping[str, Any], first: int) -> int:
-        """Return where the reading at the gateway begins, of what is wanted from `first` on."""
-        return first
+    def _range(self, gateway: Gateway, stream: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the offsets [first, end) of a stream that the options and conditions ask for."""
+        options, bounds, address = self._options, self._bounds, stream["address"]
+        places = {"earliest": stream["first"], "latest": stream["head"]}
+        begun = choose_place(options["startingOffsets"], address, gateway.url, "earliest")
+        ended = choose_place(options["endingOffsets"], address, gateway.url, "latest")
+        firsts = [int(places.get(begun, begun)), bounds.first]
+        ends = [int(places.get(ended, ended)), stream["head"]]
+        if bounds.end is not None:
+            ends.append(bounds.end)
+        path = f"/{quote(stream['name'], safe='')}:find"
 
-    def _resolve(self, name: str, stream: Mapping[str, Any], default: str) -> int:
-        text = self._options[name] or default
-        if text in ("earliest", "latest"):
-            return int(stream["first" if text == "earliest" else "head"])
-        if not text.isdigit():
-            raise SluicegateError(f"{name} is {text!r}; possible: earliest, latest, a number.")
-        return int(text)
+        def find(moment_ms: int) -> int:
+            within = min(max(moment_ms, 0), TIME_MS_MAX)
+            return int(gateway.call(path, {"timestampMs": within})["offset"])
+
+        for since_ms in (options["startingTimestamp"], bounds.since_ms):
+            firsts += [] if since_ms is None else [find(since_ms)]
+        if options["endingTimestamp"] is not None:
+            ends.append(find(options["endingTimestamp"]))
+        if bounds.until_ms is not None:
+            ends.append(find(bounds.until_ms + _CLOCK_MS))
+        return max(firsts), min(ends)
+
+    def begun(
+        self, reply: Mapping[str, Any], stream: Mapping[str, Any], first: int, end: int
+    ) -> int:
+        """Return where the reading at the gateway begins, of what is wanted of [first, end)."""
+        return first
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Partition):  # Spark's stand-in for no partitions at all
             return iter(())
         request = {**self._request, "pin": partition.pin, "pinMs": _PIN_MS}
         return read_spans(partition.spans, self._schema, self._options, request)
+
+
+class NarrowingReader(BatchReader):
+    """A batch query whose conditions bound what is read; Spark refuses the method by default."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._bounds = narrow(filters)
+        return filters
 
 
 class DefaultSource(DataSource):
@@ -327,21 +396,30 @@ class DefaultSource(DataSource):
     def name(cls) -> str:
         return "sluicegate"
 
-    def _parsed(self) -> Options:
+    def _parsed(self, kind: str | None = None) -> Options:
+        if kind is not None:
+            check_kind(self.options, kind)
         return parse_options(self.options)
 
     def schema(self) -> str:
         return make_ddl(self._parsed())
 
     def reader(self, schema: StructType) -> BatchReader:
-        options = self._parsed()
+        options = self._parsed("batch")
         if options["archive"]:
             reader: BatchReader = _archived().ArchivedBatchReader(schema, options)
             return reader
-        return BatchReader(schema, options)
+        made = NarrowingReader if options["pushdown"] == "true" else BatchReader
+        return made(schema, options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's
+        return BatchWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001
+        return StreamWriter(schema, parse_sink_options(self.options), overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        options = self._parsed()
+        options = self._parsed("stream")
         if not options["subscription"]:
             raise SluicegateError(
                 "The option 'subscription' is required: a name for this query, under which the "

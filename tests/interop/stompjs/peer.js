@@ -1,7 +1,8 @@
 // stompjs as a client of the gateway: `echo '{"port": ...}' | node peer.js SCENARIO`, over TCP, with
 // "websocket": {...} over WebSocket, and with "certificate": PATH over TLS in either case, trusting
 // that certificate alone. "websocket" has: "path"; "builtin": Node's own WebSocket instead of the
-// one of `ws`; "bare": offer no subprotocol; "binary", "split": what stompjs has for frames.
+// one of `ws`; "bare": offer no subprotocol; "binary", "split": what stompjs has for frames; "cut":
+// a text that comes is cut at its first zero byte, as by React Native, and stompjs is told so.
 // Each scenario prints one JSON object with what it saw; a scenario that hangs or is refused where
 // it should not be prints why on standard error and ends with status 1.
 'use strict';
@@ -67,7 +68,18 @@ class TrustingSocket extends WsSocket {
     }
 }
 
-if (given.websocket && !given.websocket.builtin) global.WebSocket = TrustingSocket;
+// As that of React Native.
+class CuttingSocket extends TrustingSocket {
+    set onmessage(hear) {
+        super.onmessage = ({ data }) => {
+            hear({ data: typeof data === 'string' ? data.split('\0')[0] : data });
+        };
+    }
+}
+
+if (given.websocket && !given.websocket.builtin) {
+    global.WebSocket = given.websocket.cut ? CuttingSocket : TrustingSocket;
+}
 
 // What stompjs is told of the way to the gateway.
 function transport() {
@@ -78,6 +90,7 @@ function transport() {
     const frames = {
         forceBinaryWSFrames: Boolean(websocket.binary),
         splitLargeFrames: Boolean(websocket.split),
+        appendMissingNULLonIncoming: Boolean(websocket.cut),
     };
     if (websocket.bare) return { webSocketFactory: () => new WebSocket(url), ...frames };
     return { brokerURL: url, ...frames };
