@@ -51,10 +51,11 @@ class Stuck:
 
     def refusal(self, one: ConsumerState) -> Refusal:
         """Say why a consumer is ended."""
+        back = "go back to the queue" if one.progress is None else "stay in the stream"
         text = (
             f"Consumer {one.name!r} of {one.queue} holds {one.in_flight} deliveries and has "
             f"settled none for {self._seconds:g} s, the consumer-stuck-timeout of this acceptor; "
-            "they go back to the queue. Whoever holds all that its window (STOMP: "
+            f"they {back}. Whoever holds all that its window (STOMP: "
             "consumer-window-size) or credit allows gets no more until it acknowledges."
         )
         return Refusal(code=Code.SLOW_CONSUMER, text=text)

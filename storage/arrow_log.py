@@ -22,7 +22,14 @@ import pyarrow as pa
 
 from storage.arrow_index import BlockRef
 from storage.arrow_recovery import recover
-from storage.arrow_segment import LogFile, Segment, SegmentFacts, block_checksum, read_block
+from storage.arrow_segment import (
+    LogFile,
+    Segment,
+    SegmentFacts,
+    block_checksum,
+    read_block,
+    read_bytes,
+)
 from storage.errors import StorageError
 from storage.files import FileSystem
 
@@ -138,6 +145,10 @@ class ArrowLog:
     def read(self, ref: BlockRef) -> pa.RecordBatch:
         """Return a stored block. Raises GoneError, DamageError. Any thread."""
         return read_block(self._fs, ref)
+
+    def read_bytes(self, ref: BlockRef) -> bytes:
+        """Return a stored block as it lies there. Raises GoneError, DamageError. Any thread."""
+        return read_bytes(self._fs, ref)
 
     def drop(self, count: int) -> int:
         """Delete up to `count` oldest segments, never the newest; returns the bytes given back."""

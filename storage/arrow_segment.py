@@ -294,8 +294,8 @@ def check_block(ref: BlockRef, data: bytes) -> None:
         raise DamageError(ref.path, ref.position, what)
 
 
-def read_block(fs: FileSystem, ref: BlockRef) -> pa.RecordBatch:
-    """Return a stored block. Raises GoneError, DamageError. Any thread."""
+def read_bytes(fs: FileSystem, ref: BlockRef) -> bytes:
+    """Return a stored block, one whole IPC message. Raises GoneError, DamageError. Any thread."""
     assert ref.first < ref.end, "the block is a mark"
     try:
         fd = fs.open(ref.path, write=False)
@@ -306,4 +306,9 @@ def read_block(fs: FileSystem, ref: BlockRef) -> pa.RecordBatch:
     finally:
         fs.close(fd)
     check_block(ref, data)
-    return pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
+    return data
+
+
+def read_block(fs: FileSystem, ref: BlockRef) -> pa.RecordBatch:
+    """Return a stored block. Raises GoneError, DamageError. Any thread."""
+    return pa.ipc.read_record_batch(pa.py_buffer(read_bytes(fs, ref)), SCHEMA)

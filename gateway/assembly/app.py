@@ -26,6 +26,7 @@ from twisted.python.failure import Failure
 
 from gateway import __version__
 from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.adopting import adopt_history
 from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
@@ -197,6 +198,7 @@ class GatewayService(MultiService):
         """Recover, then open the listeners. Raises what `make_core` and `declare` raise."""
         super().startService()  # type: ignore[no-untyped-call]
         config = self.config
+        adopt_history(config)
         self.core = core = make_core(
             self._reactor,
             config,
@@ -353,7 +355,7 @@ class GatewayService(MultiService):
             reactor=self._reactor,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry).install(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
         SinkApi(core.sink).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
         connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)

@@ -42,6 +42,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner, Subscription
+from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.queues.queue import Queue
 
@@ -258,8 +259,13 @@ class Gateway:
         owner: object | None = None,
         user: str | None = None,
         options: Mapping[str, str] | None = None,
+        start: StreamStart | None = None,
     ) -> Subscription:
         """See the Broker port."""
+        if start is not None:
+            return self._consuming.replay(
+                self.streams, destination, consumer, start, selector=selector, owner=owner
+            )
         return self._consuming.subscribe(
             destination,
             routing,

@@ -19,11 +19,13 @@ from gateway.config import schema
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
+from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import TlsSource, TlsVersion, table_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
     BALLAST_BYTES,
     JOURNAL_FILE_BYTES,
+    MIB,
     MULTICAST_PREFIX,
     Acceptor,
     AddressConfig,
@@ -33,7 +35,6 @@ from gateway.config.tree import (
     MetricsConfig,
     QueueConfig,
     SinkConfig,
-    StreamConfig,
     low_credits,
 )
 from gateway.config.values import describe
@@ -128,7 +129,8 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "wildcard_routing": walk.table(
             tree.get("wildcard-addresses", {}), ("wildcard-addresses",), schema.WILDCARDS
         ).get("routing_enabled", True),
-        "streams": _streams(walk, tree.get("streams", {})),
+        "streams": _streams(walk, tree.get("streams", {}), top),
+        "archive": _archive(walk, tree.get("archive", {})),
         "management": _management(walk, tree.get("management", {}), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
@@ -326,12 +328,38 @@ def _queue(
     return QueueConfig(**read, said=said)
 
 
-def _streams(walk: _Walk, raw: object) -> tuple[StreamConfig, ...]:
+def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
+    read = walk.table(raw, ("archive",), schema.ARCHIVE)
+    table = read.get("table", "")
+    if table and not table.startswith(("s3://", "gs://", "az://", "/")):
+        text = f'needs s3://, gs://, az:// or an absolute folder, not "{table}"'
+        walk.wrong(("archive", "table"), text)
+    if not table and (read.get("endpoint") or read.get("region")):
+        walk.wrong(("archive",), "names a store, and no table; write table = as well")
+    return ArchiveConfig(**read)
+
+
+def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:
+    """Refuse local bytes that retention would never let come to pass."""
+    local = read.get("local_bytes")
+    local = top.get("stream_local_bytes", 256 * MIB) if local is None else local
+    most = read.get("retention_bytes")
+    most = top.get("stream_retention_bytes", 5 << 30) if most is None else most
+    retain = read.get("retain") or top.get("stream_retain", Retain.ALL)
+    if retain is Retain.ARCHIVED and local >= most:
+        text = f"{local} bytes stay here although archived, but {most} is the most that may stay"
+        name = "stream-local-bytes" if not path else "local-bytes"
+        walk.wrong((*path, name), f"{text}; raise retention-bytes, or lower this")
+
+
+def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamConfig, ...]:
     found = []
+    _check_bytes(walk, (), {}, top)
     for name, table in walk.tables(raw, ("streams",)):
         before = len(walk.problems)
         _check_named(walk, ("streams", name), name, "stream")
         read = walk.table(table, ("streams", name), schema.STREAM)
+        _check_bytes(walk, ("streams", name), read, top)
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
     return tuple(found)

@@ -20,7 +20,7 @@ from gateway.model.definitions import DivertDefinition
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
-_SECTIONS: Final = {"management": "management", "metrics": "metrics", "logging": "logging"}
+_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,8 @@ def _divert(divert: DivertDefinition) -> dict[str, object]:
 
 
 def _streams(config: Config) -> _Tables:
-    return {s.name: {"address": s.address} for s in config.streams}
+    written = {stream.name: _written(stream, "name") for stream in config.streams}
+    return {n: {k: v for k, v in one.items() if v is not None} for n, one in written.items()}
 
 
 def _addresses(old: Config, new: Config) -> Iterable[Change]:

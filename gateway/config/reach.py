@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import tree
+from gateway.config import streams, tree
 from gateway.model import attributes
 from gateway.model.rows import Reach, Row, rows_of
 
@@ -47,9 +47,10 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
+    "archive": _of_rows(rows_of(streams.ArchiveConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
-    "streams": _of_rows(rows_of(tree.StreamConfig)),
+    "streams": _of_rows(rows_of(streams.StreamConfig)),
 }
 
 #: Table of named tables -> what it is that one more, and one less, reaches.

@@ -16,6 +16,7 @@ from gateway.addresses.match import SettingsTable, markers_problem
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
+from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.definitions import DivertDefinition
@@ -340,19 +341,6 @@ class SinkConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamConfig:
-    """One `[streams."NAME"]`: a tap on an address that exists from the start on.
-
-    Attributes:
-        name: the NAME of its table.
-        address: the address whose messages it keeps.
-    """
-
-    name: str
-    address: Annotated[str, REFUSED, v.Read(v.address)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """A whole configuration.
 
@@ -407,6 +395,10 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
+            `archived`, what no archive has yet and the newest `stream-local-bytes`.
+        stream_local_bytes: bytes of a stream that stay here although they are archived.
+        stream_retention_bytes: bytes of a stream above which the oldest go, whoever wants them.
         origins: key path as shown -> where it was written.
         file: the configuration file, None without one.
     """
@@ -462,6 +454,10 @@ class Config:
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
+    stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
+    stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
+    stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 

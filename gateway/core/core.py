@@ -9,28 +9,30 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
 from twisted.internet.defer import Deferred
-from twisted.internet.threads import deferToThreadPool
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
-from gateway.broker.ports.streams import Tap
+from gateway.broker.ports.streams import Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
+from gateway.core.blocking import Threads
+from gateway.core.retained import stream_settings
+from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.histogram import Histogram
+from gateway.model.ports import Consumer, Subscription
+from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
 from gateway.process.last_resort import cause_of
-from gateway.process.threads import started_pool
-from gateway.sink.settings import SinkSettings
 from gateway.sink.sink import Sink
 from gateway.store.compacting import compaction_rule, serialized_types, set_up_journal
 from gateway.store.lagging import watch_lag
@@ -43,7 +45,7 @@ from gateway.store.scrub_plan import Stored, make_scrubber
 from gateway.store.scrubber import Scrubber
 from gateway.store.timed_files import TimedFiles
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.settings import StreamSettings
+from gateway.streams.replays import Jump, Replays
 from gateway.time.alarm import Alarm
 from storage.ballast import Ballast
 from storage.files import RealFiles
@@ -57,8 +59,6 @@ from storage.stream_files import StreamFiles
 from storage.writer import ThreadWriter
 from storage.writing import Writer
 
-#: Reading streams takes turns on these; more would take cores from the messages.
-BLOCKING_THREADS: Final = 2
 #: The folder of stages, below that of the streams.
 STAGES: Final = "staged"
 
@@ -93,25 +93,6 @@ def _call(action: Callable[[], None]) -> None:
     action()
 
 
-class Threads:
-    """Runs what blocks (the `RunBlocking` ports) on threads of its own."""
-
-    def __init__(
-        self, reactor: Reactor, count: int = BLOCKING_THREADS, name: str = "blocking"
-    ) -> None:
-        self._reactor = reactor
-        self._pool = started_pool(count, name)
-        self._pool.start()
-
-    def run(self, function: Callable[..., Result], *args: object) -> Deferred[Result]:
-        """Run `function` on a thread; the answer comes on the reactor."""
-        return deferToThreadPool(self._reactor, self._pool, function, *args)
-
-    def stop(self) -> None:
-        """End the threads when they are done with what they have."""
-        self._pool.stop()
-
-
 class Core:
     """The parts that remember, joined: journal, broker, streams.
 
@@ -128,6 +109,7 @@ class Core:
         self.disk: DiskWatch
         self.recovered: dict[str, object] = {}
         self.registry: StreamRegistry
+        self.replays: Replays
         self.sink: Sink
         self.stage_threads: Threads
         self.alarm: Alarm
@@ -145,9 +127,16 @@ class Core:
         """See the broker's Streams port."""
         self.registry.durable_up_to(ticket)
 
+    def replay(
+        self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
+    ) -> Subscription:
+        """See the broker's Streams port."""
+        return self.replays.open(address, consumer, start, matches)
+
     def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
         """Join the streams to the broker."""
         self.registry = registry
+        self.replays = Replays(registry, self.broker.turn, on_jump=_tell_jump)
         self.threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
@@ -202,6 +191,19 @@ class Core:
             "stream.messages_lost", stream_id=stream_id, first=first, last=last, reason=reason
         )
 
+    def archive_lags(self, stream: str, text: str | None, waiting: int, bytes_max: int) -> None:
+        """See StreamsOwner."""
+        if text is not None:
+            _log.warning(
+                "stream.archive_lagging",
+                stream=stream,
+                waiting_bytes=waiting,
+                retention_bytes=bytes_max,
+                reason=text,
+            )
+        else:
+            _log.info("stream.archive_caught_up", stream=stream)
+
     async def close(self) -> None:
         """Seal the streams, sync and close the journal, give the directory back."""
         self.alarm.stop()
@@ -218,6 +220,19 @@ class Core:
             self.stage_threads.stop()
             self.store.close_pages()
             self._lock.release()
+
+
+def _tell_jump(jump: Jump) -> None:
+    """Say that a replay goes on behind what retention had dropped."""
+    _log.warning(
+        "stream.replay_jumped",
+        stream=jump.stream,
+        address=jump.address,
+        connection=jump.consumer.connection,
+        consumer=jump.consumer.name,
+        first=jump.first,
+        end=jump.end,
+    )
 
 
 def make_core(
@@ -249,22 +264,21 @@ def make_core(
             compaction_rule(config),
             paging=config.paging_directory,
         )
-        size = config.journal_file_size
-        ballast = _ballast(files, config)
+        size, ballast = config.journal_file_size, _ballast(files, config)
         timed = TimedFiles(sync_histogram(), reactor.seconds)
         segments = Segments(timed, config.journal_directory, chance.salt, ballast)
         # A full disk is found here, before anybody has been promised anything.
         make_room(segments, ballast, size, lambda: files.free_bytes(config.journal_directory))
         set_up_journal(journal, config)
         store = JournalStore(journal, PageReader(files, config.paging_directory))
-        reader = PageReader(files, config.paging_directory)
-        store.fetches = ThreadPages(reader, reactor.callFromThread)
+        ahead = PageReader(files, config.paging_directory)
+        store.fetches = ThreadPages(ahead, reactor.callFromThread)
         broker = _make_broker(config, turn, store, chance)
         core = Core(lock, store, broker, ballast)
         core.syncs = timed.took
         core.alarm = Alarm(reactor, chance.now_ms, broker.on_time)
         broker.dispatch.timetable.alarm = core.alarm.set
-        _bring_back(reactor, core, config, restored, files)
+        _bring_back(reactor, core, config, restored, make_name=chance.name)
     except BaseException:
         lock.release()
         raise
@@ -283,38 +297,35 @@ def make_core(
 
 
 def _bring_back(
-    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
+    reactor: Reactor,
+    core: Core,
+    config: Config,
+    restored: Restored,
+    *,
+    make_name: Callable[[], str],
 ) -> None:
     """Give the core its streams and its sink, and all that was found. Blocks."""
-    _recover(reactor, core, restored, StreamFiles(files, f"{config.data_directory}/streams"))
+    _recover(reactor, core, restored, config, make_name)
     try:
-        _make_sink(reactor, core, config, restored, files)
+        _make_sink(reactor, core, config, restored)
     except BaseException:
         core.threads.stop()
         core.stage_threads.stop()
         raise
 
 
-def _make_sink(
-    reactor: Reactor, core: Core, config: Config, restored: Restored, files: RealFiles
-) -> None:
+def _make_sink(reactor: Reactor, core: Core, config: Config, restored: Restored) -> None:
     """Give the core its sink, with what a start found of it. Blocks."""
     core.stage_threads = Threads(reactor, name="stages")
     core.sink = Sink(
         core.broker,
-        StageFiles(files, f"{config.data_directory}/streams/{STAGES}"),
+        StageFiles(RealFiles(), f"{config.data_directory}/streams/{STAGES}"),
         core.stage_threads,
         reactor,
         sink_settings(config),
         may_take=lambda size: core.disk.may_take(size),  # noqa: PLW0108 - it is made later
     )
     core.sink.restore(restored.commits, restored.progress)
-
-
-def sink_settings(config: Config) -> SinkSettings:
-    """Return the bounds of the sink as they are written."""
-    said = {field.name: getattr(config.sink, field.name) for field in fields(config.sink)}
-    return SinkSettings(**said, origins=config.origins)
 
 
 def _ballast(files: RealFiles, config: Config) -> Ballast:
@@ -434,13 +445,21 @@ def _start_journal(core: Core, writer: Writer, fatal: Fatal, alarm: Failing | No
     journal.start(writer)
 
 
-def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFiles) -> None:
+def _recover(
+    reactor: Reactor,
+    core: Core,
+    restored: Restored,
+    config: Config,
+    make_name: Callable[[], str],
+) -> None:
     """Bring back addresses, queues, messages and streams."""
     broker, directory = core.broker, core.broker.directory
     threads = Threads(reactor)
-    core.use_streams(StreamRegistry(files, threads, core, StreamSettings(), broker.now_ms), threads)
+    files = StreamFiles(RealFiles(), f"{config.data_directory}/streams")
+    settings = stream_settings(config)
+    core.use_streams(StreamRegistry(files, threads, core, settings, broker.now_ms), threads)
     try:
-        core.registry.load()
+        core.registry.load(make_name)
     except BaseException:
         threads.stop()
         raise
@@ -467,6 +486,7 @@ def _recover(reactor: Reactor, core: Core, restored: Restored, files: StreamFile
     }
     core.registry.recover(tails)
     for tap in core.registry.all():
+        core.ensure_address(tap.stream.address)  # not there where its stream was taken over
         core.taps_changed(tap.stream.address)
     core.recovered = {
         "queues": len(restored.queues),

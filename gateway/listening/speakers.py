@@ -127,7 +127,8 @@ class _Making:
         limits = stomp_limits(self.config, self.acceptor, self.unfinished, ttl_floor_ms=floor)
         limits = replace(limits, objects=self.objects)
         if web:
-            limits = replace(limits, window_bytes=self.acceptor.stomp_ws_consumer_window_size)
+            window = self.acceptor.stomp_ws_consumer_window_size
+            limits = replace(limits, window_bytes=window, frames_apart=True)
 
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer), peer.address

@@ -120,6 +120,9 @@ class StatusApi:
             scrubber = self._sources.scrubber
             if scrubber is not None and scrubber.alarm is not None:
                 told["damage"] = scrubber.alarm
+            lagging = self._sources.streams.lagging() if self._sources.streams is not None else []
+            if lagging:
+                told["archiveLags"] = lagging
             told.update(_full(self._sources.gateway.pressure.fullness))
             return json_response(200, {"status": "ready", **told})
         return json_response(503, {"code": "not-ready", "message": reason})

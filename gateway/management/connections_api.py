@@ -153,7 +153,7 @@ class ConnectionsApi:
             for one in self._fitting(request)
             if one.peer is not None
             for consumer in one.peer.consumers()
-            if query.get("queue") in (None, consumer.queue)
+            if query.get("queue") in (None, queue_of(consumer))
             and query.get("address") in (None, consumer.address)
         ]
         return page(
@@ -300,9 +300,14 @@ def session_view(one: Connected, session: SessionState) -> dict[str, object]:
     }
 
 
+def queue_of(consumer: ConsumerState) -> str | None:
+    """Return the queue that a consumer reads; None for a replay of a stream."""
+    return consumer.queue if consumer.progress is None else None
+
+
 def consumer_view(one: Connected, consumer: ConsumerState) -> dict[str, object]:
-    """Return a consumer as the API shows it."""
-    state = one.state
+    """Return a consumer as the API shows it: on a queue, or at an offset of a stream."""
+    state, progress = one.state, consumer.progress
     return {
         "id": f"{one.name}:{consumer.number}",
         "connection": one.name,
@@ -311,9 +316,12 @@ def consumer_view(one: Connected, consumer: ConsumerState) -> dict[str, object]:
         "user": None if state is None else state.user,
         "remote": one.remote,
         "name": consumer.name,
-        "queue": consumer.queue,
+        "queue": queue_of(consumer),
         "address": consumer.address,
         "browser": consumer.browser,
+        "stream": None if progress is None else progress.stream,
+        "offset": None if progress is None else progress.offset,
+        "lag": None if progress is None else progress.lag,
         "credit": consumer.credit,
         "inFlight": consumer.in_flight,
         "messagesOut": consumer.delivered,

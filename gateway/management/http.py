@@ -89,12 +89,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One answer; an iterator as `body` is pulled as the client reads, and closed when it goes."""
+    """One answer; an iterator as `body` is pulled as the client reads, and closed when it goes.
+
+    `length` is told of an iterator whose bytes are counted already.
+    """
 
     status: int
     body: Body = b""
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
 
 
 class ProblemError(Exception):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -62,7 +63,7 @@ def read_fields(request: Request, shape: type[Shape]) -> Shape:
     is unknown, missing or impossible.
     """
     fields = read_object(request)
-    known = [field.encode_name for field in msgspec.structs.fields(shape)]
+    known = _names(shape)
     for name in fields:
         if name not in known:
             raise RefusedError.of(Code.BAD_VALUE, unknown_text("field", name, known))
@@ -70,6 +71,11 @@ def read_fields(request: Request, shape: type[Shape]) -> Shape:
         return msgspec.convert(fields, shape)
     except msgspec.ValidationError as error:
         raise RefusedError.of(Code.BAD_VALUE, _explain(str(error))) from None
+
+
+@cache
+def _names(shape: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(shape))
 
 
 def _explain(text: str) -> str:

@@ -38,6 +38,7 @@ from gateway.broker.operations.errand import (
     removing,
 )
 from gateway.broker.operations.move import Move
+from gateway.decoding.columns import BlockReader
 from gateway.management import browsing, views
 from gateway.management.answers import (
     Fields,
@@ -56,7 +57,6 @@ from gateway.model.message import Message
 from gateway.queues.queue import Gone, Queue
 from gateway.selectors import Selector, compile_selector
 from gateway.selectors.fields import reader
-from gateway.streams.columns import BlockReader
 
 #: Walking to a place costs 0.2 s for each million messages before it (measured); nobody else is
 #: served meanwhile.

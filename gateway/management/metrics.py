@@ -64,6 +64,12 @@ def _lag(tap: Tap) -> int:
     return 0 if floor is None else max(0, tap.stream.durable_offset - floor)
 
 
+def _unarchived(tap: Tap) -> int:
+    """Return how far an archive is behind; 0 without one."""
+    archived = tap.archived()
+    return 0 if archived is None else max(0, tap.stream.durable_offset - archived)
+
+
 _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
     _gauge(
         "clock_distrusted",
@@ -263,10 +269,23 @@ _STREAM: Final[Sequence[_Figure[Tap]]] = (
     _gauge("stream_first_offset", "Oldest offset kept", lambda t: t.stream.first_offset),
     _gauge("stream_floor_lag", "Messages between the lowest floor and the head", _lag),
     _gauge("stream_subscriptions", "Subscriptions", lambda t: len(t.subscriptions)),
+    _gauge(
+        "stream_archive_lags",
+        "1 while an archive is so far behind that messages will be lost",
+        lambda t: t.lagging is not None,
+    ),
+    _gauge("stream_unarchived_messages", "Messages that an archive has still to take", _unarchived),
     _counter(
         "stream_lost_messages_total",
         "Messages that retention dropped before all had read them",
         lambda t: t.stream.lost_messages,
+    ),
+    _gauge("stream_replays", "Consumers that replay it", lambda t: t.replays),
+    _counter("stream_replayed_messages_total", "Messages shown to them", lambda t: t.replayed),
+    _counter(
+        "stream_skipped_messages_total",
+        "Messages that retention dropped before a replay had come to them",
+        lambda t: t.stream.skipped_messages,
     ),
 )
 

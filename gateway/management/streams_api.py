@@ -3,48 +3,58 @@
     POST   /streams {"name", "address"}                 make a tap (and the address)
     GET    /streams, /streams/{name}                    heads, floors, lag
     DELETE /streams/{name}                              with its log and subscriptions
-    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets", "position"}
+    POST   /streams/{name}:find                         {"timestampMs"} -> {"epoch", "offset"}
+    POST   /streams/subscriptions/{name}:attach         {"address", "startingOffsets" or
+                                                         "startingTimestampMs", "position",
+                                                         "selector"}
     POST   /streams/subscriptions/{name}:plan           {"start", "end" | "frozen", caps, "waitMs"}
     POST   /streams/subscriptions/{name}:commit         {"end", "fence"}; `:release` the same, idle
     DELETE /streams/subscriptions/{name}
-    POST   /streams/heads                               {"address", "pin", "pinMs"}
+    POST   /streams/heads                               {"address", "pin", "pinMs", "selector"}
     POST   /streams/read                                {"ranges", "columns", ...} -> Arrow IPC
 
-A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. An answer of `read` is one
-whole Arrow IPC stream that ends in a trailer (`gateway.streams.reading`); it may stop before the
-ranges do, and then says where to go on. It knows no queue and no socket.
+A place is `{stream: [epoch, next offset]}`, as in Spark's checkpoint. A selector of `attach` is
+fixed for the life of the subscription, one of `heads` is only looked at, one of `read` chooses the
+rows. An answer of `read` is one whole Arrow IPC stream that ends in a trailer
+(`gateway.streams.reading`); it may stop before the ranges do, and then says where to go on. It
+knows no queue and no socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
+import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.decoding.view import View
 from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
+from gateway.management.stream_answers import arrow_response, shown_loss, shown_stream
+from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
+from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
-from gateway.streams.plan import Loss, Piece, Reason
+from gateway.streams.finding import find_offset
+from gateway.streams.plan import Piece
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.subscription import Place, Subscription
+from gateway.streams.subscription import EARLIEST, Place, Subscription
 from gateway.streams.tap import Tap
 from gateway.streams.view import make_view
 
-ARROW: Final = "application/vnd.apache.arrow.stream"
-#: What is written to the transport in one piece: smaller ones cost throughput (measured).
-CHUNK_BYTES: Final = 1 << 20
 #: A poll is held at most this long: a stopped reader's request must not linger.
 WAIT_MS_MAX: Final = 2_000
 PIN_MS_MAX: Final = 24 * 3_600_000
 RANGES_MAX: Final = 10_000
+#: The end of the year 9999 in ms: later ones are mistakes.
+TIME_MS_MAX: Final = 253_402_300_799_999
+#: Of an answer of `read`: columns made here, or rows as the log has them.
+FORMS: Final = ("columns", "stored")
 
 _Position = tuple[int, int]
 
@@ -57,15 +67,22 @@ class NewStream(Fields):
 
 
 class Attach(Fields):
-    """Body of `:attach`."""
+    """Body of `:attach`: one address, or all tapped ones that `address_pattern` fits."""
 
-    address: str
+    address: str | None = None
+    address_pattern: str | None = None
     starting_offsets: str = "latest"
+    starting_timestamp_ms: int | None = None
+    role: str = ""
     position: dict[str, _Position] | None = None
+    selector: str = ""
 
 
 class Plan(Fields):
-    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go."""
+    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go.
+
+    With `address_pattern` streams that are new join with `fence`, from `new_stream_offsets` on.
+    """
 
     start: dict[str, _Position]
     end: dict[str, _Position] | None = None
@@ -73,6 +90,11 @@ class Plan(Fields):
     max_messages: int | None = None
     max_bytes: int | None = None
     wait_ms: int = 0
+    address_pattern: str | None = None
+    new_stream_offsets: str = "earliest"
+    role: str = ""
+    selector: str = ""
+    fence: int = 0
 
 
 class Commit(Fields):
@@ -86,8 +108,16 @@ class Heads(Fields):
     """Body of `POST /streams/heads`."""
 
     address: str | None = None
+    address_pattern: str | None = None
     pin: str | None = None
     pin_ms: int = 3_600_000
+    selector: str = ""
+
+
+class Find(Fields):
+    """Body of `:find`."""
+
+    timestamp_ms: int
 
 
 class ReadRange(Fields):
@@ -103,10 +133,12 @@ class Read(Fields):
     """Body of `POST /streams/read`."""
 
     ranges: list[ReadRange]
-    columns: list[str]
+    columns: list[str] = msgspec.field(default_factory=list)
+    form: str = "columns"
     headers: str = "false"
     body: str = "binary"
     skip_losses: bool = False
+    selector: str = ""
     pin: str | None = None
     pin_ms: int = 3_600_000
 
@@ -114,9 +146,12 @@ class Read(Fields):
 class StreamsApi:
     """The functions behind the routes."""
 
-    def __init__(self, clock: IReactorTime, registry: StreamRegistry) -> None:
+    def __init__(self, clock: IReactorTime, registry: StreamRegistry, name: str = "") -> None:
+        """`name` is the gateway's."""
         self._clock = clock
         self._registry = registry
+        self._name = name
+        self._patterns = Patterns(clock, registry, self._planned)
 
     def install(self, router: Router) -> None:
         """Add the routes."""
@@ -127,6 +162,7 @@ class StreamsApi:
         router.add("POST", f"{base}/read", self.read, audited=False)
         router.add("GET", base + "/{name}", self.show)
         router.add("DELETE", base + "/{name}", self.delete)
+        router.add("POST", base + "/{name}:find", self.find, audited=False)
         one = base + "/subscriptions/{name}"
         router.add("DELETE", one, self.unsubscribe)
         router.add("POST", one + ":attach", self.attach)
@@ -139,21 +175,30 @@ class StreamsApi:
     def list(self, request: Request) -> Response:
         """All streams."""
         check_query(request, PAGING)
-        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), _shown)
+        return page(request, self._registry.all(), lambda tap: (tap.stream.name,), shown_stream)
 
     def show(self, _: Request, name: str) -> Response:
         """One stream; 404."""
-        return json_response(200, _shown(self._registry.get(name)))
+        return json_response(200, shown_stream(self._registry.get(name)))
 
     def create(self, request: Request) -> Deferred[Response]:
         """Make a tap; 201 when it is durable, also when it was there already."""
         fields = read_fields(request, NewStream)
         made = self._registry.create(fields.name, fields.address)
-        return made.addCallback(lambda tap: json_response(201, _shown(tap)))
+        return made.addCallback(lambda tap: json_response(201, shown_stream(tap)))
 
     def delete(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a stream with all it holds; 204, 404."""
         return self._registry.delete(name).addCallback(lambda _: Response(status=204))
+
+    def find(self, request: Request, name: str) -> Deferred[Response]:
+        """The offset of the first message accepted at or after a time, else the head; 404."""
+        fields = read_fields(request, Find)
+        _check_time(fields.timestamp_ms)
+        tap = self._registry.get(name)
+        found = find_offset(tap, fields.timestamp_ms, self._registry)
+        epoch = tap.stream.epoch
+        return found.addCallback(lambda at: json_response(200, {"epoch": epoch, "offset": at}))
 
     def unsubscribe(self, _: Request, name: str) -> Deferred[Response]:
         """Delete a subscription; 204, 404."""
@@ -164,16 +209,40 @@ class StreamsApi:
     def attach(self, request: Request, name: str) -> Deferred[Response]:
         """Attach a reader: its floor and fence. Makes the tap and the subscription if missing."""
         fields = read_fields(request, Attach)
+        _check_selector(fields.selector)
+        _check_time(fields.starting_timestamp_ms)
         registry = self._registry
+        if fields.address_pattern is not None and fields.address is None:
+            return self._patterns.attach(name, fields)
+        if fields.address is None or fields.address_pattern is not None:
+            raise RefusedError.of(
+                Code.BAD_VALUE, "Give 'address' or 'addressPattern', and only one of them."
+            )
         tap = registry.find_address(fields.address)
         if tap is not None:
-            return self._attach(tap, name, fields)
+            return self._begin(tap, name, fields)
         made = registry.create(fields.address, fields.address)
-        return made.addCallback(self._attach, name, fields)
+        return made.addCallback(self._begin, name, fields)
 
-    def _attach(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+    def _begin(self, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        """Attach; a time to start at becomes an offset once, while there is no subscription."""
+        since_ms = fields.starting_timestamp_ms
+        if since_ms is None:
+            return self._attach(fields.starting_offsets, tap, name, fields)
+        if name in tap.subscriptions:
+            return self._attach(EARLIEST, tap, name, fields)
+        found = find_offset(tap, since_ms, self._registry)
+        return found.addCallback(lambda at: self._attach(str(at), tap, name, fields))
+
+    def _attach(self, starting: str, tap: Tap, name: str, fields: Attach) -> Deferred[Response]:
+        if tap.deleted:
+            raise RefusedError.of(
+                Code.NOT_FOUND, f"The stream {tap.stream.name!r} was deleted meanwhile."
+            )
         position = (fields.position or {}).get(tap.stream.name)
-        made = self._registry.attach(name, tap, fields.starting_offsets, position)
+        made = self._registry.attach(
+            name, tap, starting, position, role=fields.role, selector=fields.selector
+        )
 
         def answer(known: Subscription) -> Response:
             stream, place = tap.stream.name, tap.place
@@ -181,6 +250,7 @@ class StreamsApi:
                 "subscription": known.name,
                 "address": tap.stream.address,
                 "fence": known.fence,
+                "lifted": [stream] if known.lifted else [],
                 "floor": {stream: [known.epoch, known.floor]},
                 "first": {stream: [place.epoch, place.first]},
                 "heads": {stream: [place.epoch, place.head]},
@@ -192,6 +262,8 @@ class StreamsApi:
     def plan(self, request: Request, name: str) -> Response | Deferred[Response]:
         """How far a batch goes from `start`; waits up to `waitMs` while there is nothing."""
         fields = read_fields(request, Plan)
+        if fields.address_pattern is not None:
+            return self._patterns.plan(name, fields)
         tap = self._subscribed(name)
         stream = tap.stream.name
         epoch, offset = fields.start.get(stream, (tap.place.epoch, tap.place.first))
@@ -209,6 +281,9 @@ class StreamsApi:
         return waiter.addBoth(over)
 
     def _plan(self, tap: Tap, start: _Position, fields: Plan) -> Response:
+        return json_response(200, self._planned(tap, start, fields))
+
+    def _planned(self, tap: Tap, start: _Position, fields: Plan) -> Planned:
         name, place = tap.stream.name, tap.place
         epoch, offset = start
         loss = plan.find_loss(place, epoch, offset)
@@ -223,36 +298,35 @@ class StreamsApi:
             end = plan.find_end(
                 pieces, low, head, rows_max=fields.max_messages, bytes_max=fields.max_bytes
             )
-        shown = {
+        return {
             "end": {name: [place.epoch, end]},
             "start": {name: [place.epoch, low]},
             "first": {name: [place.epoch, place.first]},
             "heads": {name: [place.epoch, place.head]},
             "bytes": {name: plan.count_bytes(pieces, low, end)},
-            "losses": [_shown_loss(name, loss)] if loss is not None else [],
+            "losses": [shown_loss(name, loss)] if loss is not None else [],
         }
-        return json_response(200, shown)
 
     def commit(self, request: Request, name: str) -> Deferred[Response]:
-        """Lift the floor; 200 when it is durable, 409 for a reader that was replaced."""
+        """Lift the floors; 200 when that is durable, 409 for a reader that was replaced."""
         fields = read_fields(request, Commit)
-        tap = self._subscribed(name)
-        stream = tap.stream.name
-        if stream not in fields.end:
+        stream = self._subscribed(name).stream.name
+        alone = len(self._registry.subscribed(name)) == 1
+        if alone and stream not in fields.end:
             raise RefusedError.of(
                 Code.BAD_VALUE, f"The commit of {name!r} does not name its stream {stream!r}."
             )
-        epoch, offset = fields.end[stream]
-        done = self._registry.commit(name, epoch, offset, fields.fence)
-        return done.addCallback(
-            lambda known: json_response(200, {"floor": {stream: [known.epoch, known.floor]}})
-        )
+        done = self._registry.commit_all(name, fields.end, fields.fence)
+        return done.addCallback(lambda floors: json_response(200, {"floor": floors}))
 
     def heads(self, request: Request) -> Response:
-        """Places of one address or of all; with `pin` what is there now stays for `pinMs`."""
+        """Places of one address, of those of a pattern or of all; with `pin` it stays `pinMs`."""
         fields = read_fields(request, Heads)
+        _check_selector(fields.selector)
         registry = self._registry
-        if fields.address is None:
+        if fields.address_pattern is not None:
+            taps = find_taps(registry, fields.address_pattern)
+        elif fields.address is None:
             taps = registry.all()
         else:
             tap = registry.find_address(fields.address)
@@ -265,7 +339,10 @@ class StreamsApi:
             taps = [tap]
         for tap in taps:
             self._pin(tap, fields.pin, fields.pin_ms)
-        return json_response(200, {"items": [_shown(tap) for tap in taps]})
+        gateway = {"name": self._name, "id": registry.identity}
+        return json_response(
+            200, {"gateway": gateway, "items": [shown_stream(tap) for tap in taps]}
+        )
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
@@ -275,7 +352,8 @@ class StreamsApi:
                 Code.BAD_VALUE,
                 f"'ranges' has {len(fields.ranges)} entries; from 1 to {RANGES_MAX} are possible.",
             )
-        view = make_view(fields.columns, fields.headers, fields.body)
+        view = _view(fields)
+        _check_selector(fields.selector)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -284,7 +362,7 @@ class StreamsApi:
             loss = plan.find_loss(tap.place, one.epoch, one.start)
             loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
             if loss is not None:
-                losses.append(_shown_loss(one.stream, loss))
+                losses.append(shown_loss(one.stream, loss))
             if one.epoch != tap.stream.epoch:
                 continue
             low = plan.effective_start(tap.place, one.epoch, one.start)
@@ -293,9 +371,14 @@ class StreamsApi:
         if losses and not fields.skip_losses:
             text = "Some of the messages asked for are not there any more; see 'losses'."
             return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
-        function = partial(reading.read_slice, skip_losses=fields.skip_losses, losses=losses)
+        function = partial(
+            reading.read_slice,
+            skip_losses=fields.skip_losses,
+            losses=losses,
+            selector=fields.selector,
+        )
         made = self._registry.run(function, view, snapshots)
-        return made.addCallback(_arrow_response)
+        return made.addCallback(arrow_response)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:
@@ -309,19 +392,39 @@ class StreamsApi:
         return tap
 
 
+def _check_selector(selector: str) -> None:
+    """Raise RefusedError (bad-selector) here, and not on the worker thread."""
+    if selector:
+        compile_selector(selector)
+
+
+def _check_time(since_ms: int | None) -> None:
+    if since_ms is not None and not 0 <= since_ms <= TIME_MS_MAX:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"The time {since_ms} is not from 0 to {TIME_MS_MAX} ms (1970 to the end of 9999).",
+        )
+
+
+def _view(fields: Read) -> View | None:
+    """Return the view that was asked for; None for the stored form. Raises RefusedError."""
+    if fields.form not in FORMS:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"'form' is {fields.form[:60]!r}; possible: {', '.join(FORMS)}."
+        )
+    if fields.form == "columns":
+        return make_view(fields.columns, fields.headers, fields.body)
+    if fields.columns:
+        raise RefusedError.of(
+            Code.BAD_VALUE, "The form 'stored' has columns of its own; name none."
+        )
+    return None
+
+
 def _done(response: Response) -> Deferred[Response]:
     done: Deferred[Response] = Deferred()
     done.callback(response)
     return done
-
-
-def _arrow_response(data: pa.Buffer) -> Response:
-    return Response(status=200, body=_chunks(data), content_type=ARROW)
-
-
-def _chunks(data: pa.Buffer) -> Iterator[bytes]:
-    for at in range(0, data.size, CHUNK_BYTES):
-        yield data.slice(at, min(CHUNK_BYTES, data.size - at)).to_pybytes()
 
 
 def _frozen(place: Place, frozen: _Position | None) -> int:
@@ -338,47 +441,3 @@ def _pieces(tap: Tap, start: int, end: int) -> list[Piece]:
     pieces = [Piece(ref.first, ref.end, ref.size) for ref in stored]
     runs = stream.tail(max(start, stream.sealed_offset), end)
     return pieces + [Piece(run.base, run.end, run.size) for run in runs]
-
-
-def _shown_loss(stream: str, loss: Loss) -> dict[str, object]:
-    what = {
-        Reason.EXPIRED: "retention dropped them at its byte limit",
-        Reason.RECREATED: "the stream was deleted and made again; its new life begins at offset 0",
-        Reason.TRUNCATED: "the stream ends before them",
-    }[loss.reason]
-    span = f"offsets {loss.first} to {loss.end - 1}" if loss.end > loss.first else "all"
-    return {
-        "stream": stream,
-        "epoch": loss.epoch,
-        "first": loss.first,
-        "end": loss.end,
-        "reason": loss.reason.value,
-        "text": f"{stream} (life {loss.epoch}): {span} cannot be read: {what}",
-    }
-
-
-def _shown(tap: Tap) -> dict[str, object]:
-    stream, place = tap.stream, tap.place
-    subscriptions = [
-        {
-            "name": known.name,
-            "floor": known.floor,
-            "lag": max(place.head - known.floor, 0),
-            "fence": known.fence,
-            "createdMs": known.created_ms,
-            "seenMs": known.seen_ms,
-        }
-        for _, known in sorted(tap.subscriptions.items())
-    ]
-    return {
-        "name": stream.name,
-        "address": stream.address,
-        "epoch": place.epoch,
-        "first": place.first,
-        "head": place.head,
-        "next": stream.next_offset,
-        "bytes": sum(s.size_bytes for s in tap.log.segments()) + stream.tail_bytes,
-        "lostMessages": stream.lost_messages,
-        "pins": len(tap.pins),
-        "subscriptions": subscriptions,
-    }

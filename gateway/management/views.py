@@ -20,12 +20,12 @@ from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.directory.address import Address
 from gateway.broker.directory.reaper import Rule
+from gateway.decoding.columns import BlockReader, headers_map
 from gateway.model.address import is_internal
 from gateway.model.attributes import ROWS, QueueAttributes
 from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED, STOMP, Message
 from gateway.model.peers import AcceptorFigures
 from gateway.queues.queue import Queue
-from gateway.streams.columns import BlockReader, headers_map
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime

@@ -352,7 +352,7 @@ class Exchange:
             else:
                 self._send(refusal)
             return
-        self._send_head(response, None)
+        self._send_head(response, response.length)
         if head_only:
             close_chunks(chunks)
             self._wire.say(b"")

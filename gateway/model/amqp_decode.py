@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
-from gateway.model.amqp_values import (
+from .amqp_values import (
     AmqpArray,
     AmqpDecimal,
     AmqpMap,

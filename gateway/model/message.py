@@ -23,11 +23,13 @@ body
     bit  12    IDENTIFIED  a duplicate id comes with it; of a send on its way, never stored
     bit  13    GROUPED     it has a group-id: its group goes to one consumer
     bit  14    ACQUIRED    a consumer had it and gave it back, which was no failed delivery
+    bit 15     REPLAYED    read from a stream: `seq` is its offset there; never stored
     bits 16+   delivery count: failed deliveries so far
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 PRIORITY_MASK: Final = 0x0F
@@ -42,10 +44,11 @@ PAGED: Final = 0x800
 IDENTIFIED: Final = 0x1000
 GROUPED: Final = 0x2000
 ACQUIRED: Final = 0x4000
+REPLAYED: Final = 0x8000
 COUNT_SHIFT: Final = 16
 ONE_DELIVERY: Final = 1 << COUNT_SHIFT
 #: Any of these makes an outgoing run take the careful path instead of the template.
-SPECIAL: Final = MAYBE_SEEN | EXPIRES | ACQUIRED | (0xFFFF << COUNT_SHIFT)
+SPECIAL: Final = MAYBE_SEEN | EXPIRES | ACQUIRED | REPLAYED | (0xFFFF << COUNT_SHIFT)
 DEFAULT_PRIORITY: Final = 4
 
 
@@ -102,3 +105,36 @@ class SharedMessage(Message):
         self.seq = seq
         self.flags = flags
         self.share = share
+
+
+class ReplayedMessage(Message):
+    """A message as a replay of a stream shows it, with flag REPLAYED; `seq` is its offset.
+
+    It belongs to its consumer alone, and is never shown again. So its body goes once it is written:
+    what waits for its outcome needs no memory for bodies, and there may be a lot of it.
+
+    Attributes:
+        size: bytes of the body, also when that is gone.
+    """
+
+    __slots__ = ("size",)
+
+    def __init__(self, body: bytes, seq: int, flags: int) -> None:
+        self.body = body
+        self.seq = seq
+        self.flags = flags
+        self.size = len(body)
+
+
+def let_go(messages: Sequence[Message]) -> None:
+    """Drop the bodies of replayed messages, which were written."""
+    for message in messages:
+        if message.flags & REPLAYED:
+            message.body = b""
+
+
+def bytes_of(messages: Sequence[Message]) -> int:
+    """Return the bytes of messages of one consumer as they were shown to it."""
+    if messages and isinstance(messages[0], ReplayedMessage):
+        return sum([m.size for m in messages if isinstance(m, ReplayedMessage)])
+    return sum([len(message.body) for message in messages])

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 from gateway.model.errors import Code, Refusal
+from gateway.model.ports import Progress
 from gateway.model.retry import retry_after
 
 
@@ -124,7 +125,9 @@ class ConsumerState:
         credit: how many messages it takes now by its own word; None: as many as the output takes.
         in_flight: messages that it holds and has not settled.
         delivered: messages that went to it.
+        queue: that it reads, or the stream that it replays.
         browser: it looks, and takes nothing.
+        progress: how far its replay of a stream is; None on a queue.
     """
 
     number: int
@@ -136,6 +139,7 @@ class ConsumerState:
     in_flight: int
     delivered: int
     browser: bool
+    progress: Progress | None = None
 
 
 class Peer(Protocol):

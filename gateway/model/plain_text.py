@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from gateway.model.amqp_values import (
+from .amqp_values import (
     AmqpArray,
     AmqpDecimal,
     AmqpMap,

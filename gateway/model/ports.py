@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from gateway.model.address import Destination, RoutingType
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Refusal
 from gateway.model.message import Message
 from gateway.model.run import MixedRun, Outcome, Run
+from gateway.model.stream_start import StreamStart
 
 
 class DurableListener(Protocol):
@@ -164,14 +165,27 @@ class Consumer(Protocol):
         """
 
 
+class Progress(NamedTuple):
+    """How far a replay is: the stream, the offset that comes next, how many messages lie ahead."""
+
+    stream: str
+    offset: int
+    lag: int
+
+
 class Subscription(Protocol):
-    """A consumer's hold on one queue.
+    """A consumer's hold on one queue, or its replay of a stream, which takes nothing.
 
     Lists of messages are those that `deliver` handed out, in any order.
     """
 
     @property
-    def queue_name(self) -> str: ...
+    def queue_name(self) -> str:
+        """The queue, or the stream that it replays."""
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far its replay of a stream is; None on a queue."""
 
     @property
     def address(self) -> str: ...
@@ -325,6 +339,7 @@ class Broker(Protocol):
         owner: object | None = None,
         user: str | None = None,
         options: Mapping[str, str] | None = None,
+        start: StreamStart | None = None,
     ) -> Subscription:
         """Attach a consumer. Raises RefusedError.
 
@@ -339,6 +354,9 @@ class Broker(Protocol):
         subscription hold for its queue: with others than before, what it holds and does not match
         any more is removed. `browse` shows what waits in a queue, and takes nothing; a
         subscription's own queue is browsed by naming it.
+
+        With `start` the stream of the address is replayed from there, and neither queue nor stream
+        is made; of the others only `selector` counts then.
 
         `owner`: the connection. A temporary address, and the queue of a subscription without a
         name, are read by the one that made them alone.

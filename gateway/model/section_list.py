@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from gateway.model.amqp_types import AmqpMap, DecodeError, Symbol, Timestamp, UInt, ULong, Value
-from gateway.model.section_scan import (
+from .amqp_values import AmqpMap, DecodeError, Symbol, Timestamp, UInt, ULong, Value
+from .section_scan import (
     APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,

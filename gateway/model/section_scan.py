@@ -17,7 +17,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from gateway.model.amqp_types import DecodeError, Symbol, ULong, Value, decode, skip
+from .amqp_decode import decode, skip
+from .amqp_values import DecodeError, Symbol, ULong, Value
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71

@@ -15,8 +15,10 @@ from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
 from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
-from gateway.core.core import Core, Reactor, set_up_store, sink_settings
+from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
+from gateway.core.retained import stream_settings
+from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import disk_limit, keep_declared, periods
 from gateway.listening.connections import Connections, connection_limits
 from gateway.listening.speakers import budget_of, make_speakers
@@ -89,6 +91,7 @@ async def apply(
     await _step(make_declared(core, wanted.addresses, wanted.diverts), pause)
     broker.branches.unnamed = gone_diverts(new, wanted.read)
     keep_declared(broker, new)
+    core.registry.use(stream_settings(new))
     for stream in new.streams:
         if stream not in old.streams:
             await core.registry.create(stream.name, stream.address)

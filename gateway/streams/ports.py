@@ -33,6 +33,9 @@ class BlockRef(Protocol):
     @property
     def size(self) -> int: ...
 
+    @property
+    def newest_ms(self) -> int: ...
+
 
 class SegmentFacts(Protocol):
     """A file of the log, as retention sees it."""
@@ -70,6 +73,12 @@ class Log(Protocol):
 
     def read(self, ref: Any) -> pa.RecordBatch:  # noqa: ANN401 - what `blocks` returned
         """Return a stored block; raises LookupError when retention has dropped it meanwhile."""
+
+    def read_bytes(self, ref: Any) -> bytes:  # noqa: ANN401 - what `blocks` returned
+        """Return a stored block as it lies in its file, checked: one whole Arrow IPC message.
+
+        Raises LookupError when retention has dropped it meanwhile.
+        """
 
     def drop(self, count: int) -> int:
         """Delete up to `count` oldest segments, never the newest; returns the bytes given back."""
@@ -115,3 +124,6 @@ class StreamsOwner(Protocol):
 
     def stream_lost(self, stream_id: int, first: int, last: int, reason: str) -> None:
         """Retention dropped messages that a subscription still wanted."""
+
+    def archive_lags(self, stream: str, text: str | None, waiting: int, bytes_max: int) -> None:
+        """An archive has fallen so far behind that messages will be lost; None: it caught up."""

@@ -9,30 +9,39 @@ thread and reads, decodes and encodes a bounded part. The answer is one complete
                                            "losses": [...], "error": text or null}       the trailer
     end mark
 
-A batch covers [first, end) of its range; `holes` counts offsets in it that never held a message
-that could be read. An answer without its trailer is incomplete. `next` says where to go on when
-the answer stopped at its size limit.
+A batch covers [first, end) of its range; `holes` counts offsets in it that have no row: they never
+held a message that could be read, or the reader's selector left it out. An answer without its
+trailer is incomplete. `next` says where to go on when the answer stopped at its size limit.
+
+Without a view the answer is of the stored form: the schema is that of the log, and the metadata of
+a batch comes on a batch without rows in front of it, with the stream's `address` added. What is
+stored then goes out as it lies in the file, and whoever asked decodes it (`gateway.decoding`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from gateway.decoding.view import STORED, View, Viewer
+from gateway.selectors import compile_selector
+from gateway.streams.answer import Answer, Facts
+from gateway.streams.filtering import Filter
 from gateway.streams.plan import Reason
 from gateway.streams.ports import BlockRef, Log
 from gateway.streams.rows import rows_of
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Stream
-from gateway.streams.view import View, Viewer
 
 #: One answer stops here: bounds the memory of a reading and the time of a worker thread. A second
 #: request costs about a millisecond against some 20 ms of decoding.
 SLICE_BYTES: Final = 4 << 20
-METADATA: Final = "sluicegate"
+#: And here when nothing is decoded: some 3 ms of a worker thread.
+STORED_BYTES: Final = 8 << 20
+#: And here, when a selector leaves out most of what it is asked of.
+FILTERED_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,72 +73,79 @@ def take_snapshot(index: int, stream: Stream, log: Log, start: int, end: int) ->
     )
 
 
-class _Answer:
-    """The IPC stream while it is written."""
+class _Part(NamedTuple):
+    """Offsets [first, end) of a range: rows, or a block as it is stored, or (neither) dropped."""
 
-    def __init__(self, view: View) -> None:
-        self._sink = pa.BufferOutputStream()
-        self._writer = pa.ipc.new_stream(self._sink, view.schema)
-        self._empty = pa.RecordBatch.from_pylist([], schema=view.schema)
-        self.rows = 0
-        self.losses: list[Mapping[str, object]] = []
-
-    @property
-    def size(self) -> int:
-        return int(self._sink.tell())
-
-    def add(self, batch: pa.RecordBatch, facts: Mapping[str, object]) -> None:
-        self.rows += len(batch)
-        self._writer.write_batch(batch, custom_metadata={METADATA: json.dumps(facts)})
-
-    def finish(self, next_place: list[int] | None, error: str | None) -> pa.Buffer:
-        facts = {
-            "rows": self.rows,
-            "next": next_place,
-            "losses": self.losses,
-            "error": error,
-        }
-        self._writer.write_batch(self._empty, custom_metadata={METADATA: json.dumps(facts)})
-        self._writer.close()
-        return self._sink.getvalue()
+    first: int
+    end: int
+    rows: pa.RecordBatch | None = None
+    stored: bytes | None = None
+    held: int = 0
 
 
 def read_slice(
-    view: View,
+    view: View | None,
     snapshots: Sequence[Snapshot],
     *,
     skip_losses: bool,
     losses: Sequence[Mapping[str, object]] = (),
-    bytes_max: int = SLICE_BYTES,
-) -> pa.Buffer:
-    """Read, decode and encode until the ranges or `bytes_max` end. Blocks the thread.
+    selector: str = "",
+    bytes_max: int | None = None,
+) -> list[bytes]:
+    """Read and encode until the ranges or `bytes_max` end. Blocks the thread.
 
     What retention drops meanwhile is a loss: skipped and named, or the end of the answer.
     What is damaged ends the answer with its text; nothing behind it is sent. `losses` are those
-    that were known before.
+    that were known before. Without a view the answer is of the stored form. Rows that a `selector`
+    (one that compiles) does not match are left out and count as holes.
     """
-    answer = _Answer(view)
+    if bytes_max is None:
+        bytes_max = STORED_BYTES if view is None else SLICE_BYTES
+    answer = Answer(STORED if view is None else view.schema)
     answer.losses.extend(losses)
+    filtered = 0
     for snapshot in snapshots:
-        viewer = Viewer(view, snapshot.address, snapshot.epoch)
+        viewer = None if view is None else Viewer(view, snapshot.address, snapshot.epoch)
+        chosen = Filter(compile_selector(selector, snapshot.address)) if selector else None
         place = snapshot.start
         try:
-            for first, end, rows in _pieces(snapshot):
-                if answer.size >= bytes_max:
+            for part in _parts(snapshot, as_stored=view is None and chosen is None):
+                if answer.size >= bytes_max or filtered >= FILTERED_BYTES:
                     return answer.finish([snapshot.index, place], None)
-                if rows is None:
-                    loss = _loss(snapshot, first, end)
+                if part.rows is None and part.stored is None:
+                    loss = _loss(snapshot, part.first, part.end)
                     if not skip_losses:
                         return answer.finish([snapshot.index, place], str(loss["text"]))
                     answer.losses.append(loss)
+                elif chosen is not None and part.rows is not None:
+                    filtered += part.rows.nbytes
+                    kept = _rows_part(part.first, part.end, chosen.keep(part.rows))
+                    _add(answer, snapshot, kept, viewer)
                 else:
-                    holes = end - first - len(rows)
-                    facts = {"range": snapshot.index, "first": first, "end": end, "holes": holes}
-                    answer.add(viewer.convert(rows), facts)
-                place = end
+                    _add(answer, snapshot, part, viewer)
+                place = part.end
         except Exception as error:  # noqa: BLE001 - the reader is told, and the text names the file
             return answer.finish([snapshot.index, place], f"{type(error).__name__}: {error}")
     return answer.finish(None, None)
+
+
+def _add(answer: Answer, snapshot: Snapshot, part: _Part, viewer: Viewer | None) -> None:
+    holes = part.end - part.first - part.held
+    facts: Facts = {
+        "range": snapshot.index,
+        "first": part.first,
+        "end": part.end,
+        "holes": holes,
+    }
+    if viewer is not None:
+        answer.add(viewer.convert(part.rows), facts)
+        return
+    facts["address"] = snapshot.address
+    if part.stored is not None:
+        answer.add_stored(part.stored, part.held, facts)
+    else:
+        assert part.rows is not None, "a part has neither rows nor a block"
+        answer.add_stored(part.rows.serialize().to_pybytes(), part.held, facts)
 
 
 def _loss(snapshot: Snapshot, first: int, end: int) -> dict[str, object]:
@@ -138,25 +154,32 @@ def _loss(snapshot: Snapshot, first: int, end: int) -> dict[str, object]:
     return {"range": snapshot.index, "first": first, "end": end, "reason": reason, "text": text}
 
 
-def _pieces(snapshot: Snapshot) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-    """Yield (first, end, rows) that cover the range without a gap; rows None: dropped meanwhile."""
+def _parts(snapshot: Snapshot, *, as_stored: bool) -> Iterator[_Part]:
+    """Yield parts that cover the range without a gap."""
+    log = snapshot.log
     for ref in snapshot.refs:
         first, end = max(ref.first, snapshot.start), min(ref.end, snapshot.end)
+        whole = first == ref.first and end == ref.end
         try:
-            rows = snapshot.log.read(ref)
+            if whole and as_stored:
+                yield _Part(first, end, stored=log.read_bytes(ref), held=ref.rows)
+                continue
+            rows = log.read(ref)
         except LookupError:
-            yield first, end, None
+            yield _Part(first, end)
             continue
-        if first > ref.first or end < ref.end:
-            rows = _cut(rows, first, end)
-        yield first, end, rows
+        yield _rows_part(first, end, rows if whole else _cut(rows, first, end))
     place = max(snapshot.refs[-1].end if snapshot.refs else snapshot.start, snapshot.start)
     for group in _tail_groups(snapshot.runs):
         end = group[-1].end
-        yield place, end, rows_of(group)
+        yield _rows_part(place, end, rows_of(group))
         place = end
     if place < snapshot.end:
-        yield place, snapshot.end, rows_of([])
+        yield _rows_part(place, snapshot.end, rows_of([]))
+
+
+def _rows_part(first: int, end: int, rows: pa.RecordBatch) -> _Part:
+    return _Part(first, end, rows=rows, held=len(rows))
 
 
 def _cut(rows: pa.RecordBatch, first: int, end: int) -> pa.RecordBatch:

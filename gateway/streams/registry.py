@@ -25,7 +25,7 @@ from gateway.streams.saver import Saver
 from gateway.streams.sealing import Sealing
 from gateway.streams.settings import StreamSettings
 from gateway.streams.stream import Accepted, Stream
-from gateway.streams.subscribers import Subscribers
+from gateway.streams.subscribers import Holder, Subscribers
 from gateway.streams.subscription import Subscription
 from gateway.streams.tap import Tap
 
@@ -56,31 +56,57 @@ class StreamRegistry:
         self._by_address: dict[str, tuple[Stream, ...]] = {}
         self._next_id = 1
         self._epochs: dict[str, int] = {}
+        #: Where the logs of streams begin that were taken over, by their ids.
+        self._bases: dict[int, int] = {}
+        self._identity = ""
+        self._identity_stored = False
         self._saver = Saver(blocking, lambda data: store.save(_FILE, data))
         self._sealing = Sealing(blocking, owner, settings, now_ms)
         self._subscribers = Subscribers(settings.subscriptions_max, now_ms)
 
     # -- start and stop ------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, make_identity: Callable[[], str] = str) -> None:
         """Open everything that is stored. Blocks; call it before listeners open, then `recover`.
+
+        `make_identity` makes the id of a gateway that has none yet: the streams of one data
+        directory, and of its copies, are told apart by it from those of another one.
 
         Raises StorageError's kinds from the store: damage is refused with file and offset.
         """
         data = self._store.load(_FILE)
         if data is None:
+            self._identity = make_identity()
             return
         value = json.loads(data)
         if value.get("version") != _VERSION:
             raise ValueError(f"{_FILE} has version {value.get('version')!r}; this program knows 1")
         self._next_id = value["next_id"]
         self._epochs = dict(value["epochs"])
+        self._identity = value.get("id", "")
         for fields in value["streams"]:
             stream = Stream(fields["id"], fields["name"], fields["address"], fields["epoch"], self)
             tap = self._adopt(stream)
+            self._begin_at(tap, fields.get("base", 0))
             stored = self._store.load(f"{stream.stream_id}/subscriptions.json")
             if stored:
                 self._subscribers.take_up(tap, stored)
+        if not self._identity:
+            self._identity = make_identity()
+            self._store.save(_FILE, self._encode())
+        self._identity_stored = True
+
+    def _begin_at(self, tap: Tap, base: int) -> None:
+        """Have an empty log begin where the history ends that its gateway has taken over."""
+        if base:
+            self._bases[tap.stream.stream_id] = base
+            if not tap.log.segments():
+                tap.log.next_offset = base
+
+    @property
+    def identity(self) -> str | None:
+        """The id of these streams' gateway; None until it is on the device, with a first stream."""
+        return (self._identity or None) if self._identity_stored else None
 
     def recover(self, tails: Mapping[int, Sequence[Accepted]]) -> dict[str, list[tuple[int, int]]]:
         """Give each stream the tail that the journal kept; returns holes by stream name.
@@ -140,12 +166,16 @@ class StreamRegistry:
         return self._saver.save(self._encode)
 
     def _encode(self) -> bytes:
-        streams = [
+        streams: list[dict[str, object]] = [
             {"id": s.stream_id, "name": s.name, "address": s.address, "epoch": s.epoch}
             for s in (tap.stream for tap in self._taps.values())
         ]
+        for one in streams:
+            if one["id"] in self._bases:
+                one["base"] = self._bases[int(str(one["id"]))]
         value = {
             "version": _VERSION,
+            "id": self._identity,
             "next_id": self._next_id,
             "epochs": self._epochs,
             "streams": streams,
@@ -185,6 +215,15 @@ class StreamRegistry:
         """Return the stream that the subscription `name` reads."""
         return self._subscribers.find(name)
 
+    def subscribed(self, name: str) -> list[Tap]:
+        """Return all streams that the subscription `name` reads."""
+        return self._subscribers.all(name)
+
+    def tapped(self, fits: Callable[[str], bool]) -> list[Tap]:
+        """Return the streams that stand for the addresses that `fits` takes, by their names."""
+        found = (self.find_address(address) for address in self._by_address if fits(address))
+        return sorted((t for t in found if t is not None), key=lambda tap: tap.stream.name)
+
     # -- making and deleting -------------------------------------------------------------------
 
     def create(self, name: str, address: str) -> Deferred[Tap]:
@@ -215,7 +254,12 @@ class StreamRegistry:
         self._epochs[name] = epoch
         tap = self._adopt(stream)
         self._owner.taps_changed(address)
-        return self._save().addCallback(lambda _: tap)
+
+        def done(_: object) -> Tap:
+            self._identity_stored = True
+            return tap
+
+        return self._save().addCallback(done)
 
     def delete(self, name: str) -> Deferred[None]:
         """Delete a tap with its log and subscriptions. Raises RefusedError (not-found)."""
@@ -251,6 +295,14 @@ class StreamRegistry:
         for tap in self._by_id.values():
             tap.stream.store_failed(refusal)
 
+    def use(self, settings: StreamSettings) -> None:
+        """Bring other settings into force, for what is there too."""
+        self.settings = self._sealing.settings = settings
+
+    def lagging(self) -> list[str]:
+        """Return what is told of streams whose archive is too far behind."""
+        return [tap.lagging for tap in self.all() if tap.lagging is not None]
+
     def tick(self) -> None:
         """Seal old tails, end old pins, apply retention. Call it a few times a second."""
         now = self.now_ms()
@@ -266,24 +318,80 @@ class StreamRegistry:
     def advanced(self, stream: Stream) -> None:
         """Wake who waits for a higher head; part of `StreamPort`."""
         tap = self._by_id.get(stream.stream_id)
-        if tap is not None and tap.waiters:
+        if tap is not None and (tap.waiters or tap.watchers):
             tap.wake()
 
     def wait(self, tap: Tap) -> Deferred[None]:
         """See Tap."""
         return tap.wait()
 
+    def wait_any(self, taps: Sequence[Tap]) -> Deferred[None]:
+        """Return a Deferred that fires when one of `taps` has more; cancel it to stop waiting."""
+
+        def over(result: object) -> object:
+            for tap in taps:
+                tap.ignore(waiter)
+            return result
+
+        waiter: Deferred[None] = Deferred()
+        for tap in taps:
+            tap.listen(waiter)
+        return waiter.addBoth(over)
+
     # -- readers -------------------------------------------------------------------------------
 
     def attach(
-        self, name: str, tap: Tap, starting: str, position: tuple[int, int] | None
+        self,
+        name: str,
+        tap: Tap,
+        starting: str,
+        position: tuple[int, int] | None,
+        *,
+        role: str = "",
+        selector: str = "",
     ) -> Deferred[Subscription]:
         """See Subscribers."""
-        return self._subscribers.attach(name, tap, starting, position)
+        return self._subscribers.attach(name, tap, starting, position, role=role, selector=selector)
 
     def commit(self, name: str, epoch: int, offset: int, fence: int) -> Deferred[Subscription]:
         """See Subscribers."""
         return self._subscribers.commit(name, epoch, offset, fence)
+
+    def attach_all(
+        self,
+        name: str,
+        taps: Sequence[Tap],
+        starting: str,
+        positions: Mapping[str, tuple[int, int]],
+        *,
+        role: str = "",
+        selector: str = "",
+    ) -> Deferred[int]:
+        """See Subscribers."""
+        return self._subscribers.attach_all(
+            name, taps, starting, positions, role=role, selector=selector
+        )
+
+    def join(
+        self,
+        name: str,
+        taps: Sequence[Tap],
+        starting: str,
+        positions: Mapping[str, tuple[int, int]],
+        *,
+        fence: int,
+        role: str = "",
+        selector: str = "",
+    ) -> Deferred[None]:
+        """See Subscribers."""
+        holder = Holder(fence, role, selector)
+        return self._subscribers.join(name, taps, starting, positions, holder)
+
+    def commit_all(
+        self, name: str, ends: Mapping[str, tuple[int, int]], fence: int
+    ) -> Deferred[dict[str, tuple[int, int]]]:
+        """See Subscribers."""
+        return self._subscribers.commit_all(name, ends, fence)
 
     def unsubscribe(self, name: str) -> Deferred[None]:
         """Delete a subscription. Raises RefusedError (not-found)."""

@@ -12,18 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from gateway.decoding.view import STORED
 from gateway.streams.ports import Log, StoredBlock
 from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Taken
 
-#: The stored columns; the same as `storage.arrow_segment.SCHEMA` (a test holds them together).
-STORED: Final = pa.schema(
-    [
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("flags", pa.int32(), nullable=False),
-        pa.field("raw", pa.binary(), nullable=False),
-    ]
-)
 _WORD: Final = 0xFFFFFFFF
 _SIGN: Final = 0x80000000
 

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from gateway.streams import retention, rows
 from gateway.streams.ports import RunBlocking, StreamsOwner
+from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
 from gateway.streams.stream import Stream, Taken
 from gateway.streams.tap import Tap
@@ -39,7 +40,7 @@ class Sealing:
     ) -> None:
         self._blocking = blocking
         self._owner = owner
-        self._settings = settings
+        self.settings = settings
         self._now_ms = now_ms
 
     def on_log(self, tap: Tap, function: Callable[..., Result], *args: object) -> Deferred[Result]:
@@ -48,7 +49,7 @@ class Sealing:
 
     def look_after(self, tap: Tap, now_ms: int) -> None:
         """Seal an old tail, end old pins, apply retention by age."""
-        settings, stream = self._settings, tap.stream
+        settings, stream = self.settings, tap.stream
         oldest = stream.oldest_ms
         if oldest is not None:
             age = now_ms - oldest
@@ -57,8 +58,27 @@ class Sealing:
             ):
                 stream.ask_seal()
         tap.end_pins(now_ms)
-        if settings.retention.age_ms_max > 0:
+        limits = settings.limits(stream.name)
+        if limits.age_ms_max > 0 or limits.local_bytes > 0:
             self._retain(tap)
+        self._watch_archive(tap, limits)
+
+    def _watch_archive(self, tap: Tap, limits: Limits) -> None:
+        """Tell once that an archive is so far behind that messages will be lost, and its end."""
+        before = tap.lagging is not None
+        waiting = retention.find_lag(tap.log.segments(), tap.archived(), limits, before=before)
+        stream = tap.stream
+        if waiting is None:
+            tap.lagging = None
+        else:
+            text = (
+                f"The stream {stream.name!r} holds {waiting} bytes that its archive has not taken; "
+                f"retention-bytes is {limits.bytes_max}. Above it the oldest are dropped, archived "
+                "or not. See that the archive runs, or raise retention-bytes."
+            )
+            tap.lagging = text
+        if before is (waiting is None):
+            self._owner.archive_lags(stream.name, tap.lagging, waiting or 0, limits.bytes_max)
 
     def seal(self, tap: Tap) -> Deferred[None]:
         """Write what has gathered; fires when it is in the log, or has failed and is told."""
@@ -87,7 +107,11 @@ class Sealing:
         """Apply retention: the decision here, the unlinking on the worker thread."""
         stream = tap.stream
         drop = retention.decide(
-            tap.log.segments(), tap.floor(), self._settings.retention, self._now_ms()
+            tap.log.segments(),
+            tap.floor(),
+            self.settings.limits(stream.name),
+            self._now_ms(),
+            archived=tap.archived(),
         )
         if drop.count == 0 or tap.dropping:
             return

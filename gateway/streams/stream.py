@@ -18,7 +18,7 @@ Sealing: when the sealable tail is large or old enough the port is asked to `sea
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from operator import attrgetter
@@ -92,12 +92,13 @@ class Stream:
         next_offset: what the next message gets.
         tail_bytes: of message bodies that are not sealed.
         lost_messages: dropped by retention above the lowest floor, since the start.
+        skipped_messages: dropped before a replay had come to them; of each replay, since the start.
     """
 
     __slots__ = (
         "_oldest_ms", "_pending", "_port", "_runs", "_sealable", "_sealing", "_volatile", "address",
         "durable_offset", "epoch", "failed", "first_offset", "lost_messages", "name",
-        "next_offset", "sealed_offset", "stream_id", "tail_bytes",
+        "next_offset", "sealed_offset", "skipped_messages", "stream_id", "tail_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +114,7 @@ class Stream:
         self.next_offset = 0
         self.tail_bytes = 0
         self.lost_messages = 0
+        self.skipped_messages = 0
         self.failed: Refusal | None = None
         self._port = port
         #: The tail, in order of offsets.
@@ -235,10 +237,14 @@ class Stream:
     def tail(self, start: int, end: int) -> list[Accepted]:
         """Return the advertised runs of the tail within [start, end), cut to it."""
         end = min(end, self.durable_offset)
+        runs = self._runs
+        # A replay at the head asks for one message at a time: it must not cost the whole tail.
+        first = max(0, bisect_right(runs, start, key=_base) - 1)
+        behind = bisect_left(runs, end, first, key=_base)
         return [
             run.cut(max(start, run.base), min(end, run.end))
-            for run in self._runs
-            if run.base < end and run.end > start
+            for run in runs[first:behind]
+            if run.end > start
         ]
 
     # -- start ---------------------------------------------------------------------------------

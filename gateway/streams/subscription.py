@@ -7,10 +7,13 @@ Pure values. A subscription belongs to one stream and has
     fence   counts its attachments: only the newest may move the floor
 
 Where it starts is decided once, when it is made: `earliest`, `latest`, or an offset; from then on
-its floor holds retention back. A reader that names the place it has come to (its checkpoint) is
-taken at its word when the subscription was lost.
+its floor holds retention back. `subscription` begins where one stands, and demands that there is
+one. A reader that names the place it has come to (its checkpoint) is taken at its word when the
+subscription was lost. Its selector never changes: a batch that is read again must have the rows
+that it had.
 
-File form: JSON, `{"version": 1, "subscriptions": [{...}]}`, sorted by name.
+File form: JSON, `{"version": 1, "subscriptions": [{...}]}`, sorted by name; without the selector
+where there is none, as versions before selectors wrote it.
 """
 
 from __future__ import annotations
@@ -25,11 +28,22 @@ from gateway.model.errors import Code, RefusedError
 _VERSION: Final = 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+SUBSCRIPTION: Final = "subscription"
+READER: Final = ""
+ARCHIVE: Final = "archive"
+ARCHIVED: Final = "archived"
+ROLES: Final = (READER, ARCHIVE, ARCHIVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One reader's hold on a stream; times in ms of broker time."""
+    """One reader's hold on a stream; times in ms of broker time.
+
+    Attributes:
+        lifted: a commit has moved the floor: it is no longer where the subscription was made.
+        role: `archive` copies the stream to a table, `archived` reads such a table too; empty:
+            reads here alone.
+    """
 
     name: str
     epoch: int
@@ -37,6 +51,9 @@ class Subscription:
     fence: int
     created_ms: int
     seen_ms: int
+    selector: str = ""
+    lifted: bool = False
+    role: str = READER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +73,9 @@ def attach(
     starting: str,
     position: int | None,
     now_ms: int,
+    fence: int | None = None,
+    role: str = READER,
+    selector: str = "",
 ) -> Subscription:
     """Return the subscription as it stands after one more attachment.
 
@@ -63,18 +83,30 @@ def attach(
         name: chosen by the user; one for each reading query.
         known: what is stored; of an earlier epoch it counts as lost.
         place: the stream now.
-        starting: `earliest`, `latest` or an offset in decimal; only for a new one.
+        starting: `earliest`, `latest` or an offset in decimal, only for a new one; or
+            `subscription`.
         position: where the reader's checkpoint stands in this epoch, if it has one.
         now_ms: broker time.
+        fence: of this attachment, where several streams share one; else the next one.
+        role: of the reader, one of ROLES.
+        selector: what its reader wants to see, one that compiles; empty for everything.
 
     Raises:
-        RefusedError: bad-value, when `starting` is none of those.
+        RefusedError: bad-value, when `starting` or `role` is none of those; in-use, for another
+            selector than the one it was made with; not-found, for `subscription` without one.
     """
-    wanted = _start(starting, place)
-    if known is not None and known.epoch == place.epoch:
-        return replace(known, fence=known.fence + 1, seen_ms=now_ms)
-    fence = 1 if known is None else known.fence + 1
-    floor = wanted if position is None else position
+    _check_selector(known, selector)
+    if role not in ROLES:
+        raise RefusedError.of(
+            Code.BAD_VALUE, f"The role {role[:40]!r} is none of: '', 'archive', 'archived'."
+        )
+    alive = known is not None and known.epoch == place.epoch
+    floor = _start(name, starting, place, goes_on=alive or position is not None)
+    if fence is None:
+        fence = 1 if known is None else known.fence + 1
+    if known is not None and alive:
+        return replace(known, fence=fence, seen_ms=now_ms, role=role)
+    floor = floor if position is None else position
     return Subscription(
         name=name,
         epoch=place.epoch,
@@ -82,10 +114,32 @@ def attach(
         fence=fence,
         created_ms=now_ms,
         seen_ms=now_ms,
+        selector=selector,
+        role=role,
     )
 
 
-def _start(starting: str, place: Place) -> int:
+def _check_selector(known: Subscription | None, selector: str) -> None:
+    if known is not None and known.selector != selector:
+        had, wanted = (repr(text) if text else "none" for text in (known.selector, selector))
+        raise RefusedError.of(
+            Code.IN_USE,
+            f"The subscription {known.name!r} has the selector {had}, the query names {wanted}. A "
+            "selector is fixed for the life of a subscription and its checkpoint: give the query "
+            "the same one, or a new subscription and a new checkpoint.",
+        )
+
+
+def _start(name: str, starting: str, place: Place, *, goes_on: bool) -> int:
+    """Return where a new subscription begins; `goes_on`: it has a place that counts instead."""
+    if starting == SUBSCRIPTION:
+        if goes_on:
+            return 0
+        raise RefusedError.of(
+            Code.NOT_FOUND,
+            f"There is no subscription {name!r} to go on from, and startingOffsets is "
+            "'subscription'. Begin it with 'earliest', 'latest' or an offset.",
+        )
     if starting == EARLIEST:
         return place.first
     if starting == LATEST:
@@ -94,7 +148,8 @@ def _start(starting: str, place: Place) -> int:
         return int(starting)
     raise RefusedError.of(
         Code.BAD_VALUE,
-        f"The starting offset {starting[:40]!r} is neither 'earliest', 'latest' nor a number.",
+        f"The starting offset {starting[:40]!r} is none of 'earliest', 'latest', "
+        "'subscription' and a number.",
     )
 
 
@@ -107,11 +162,7 @@ def commit(
     is another life, bad-value when the offset was never advertised.
     """
     if fence != known.fence:
-        raise RefusedError.of(
-            Code.IN_USE,
-            f"The subscription {known.name!r} was attached again (fence {known.fence}) after this "
-            f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
-        )
+        raise replaced(known.name, known.fence, fence)
     if epoch != known.epoch or epoch != place.epoch:
         raise RefusedError.of(
             Code.NOT_FOUND,
@@ -123,14 +174,31 @@ def commit(
             Code.BAD_VALUE,
             f"The commit of {known.name!r} names offset {offset}; the stream ends at {place.head}.",
         )
-    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms)
+    lifted = known.lifted or offset > known.floor
+    return replace(known, floor=max(known.floor, offset), seen_ms=now_ms, lifted=lifted)
+
+
+def replaced(name: str, newest: int, fence: int) -> RefusedError:
+    """Return the refusal of a reader with `fence`, which a newer one has replaced."""
+    return RefusedError.of(
+        Code.IN_USE,
+        f"The subscription {name!r} was attached again (fence {newest}) after this "
+        f"reader's attachment (fence {fence}). Two queries use one name: give each its own.",
+    )
 
 
 def encode(subscriptions: Iterable[Subscription]) -> bytes:
     """Return the file form."""
     ordered = sorted(subscriptions, key=lambda s: s.name)
-    value = {"version": _VERSION, "subscriptions": [asdict(s) for s in ordered]}
+    value = {"version": _VERSION, "subscriptions": [_fields(s) for s in ordered]}
     return json.dumps(value, indent=1).encode()
+
+
+def _fields(known: Subscription) -> dict[str, object]:
+    fields = asdict(known)
+    if not known.selector:
+        del fields["selector"]
+    return fields
 
 
 def decode(data: bytes) -> list[Subscription]:

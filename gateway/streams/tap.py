@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from twisted.internet.defer import Deferred, DeferredLock
 
 from gateway.streams import subscription
 from gateway.streams.ports import Log
 from gateway.streams.saver import Saver
 from gateway.streams.stream import Stream
-from gateway.streams.subscription import Place, Subscription
+from gateway.streams.subscription import ARCHIVE, ARCHIVED, Place, Subscription
 
 
 class Tap:
@@ -18,9 +20,13 @@ class Tap:
         subscriptions: by name.
         pins: pin -> (lowest offset, broker time in ms at which it ends).
         waiters: readers that wait for a higher head.
+        watchers: called each time that the head rises, and when the stream is deleted.
+        replays: consumers that replay it.
+        replayed: messages that were shown to them, since the start.
         deleted: nothing of it is written any more.
         lock: held by whatever changes the log: sealing, dropping, deleting.
         dropping: retention has chosen what goes, and that is not gone yet.
+        lagging: the archive is so far behind that the bound of bytes is near; see `Sealing`.
     """
 
     def __init__(self, stream: Stream, log: Log, saver: Saver) -> None:
@@ -30,9 +36,13 @@ class Tap:
         self.subscriptions: dict[str, Subscription] = {}
         self.pins: dict[str, tuple[int, int]] = {}
         self.waiters: list[Deferred[None]] = []
+        self.watchers: list[Callable[[], None]] = []
+        self.replays = 0
+        self.replayed = 0
         self.deleted = False
         self.lock = DeferredLock()
         self.dropping = False
+        self.lagging: str | None = None
 
     @property
     def place(self) -> Place:
@@ -42,8 +52,20 @@ class Tap:
 
     def floor(self) -> int | None:
         """Return the lowest offset that anybody may still ask for; None when nobody may."""
-        floors = [s.floor for s in self.subscriptions.values() if s.epoch == self.stream.epoch]
+        known = [s for s in self.subscriptions.values() if s.epoch == self.stream.epoch]
+        archived = self.archived()
+        # A reader of the archive's table asks here for nothing that the table has.
+        floors = [
+            s.floor if archived is None or s.role != ARCHIVED else max(s.floor, archived)
+            for s in known
+        ]
         floors += [low for low, _ in self.pins.values()]
+        return min(floors, default=None)
+
+    def archived(self) -> int | None:
+        """Return the offset below which an archive has everything; None without an archive."""
+        known = self.subscriptions.values()
+        floors = [s.floor for s in known if s.role == ARCHIVE and s.epoch == self.stream.epoch]
         return min(floors, default=None)
 
     def save(self) -> Deferred[None]:
@@ -69,8 +91,23 @@ class Tap:
         self.waiters.append(waiter)
         return waiter
 
+    def listen(self, waiter: Deferred[None]) -> None:
+        """Have a Deferred of the caller's fire as `wait`'s does, unless another stream was first.
+
+        `ignore` takes it away again.
+        """
+        self.waiters.append(waiter)
+
+    def ignore(self, waiter: Deferred[None]) -> None:
+        """Take back `listen`."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+
     def wake(self) -> None:
         """Fire for all that wait."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
-            waiter.callback(None)
+            if not waiter.called:
+                waiter.callback(None)
+        for watcher in list(self.watchers):
+            watcher()

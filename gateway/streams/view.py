@@ -1,70 +1,11 @@
-"""What a reader asked to see: columns, header form, body form; and stored rows turned into it.
-
-The Arrow types are what Spark's `to_arrow_schema(schema, timezone="UTC")` makes of the columns'
-Spark types: nullable fields, 32-bit offsets, `timestamp[us, tz=UTC]`, no dictionaries.
-"""
+"""A request for columns judged: names, header form and body form that are possible."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final
+from collections.abc import Sequence
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from gateway.decoding.view import BODY_FORMATS, HEADER_MODES, TYPES, View, columns_of
 from gateway.model.errors import Code, RefusedError
-from gateway.model.message import DURABLE, PRIORITY_MASK, STOMP
-from gateway.streams.columns import BlockReader, Decoded, Head, headers_json, headers_map
-
-_STAMP: Final = pa.timestamp("us", tz="UTC")
-_TEXTS: Final = pa.map_(pa.string(), pa.string())
-
-#: Every column and its type; `headers` and `body` depend on the request.
-TYPES: Final = {
-    "address": pa.string(),
-    "offset": pa.int64(),
-    "timestamp": _STAMP,
-    "message_id": pa.string(),
-    "subject": pa.string(),
-    "content_type": pa.string(),
-    "correlation_id": pa.string(),
-    "reply_to": pa.string(),
-    "body": pa.binary(),
-    "headers": _TEXTS,
-    "epoch": pa.int32(),
-    "key": pa.string(),
-    "priority": pa.int32(),
-    "ttl_ms": pa.int64(),
-    "created": _STAMP,
-    "expires": _STAMP,
-    "durable": pa.bool_(),
-    "redelivered": pa.bool_(),
-    "delivery_count": pa.int32(),
-    "size": pa.int32(),
-    "protocol": pa.string(),
-    "annotations": _TEXTS,
-    "amqp": pa.binary(),
-}
-HEADER_MODES: Final = ("false", "map", "json")
-BODY_FORMATS: Final = ("binary", "string", "amqp")
-#: Can be told from the row alone, without looking into the message.
-_OUTSIDE: Final = frozenset(
-    {"address", "offset", "timestamp", "epoch", "priority", "durable", "size", "protocol", "amqp"}
-)
-_SECONDS_MAX: Final = 253_402_300_799_999
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """The columns of an answer; made by `make_view`."""
-
-    names: tuple[str, ...]
-    schema: pa.Schema
-    header_mode: str
-    body_format: str
 
 
 def make_view(names: Sequence[str], header_mode: str, body_format: str) -> View:
@@ -73,19 +14,12 @@ def make_view(names: Sequence[str], header_mode: str, body_format: str) -> View:
         raise _impossible("headers", header_mode, HEADER_MODES)
     if body_format not in BODY_FORMATS:
         raise _impossible("body", body_format, BODY_FORMATS)
-    fields = []
     for name in names:
-        kind = TYPES.get(name)
-        if kind is None or names.count(name) > 1:
+        if name not in TYPES or names.count(name) > 1:
             raise _impossible("columns", name, sorted(TYPES))
-        if name == "headers" and header_mode != "map":
-            kind = pa.string()
-        if name == "body" and body_format == "string":
-            kind = pa.string()
-        fields.append(pa.field(name, kind))
     return View(
         names=tuple(names),
-        schema=pa.schema(fields),
+        schema=columns_of(names, header_mode, body_format),
         header_mode=header_mode,
         body_format=body_format,
     )
@@ -96,125 +30,3 @@ def _impossible(field: str, value: str, possible: Sequence[str]) -> RefusedError
         Code.BAD_VALUE,
         f"{field!r} names {str(value)[:60]!r}; possible, each once: {', '.join(possible)}.",
     )
-
-
-class Viewer:
-    """Turns stored rows of one stream into a view's columns. One for each reading."""
-
-    __slots__ = ("_address", "_epoch", "_inside", "_reader", "view")
-
-    def __init__(self, view: View, address: str, epoch: int) -> None:
-        self.view = view
-        self._address = address
-        self._epoch = epoch
-        self._reader = BlockReader()
-        self._inside = any(
-            name not in _OUTSIDE and not (name == "body" and view.body_format == "amqp")
-            for name in view.names
-        )
-
-    def convert(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the view of stored rows (columns offset, timestamp, flags, raw)."""
-        if not len(rows) or not self.view.names:
-            return _without_values(self.view.schema, len(rows))
-        decoded = _NOTHING
-        if self._inside:
-            data, offsets = _bytes_of(rows.column(3))
-            decoded = self._reader.read(data, offsets, rows.column(2).to_pylist())
-        columns = [self._column(name, rows, decoded) for name in self.view.names]
-        return pa.record_batch(columns, schema=self.view.schema)
-
-    def _column(self, name: str, rows: pa.RecordBatch, decoded: Decoded) -> pa.Array:
-        outside = _FROM_ROWS.get(name)
-        if outside is not None:
-            return outside(rows)
-        if name == "address":
-            return pa.repeat(pa.scalar(self._address), len(rows))
-        if name == "epoch":
-            return pa.repeat(pa.scalar(self._epoch, pa.int32()), len(rows))
-        if name == "body":
-            return self._body(rows, decoded.bodies)
-        if name == "headers":
-            if self.view.header_mode == "map":
-                return _from_heads(decoded, _TEXTS, lambda head: headers_map(head.headers))
-            return _from_heads(decoded, pa.string(), lambda head: headers_json(head.headers))
-        return _from_heads(decoded, TYPES[name], _FROM_HEAD[name])
-
-    def _body(self, rows: pa.RecordBatch, bodies: list[bytes | None]) -> pa.Array:
-        if self.view.body_format == "amqp":
-            return rows.column(3)
-        if self.view.body_format == "binary":
-            return pa.array(bodies, pa.binary())
-        texts = [None if body is None else body.decode("utf-8", "replace") for body in bodies]
-        return pa.array(texts, pa.string())
-
-
-_NOTHING: Final = Decoded([], array("i"), [])
-
-
-def _without_values(schema: pa.Schema, count: int) -> pa.RecordBatch:
-    """Return a batch that has no rows, or no columns."""
-    if not len(schema):
-        return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
-    return pa.RecordBatch.from_pylist([], schema=schema)
-
-
-def _bytes_of(column: pa.Array) -> tuple[bytes, list[int]]:
-    """Return the bytes that a binary column lies in, and where its values start and end."""
-    _, offsets, data = column.buffers()
-    words = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1]
-    return (data.to_pybytes() if data is not None else b""), words.tolist()
-
-
-def _from_heads(
-    decoded: Decoded, kind: pa.DataType, function: Callable[[Head], object]
-) -> pa.Array:
-    """Build a column from the different heads of a block, then give each row its own."""
-    heads, indices = decoded.heads, decoded.indices
-    if len(heads) == 1:
-        return pa.repeat(pa.scalar(function(heads[0]), kind), len(indices))
-    values = pa.array([function(head) for head in heads], kind)
-    if len(heads) == len(indices):
-        return values
-    places = pa.Array.from_buffers(pa.int32(), len(indices), [None, pa.py_buffer(indices)])
-    return values.take(places)
-
-
-def _stamp(stamp_ms: int | None) -> int | None:
-    """Return microseconds; None for a moment that Spark's calendar (years 1 to 9999) has not."""
-    if stamp_ms is None or not -_SECONDS_MAX <= stamp_ms <= _SECONDS_MAX:
-        return None
-    return stamp_ms * 1000
-
-
-_FROM_HEAD: Final[dict[str, Callable[[Head], object]]] = {
-    "message_id": attrgetter("message_id"),
-    "subject": attrgetter("subject"),
-    "content_type": attrgetter("content_type"),
-    "correlation_id": attrgetter("correlation_id"),
-    "reply_to": attrgetter("reply_to"),
-    "key": attrgetter("key"),
-    "ttl_ms": attrgetter("ttl_ms"),
-    "created": lambda head: _stamp(head.created_ms),
-    "expires": lambda head: _stamp(head.expires_ms),
-    "delivery_count": lambda head: min(head.delivery_count, 0x7FFFFFFF),
-    "redelivered": lambda head: head.delivery_count > 0,
-    "annotations": lambda head: headers_map(head.annotations),
-}
-
-
-def _by_flag(
-    function: Callable[[int], object], kind: pa.DataType
-) -> Callable[[pa.RecordBatch], pa.Array]:
-    return lambda rows: pa.array([function(f) for f in rows.column(2).to_pylist()], kind)
-
-
-_FROM_ROWS: Final[dict[str, Callable[[pa.RecordBatch], pa.Array]]] = {
-    "offset": lambda rows: rows.column(0),
-    "timestamp": lambda rows: rows.column(1),
-    "amqp": lambda rows: rows.column(3),
-    "size": lambda rows: pc.binary_length(rows.column(3)),
-    "priority": _by_flag(lambda flags: flags & PRIORITY_MASK, pa.int32()),
-    "durable": _by_flag(lambda flags: bool(flags & DURABLE), pa.bool_()),
-    "protocol": _by_flag(lambda flags: "stomp" if flags & STOMP else "amqp", pa.string()),
-}

@@ -136,6 +136,7 @@ def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
             owner=session.nodes,
             user=session.user,
             options=_NO_ADD,
+            start=wanted.filters.start,
         )
     except RefusedError:
         _forget(session, link.temporary)

@@ -53,7 +53,7 @@ from protocols.amqp.stream import receive_transfers
 from protocols.amqp.transactions import Transactions
 from protocols.amqp.watch import Watch
 from protocols.transport.patience import never
-from protocols.transport.speaking import PeerFacts
+from protocols.transport.speaking import PeerFacts, in_pieces
 
 #: Unsent bytes above which no deliveries are taken from queues: they stay there, where others can
 #: have them.
@@ -302,10 +302,9 @@ class AmqpConnection:
         self._out.append(data)
         self._out_bytes += len(data)
 
-    @property
-    def piece_bytes_max(self) -> int:
-        """See the shell's Session: Qpid JMS takes no larger message of WebSocket either."""
-        return self.remote_frame_max
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """See the shell's Session: Qpid JMS takes no larger message of WebSocket than a frame."""
+        return in_pieces(data, min(most, self.remote_frame_max))
 
     def write_frame(self, channel: int, performative: Composite, payload: bytes = b"") -> None:
         data = frame(performative, channel, AMQP_FRAME, payload)

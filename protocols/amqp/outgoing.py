@@ -11,7 +11,16 @@ from typing import Final
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.message import ACQUIRED, COUNT_SHIFT, MAYBE_SEEN, SPECIAL, STOMP, Message
+from gateway.model.message import (
+    ACQUIRED,
+    COUNT_SHIFT,
+    MAYBE_SEEN,
+    REPLAYED,
+    SPECIAL,
+    STOMP,
+    Message,
+    let_go,
+)
 from gateway.model.ports import ConsumerFacts, Subscription
 from gateway.model.sections import header_facts, with_header
 from gateway.model.serial import MASK, distance
@@ -30,6 +39,7 @@ from protocols.amqp.performatives import (
     encode_performative,
 )
 from protocols.amqp.ports import SessionPort
+from protocols.amqp.replayed import shown_offset
 from protocols.amqp.unsettled import Holder
 from protocols.convert import stomp_to_amqp
 
@@ -183,6 +193,8 @@ class OutgoingLink:
             self.subscription.acknowledge(messages)
         else:
             session.unsettled.add(first, messages, self)
+            if any_flags & REPLAYED:
+                let_go(messages)
 
     def removed(self, refusal: Refusal) -> None:
         """See the Consumer port."""
@@ -224,6 +236,8 @@ class OutgoingLink:
         if flags & STOMP:
             assert self.subscription is not None, "delivered before attached"
             body = stomp_to_amqp(body, flags, self.subscription.address, now_ms=now_ms)
+        if flags & REPLAYED:
+            return shown_offset(body, message.seq)
         attempts = flags >> COUNT_SHIFT
         try:
             if attempts or flags & MAYBE_SEEN:

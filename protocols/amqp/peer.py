@@ -181,6 +181,7 @@ class AmqpPeer:
                             in_flight=held.in_flight,
                             delivered=link.delivered,
                             browser=held.browses,
+                            progress=held.progress,
                         )
                     )
         return found

@@ -13,9 +13,12 @@ from typing import Final
 from gateway.model.address import Destination, RoutingType, parse_destination
 from gateway.model.amqp_types import Described, Symbol, Value
 from gateway.model.errors import Code, RefusedError
+from gateway.model.stream_start import StreamStart
 from protocols.amqp.parameters import split_parameters
 from protocols.amqp.performatives import DURABLE_NONE, Attach, Source, Target
+from protocols.amqp.replayed import START_NAMES, start_of
 
+COPY: Final = "copy"
 _TOPIC: Final = frozenset({"topic", "temporary-topic"})
 _QUEUE: Final = frozenset({"queue", "temporary-queue"})
 #: Descriptors of the filters that are known, by symbol and by code.
@@ -32,11 +35,13 @@ class Filters:
     Attributes:
         selector: of JMS; "" for none.
         no_local: nothing that this container sends.
+        start: where a replay of the address' stream begins; None for a queue's consumer.
         kept: the map for the answer: these filters under the names and in the form of the peer.
     """
 
     selector: str = ""
     no_local: bool = False
+    start: StreamStart | None = None
     kept: Mapping[str, Value] | None = None
 
 
@@ -84,6 +89,10 @@ def wanted_source(
     """Return what a receiving peer asks for. Raises RefusedError."""
     assert source.address is not None
     destination, routing = destination_of(source.address, source.capabilities, prefixes)
+    filters = filters_of(source)
+    if filters.start is not None:
+        # Nothing of it outlives the link, and nobody shares it: how far it is, the client knows.
+        return Wanted(destination=destination, routing=None, filters=filters)
     shared = "shared" in source.capabilities
     durable_name = None
     if source.durable != DURABLE_NONE or shared:
@@ -100,8 +109,8 @@ def wanted_source(
         durable_name=durable_name,
         shared=shared,
         temporary=shared and source.durable == DURABLE_NONE,
-        browse=source.distribution_mode == "copy",
-        filters=filters_of(source),
+        browse=source.distribution_mode == COPY,
+        filters=filters,
     )
 
 
@@ -111,7 +120,8 @@ def filters_of(source: Source) -> Filters:
     A value without descriptor counts where its name is the descriptor. Raises RefusedError.
     """
     selector = ""
-    no_local = False
+    no_local: Symbol | None = None
+    start: StreamStart | None = None
     kept: dict[str, Value] = {}
     for key, value in (source.filter or {}).items():
         descriptor: object = value.descriptor if isinstance(value, Described) else str(key)
@@ -126,11 +136,21 @@ def filters_of(source: Source) -> Filters:
                 )
             selector = _selector_text(str(key), bare)
         elif descriptor in _NO_LOCAL:
-            no_local = True
+            no_local = Symbol(key)
+        elif descriptor in START_NAMES:
+            if start is not None:
+                raise RefusedError.of(
+                    Code.BAD_VALUE,
+                    f"The filter {str(key)!r} is a second stream offset; a replay begins once.",
+                )
+            start = start_of(bare)
         else:
             continue
         kept[Symbol(key)] = value
-    return Filters(selector=selector, no_local=no_local, kept=kept or None)
+    if start is not None and no_local is not None:
+        del kept[no_local]  # a stream does not keep which connection sent what
+        no_local = None
+    return Filters(selector=selector, no_local=no_local is not None, start=start, kept=kept or None)
 
 
 def _selector_text(key: str, value: Value) -> str:
@@ -152,8 +172,15 @@ def written_filters(selector: str, no_local: bool) -> dict[str, Value] | None:  
 
 
 def answered(source: Source, filters: Filters) -> Source:
-    """Return the source for the answer: what is not in force is not echoed [AMQP 3.5.8]."""
-    return replace(source, filter=filters.kept)
+    """Return the source for the answer: what is not in force is not echoed [AMQP 3.5.8].
+
+    A replay is told as what it is: copies, and no state that outlives the link.
+    """
+    if filters.start is None:
+        return replace(source, filter=filters.kept)
+    return replace(
+        source, filter=filters.kept, distribution_mode=COPY, durable=DURABLE_NONE, capabilities=()
+    )
 
 
 def with_address(target: Target, address: str) -> Target:

@@ -117,7 +117,7 @@ class Connection:
         self.intake = intake
         self.name = name
         self.remote = remote
-        self.outbox = Outbox()
+        self.outbox = Outbox(apart=limits.frames_apart)
         self.state = State.LOGIN
         self.now = 0.0
         self.version: Version | None = None

@@ -58,6 +58,7 @@ class StompLimits:
         anycast_prefixes: destinations that start so name an anycast address.
         multicast_prefixes: destinations that start so name a multicast address.
         disk_full_pause: a full disk stops reading instead of an ERROR.
+        frames_apart: each frame goes out in a message of its own, since messages carry the output.
     """
 
     command_bytes_max: int = 32
@@ -98,3 +99,4 @@ class StompLimits:
     anycast_prefixes: tuple[str, ...] = ("/queue/",)
     multicast_prefixes: tuple[str, ...] = ("/topic/",)
     disk_full_pause: bool = False
+    frames_apart: bool = False

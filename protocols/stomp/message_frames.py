@@ -1,7 +1,7 @@
 r"""MESSAGE frames of one subscription, a run at a time.
 
     MESSAGE LF subscription:<id> LF redelivered:<true|false> LF [ack:<n> LF] message-id:<n> LF
-    <stored form: header lines, empty line, body> NUL LF
+    [x-stream-offset:<offset> LF] <stored form: header lines, empty line, body> NUL LF
 
 The broker's headers come first, so that they are the ones that count whatever the sender wrote
 [T12]. The stored form needs no work for a 1.2 subscriber; older ones get its header block in their
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from gateway.model import stomp_form
-from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, STOMP, Message
+from gateway.model.message import COUNT_SHIFT, EXPIRES, MAYBE_SEEN, REPLAYED, STOMP, Message
 from protocols.stomp.frame import END
 from protocols.stomp.versions import Version, escape_name, escape_value
 
@@ -41,11 +41,13 @@ class MessageFrames:
     Attributes:
         overhead: bytes of a frame beside the stored form, for windows that count bytes.
         next_number: number of the next message.
+        sizes: bytes of each frame that `render` has returned last, where they are wanted.
     """
 
     __slots__ = (
         "_ack",
         "_address",
+        "_apart",
         "_convert",
         "_first",
         "_key",
@@ -54,6 +56,7 @@ class MessageFrames:
         "_version",
         "next_number",
         "overhead",
+        "sizes",
     )
 
     def __init__(
@@ -65,6 +68,7 @@ class MessageFrames:
         with_ack: bool,
         address: str,
         convert: Convert,
+        apart: bool = False,
     ) -> None:
         """Prepare the templates.
 
@@ -75,12 +79,15 @@ class MessageFrames:
             with_ack: whether the subscriber acknowledges.
             address: given to `convert`.
             convert: for messages in another form.
+            apart: `sizes` are wanted.
         """
         self._version = version
         self._key = key
         self._ack = with_ack and version is Version.V1_2
         self._address = address
         self._convert = convert
+        self._apart = apart
+        self.sizes: list[int] = []
         self._thousands = -1
         self._leads: tuple[bytes, bytes, bytes] = (b"", b"", b"")
         name = escape_value(subscription, version)
@@ -96,8 +103,15 @@ class MessageFrames:
         bodies = [m.body if m.flags & STOMP else self._converted(m) for m in messages]
         if self._version is not Version.V1_2:
             bodies = [rewritten(b, self._version) if b"\\" in b else b for b in bodies]
+        if any_flags & REPLAYED and messages[0].flags & REPLAYED:  # all of them, or none
+            bodies = [
+                b"x-stream-offset:%d\n%b" % (m.seq, b)
+                for m, b in zip(messages, bodies, strict=True)
+            ]
         number = self.next_number
         self.next_number = number + len(bodies)
+        if self._apart:
+            self.sizes = []
         thousands, low = divmod(number, _ENDINGS_COUNT)
         if thousands == self._thousands and low + len(bodies) <= _ENDINGS_COUNT:
             return self._piece(low, bodies, messages, any_flags)
@@ -120,7 +134,8 @@ class MessageFrames:
 
     def _converted(self, message: Message) -> bytes:
         flags = message.flags
-        expires = message.expires if flags & EXPIRES else 0
+        # A stream keeps a message as it was sent: that one says itself when it expires.
+        expires = message.expires if flags & EXPIRES else None if flags & REPLAYED else 0
         return self._convert(message.body, flags, self._address, expires=expires)
 
     def _turn_to(self, thousands: int) -> None:
@@ -146,6 +161,14 @@ class MessageFrames:
             leads = [seen if m.flags & SEEN else fresh for m in messages]
         else:
             leads = [fresh] * count
+        if self._apart:
+            # A lead has the END of the frame before, which is as long as its own.
+            more = len(_ENDINGS[0]) + self._ack * (len(middle) + len(_ENDINGS[0]))
+            if any_flags & SEEN:
+                self.sizes += [len(a) + more + len(b) for a, b in zip(leads, bodies, strict=True)]
+            else:
+                more += len(fresh)
+                self.sizes += [more + len(body) for body in bodies]
         leads[0] = leads[0][len(END) :]
         endings = _ENDINGS[low : low + count]
         width = 5 if self._ack else 3

@@ -3,6 +3,8 @@
 Beside them the subscriptions that found no room for their messages: they are asked again when there
 is room.
 
+Where messages carry the output (WebSocket), it is told where each frame of it ends.
+
 Confirmations leave in the order of the frames that asked for them, and none before its ticket is on
 disk: one that needs no disk still stands behind an earlier one that does. This is the only place
 that a RECEIPT passes.
@@ -12,7 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final, Protocol
+
+from protocols.stomp.frame import END
 
 #: What a confirmation that waits costs beside its bytes.
 _WAITING_BYTES: Final = 128
@@ -41,6 +46,8 @@ class Outbox:
         "_consumed",
         "_durable",
         "_frames",
+        "_sizes",
+        "_taken",
         "_waiting",
         "needed",
         "size",
@@ -49,8 +56,11 @@ class Outbox:
         "write_room",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
+        """`apart`: `apart` will be asked."""
         self._frames: list[bytes] = []
+        self._sizes: list[int] | None = [] if apart else None  # of the frames that wait
+        self._taken: list[int] = []  # of those that were taken last
         self._waiting: deque[tuple[int, bytes, Callable[[], None] | None, bool]] = deque()
         self._consumed: set[int] = set()  # tickets that are not on disk, and need not be
         self._durable = 0
@@ -74,10 +84,15 @@ class Outbox:
         for one in starved:
             one.again()
 
-    def write(self, frame: bytes) -> None:
-        """Send `frame` with the next `take`."""
-        self._frames.append(frame)
-        self.size += len(frame)
+    def write(self, frames: bytes, sizes: Sequence[int] = ()) -> None:
+        """Send `frames` with the next `take`.
+
+        `sizes` are those of the frames, where it is not one alone, nor RECEIPTs.
+        """
+        self._frames.append(frames)
+        self.size += len(frames)
+        if self._sizes is not None and frames:
+            self._sizes += sizes or _sizes_of(frames)
 
     def note(self, ticket: int) -> None:
         """Remember that something with this ticket was done, though nobody asked to hear of it."""
@@ -151,4 +166,20 @@ class Outbox:
             return b""
         self._frames = []
         self.size = 0
+        if self._sizes is not None:
+            self._taken, self._sizes = self._sizes, []
         return frames[0] if len(frames) == 1 else b"".join(frames)
+
+    def apart(self, data: bytes) -> Sequence[bytes]:
+        """Return what `take` has just returned frame by frame. HOT."""
+        sizes = self._taken
+        if len(sizes) < 2:
+            return (data,)
+        return [data[end - size : end] for size, end in zip(sizes, accumulate(sizes), strict=True)]
+
+
+def _sizes_of(frames: bytes) -> Sequence[int]:
+    """Return the sizes of RECEIPTs, whose headers have no NUL, or of one other frame."""
+    if not frames.startswith(b"RECEIPT\n"):
+        return (len(frames),)
+    return [len(one) + len(END) for one in frames.split(END)[:-1]]

@@ -77,6 +77,7 @@ class StompPeer:
                 in_flight=one.subscription.in_flight,
                 delivered=one.delivered,
                 browser=one.subscription.browses,
+                progress=one.subscription.progress,
             )
             for one in self._subscriptions.by_id.values()
         ]

@@ -126,11 +126,6 @@ class StompSession:
         )
 
     @property
-    def piece_bytes_max(self) -> int:
-        """See the shell's Session: some clients want whole frames in a message of WebSocket."""
-        return 0
-
-    @property
     def write_room(self) -> bool:
         """Set by the shell; False while much output waits."""
         return self._outbox.write_room
@@ -193,6 +188,10 @@ class StompSession:
         if outbox.starved and outbox.write_room:
             outbox.feed()
         return data
+
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """See the shell's Session: a frame each; clients read one of a message, or a small one."""
+        return self._outbox.apart(data)
 
     def _after_broker(self) -> None:
         """Act on what the broker told us while it was busy."""

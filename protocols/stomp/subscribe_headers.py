@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
+from gateway.model.stream_start import StreamStart, parse_start
 from protocols.stomp.heads import shown
 from protocols.stomp.window import NO_WINDOW, Window
 
@@ -23,6 +24,8 @@ _DURABLE_HEADERS: Final = (
 _WINDOW_HEADERS: Final = ("consumer-window-size", "activemq.prefetchSize")
 _NO_LOCAL_HEADERS: Final = ("no-local", "activemq.noLocal")
 _BROWSER_HEADER: Final = "browser"
+#: RabbitMQ's: SUBSCRIBE says where a replay begins, MESSAGE which offset it has.
+STREAM_HEADER: Final = "x-stream-offset"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}", re.ASCII)
 
 
@@ -55,6 +58,29 @@ def browses(headers: Mapping[str, str], durable: str | None, routing: RoutingTyp
             "browser:true looks into a queue; name it, as address::queue for a subscription's.",
         )
     return browser
+
+
+def start_of(headers: Mapping[str, str], durable: str | None) -> StreamStart | None:
+    """Return where a replay begins that is asked for, else None; raises RefusedError."""
+    text = headers.get(STREAM_HEADER)
+    if text is None:
+        return None
+    others = [
+        name
+        for name, there in (
+            ("a durable subscription", durable is not None),
+            (f"{_BROWSER_HEADER}:true", _is_set(headers, _BROWSER_HEADER)),
+            ("no-local:true", wants_no_local(headers)),
+        )
+        if there
+    ]
+    if others:
+        raise RefusedError.of(
+            Code.BAD_VALUE,
+            f"{STREAM_HEADER} replays a stream, which has no {others[0].removeprefix('a ')}; "
+            "leave one of the two out.",
+        )
+    return parse_start(text)
 
 
 def wants_no_local(headers: Mapping[str, str]) -> bool:

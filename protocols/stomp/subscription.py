@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from gateway.model.errors import Refusal
-from gateway.model.message import Message
+from gateway.model.message import REPLAYED, Message, let_go
 from gateway.model.ports import ConsumerFacts, Subscription
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
@@ -220,7 +220,7 @@ class StompConsumer:
             messages = self._bounded(messages)
         if hold is None:
             data = self._frames.render(messages, any_flags)
-            host.outbox.write(data)
+            host.outbox.write(data, self._frames.sizes)
             self._window.size = len(data) // len(messages) + 1
             self.subscription.acknowledge(messages)
             host.flush_soon()
@@ -247,9 +247,11 @@ class StompConsumer:
         host = self._host
         first = self._frames.next_number
         data = self._frames.render(messages, any_flags)
-        host.outbox.write(data)
+        host.outbox.write(data, self._frames.sizes)
         self._window.size = len(data) // len(messages) + 1
         hold.add(first, messages)
+        if any_flags & REPLAYED:
+            let_go(messages)
         host.must_hear_acks()
         host.flush_soon()
 

@@ -22,6 +22,7 @@ from gateway.model.errors import Code, RefusedError
 from gateway.model.message import Message
 from gateway.model.objects import Kind, weight_of
 from gateway.model.ports import Broker
+from gateway.model.stream_start import StreamStart
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.heads import shown
 from protocols.stomp.message_frames import Convert, MessageFrames
@@ -32,6 +33,7 @@ from protocols.stomp.subscribe_headers import (
     check_durable,
     durable_name,
     selector_of,
+    start_of,
     wants_no_local,
     window_of,
 )
@@ -58,6 +60,7 @@ class Asked:
     browser: bool = False
     selector: str = ""
     no_local: str = ""
+    start: StreamStart | None = None
 
 
 class Subscriptions:
@@ -116,7 +119,8 @@ class Subscriptions:
         name = self._free_id(headers, version)
         durable = durable_name(headers, client_id, "SUBSCRIBE")
         check_durable(durable, routing, temporary=named.place is Place.OWN)
-        browser = browses(headers, durable, routing)
+        start = start_of(headers, durable)
+        browser = start is None and browses(headers, durable, routing)
         asked = Asked(
             name=name,
             version=version,
@@ -127,6 +131,7 @@ class Subscriptions:
             browser=browser,
             selector=selector,
             no_local=self.origin if wants_no_local(headers) else "",
+            start=start,
         )
         return self._open(asked, self._find(named))
 
@@ -184,6 +189,7 @@ class Subscriptions:
             with_ack=asked.mode is not AckMode.AUTO,
             address=destination.address,
             convert=self._convert,
+            apart=host.limits.frames_apart,
         )
         consumer = StompConsumer(
             host,
@@ -207,6 +213,7 @@ class Subscriptions:
             no_local=asked.no_local,
             owner=self,
             user=host.account,
+            start=asked.start,
         )
         consumer.number = self._count
         host.limits.objects.add(Kind.CONSUMERS, host.account, weight)

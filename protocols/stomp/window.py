@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.model.message import Message
+from gateway.model.message import REPLAYED, Message, bytes_of
 
 #: Messages asked for at once: enough to hide the cost of a call, few enough to share a turn.
 ROOM_MAX: Final = 1000
@@ -75,6 +75,9 @@ class Window:
         """These are acknowledged, or given back by the peer; most often it is one. Hot."""
         assert self.counts_bytes
         size = overhead * len(messages)
-        for message in messages:
-            size += len(message.body)
+        if messages and messages[0].flags & REPLAYED:
+            size += bytes_of(messages)  # their bodies are gone
+        else:
+            for message in messages:
+                size += len(message.body)
         self._unacked_bytes -= size

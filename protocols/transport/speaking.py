@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,10 +35,6 @@ class Session(Protocol):
         """Whether the session does not want to be told more now."""
 
     @property
-    def piece_bytes_max(self) -> int:
-        """Bytes of its output that go in one message, where messages carry it; 0: all there are."""
-
-    @property
     def seen(self) -> Peer:
         """The connection as an operator sees it."""
 
@@ -50,6 +46,13 @@ class Session(Protocol):
 
     def data_to_send(self) -> bytes: ...
 
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """Return what `data_to_send` has just returned in pieces, where messages carry it.
+
+        Each is for one message. They have `most` bytes at most where it makes no difference to the
+        peer how the output is cut.
+        """
+
     def tick(self, now: float) -> float | None:
         """Do what is due; return when to be called again."""
 
@@ -59,6 +62,13 @@ class Session(Protocol):
 
     def stop(self, now: float) -> None:
         """The gateway is going down: say so in the protocol's words and close."""
+
+
+def in_pieces(data: bytes, most: int) -> Sequence[bytes]:
+    """Return data in pieces of `most` bytes; the last one has what is left."""
+    if len(data) <= most:
+        return (data,)
+    return [data[at : at + most] for at in range(0, len(data), most)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

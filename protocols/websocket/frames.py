@@ -13,13 +13,13 @@ Bytes behind the end are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from wsproto.frame_protocol import CloseReason, Frame, FrameProtocol, Opcode, ParseFailed
 
 from protocols.websocket.closing import Closing
-from protocols.websocket.deflate import AT_ONCE_BYTES, Deflate
+from protocols.websocket.deflate import AT_ONCE_BYTES, DEFLATED_MAX, DEFLATED_MIN, Deflate
 from protocols.websocket.limits import FRAMES_MAX
 from protocols.websocket.masking import turned, unmask
 from protocols.websocket.plain import (
@@ -234,9 +234,25 @@ class Frames:
     def message(self, data: bytes) -> bytes:
         """Return a message: text where the peer began with text, and all of it is UTF-8."""
         text = self.text is True and is_utf8(data)
-        if self._deflate is None:
-            return head_of(data, text=text) + data
+        if self._deflate is None or not DEFLATED_MIN <= len(data) <= DEFLATED_MAX:
+            return head_of(len(data), text) + data
         return bytes(self._wsproto.send_data(data.decode() if text else data))
+
+    def messages(self, data: bytes, pieces: Sequence[bytes]) -> Sequence[bytes]:
+        """Return a message for each piece of `data`. HOT."""
+        if len(pieces) == 1 or self._deflate is not None:
+            return [self.message(one) for one in pieces]
+        text = self.text is True
+        out = [b""] * (2 * len(pieces))
+        if text and not data.isascii():
+            out[0::2] = [head_of(len(one), is_utf8(one)) for one in pieces]
+        else:
+            # What goes out at once has few sizes most often.
+            sizes = list(map(len, pieces))
+            heads = {size: head_of(size, text) for size in set(sizes)}
+            out[0::2] = map(heads.__getitem__, sizes)
+        out[1::2] = pieces
+        return out
 
     def pong(self) -> bytes:
         """Return the answer to the last Ping; nothing where none waits for one."""

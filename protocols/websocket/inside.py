@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from wsproto.frame_protocol import CloseReason
@@ -13,7 +13,8 @@ from protocols.websocket.closing import Closing
 from protocols.websocket.frames import BINARY_ONLY
 
 _TEXTLESS: Final = Guess.AMQP.value
-#: Of output that goes in pieces: clients on Netty take no larger frame, where nobody has told them.
+#: Of output that may be cut anywhere: clients on Netty take no larger frame, where nobody has told
+#: them.
 PIECE_BYTES_MAX: Final = 65_536
 
 
@@ -59,10 +60,3 @@ class Inside:
     def binary_only(self) -> bool:
         """Whether it is known that no text may come."""
         return self._told == _TEXTLESS
-
-    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
-        """Return output in pieces of `most` bytes, each for a message; whole where that is 0."""
-        most = min(most, PIECE_BYTES_MAX)
-        if most == 0 or len(data) <= most:
-            return (data,)
-        return [data[at : at + most] for at in range(0, len(data), most)]

@@ -10,6 +10,7 @@ plain, for whatever reason, is left to wsproto, which is given whole frames and 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -102,9 +103,10 @@ def read_plain(
     return at, any_text
 
 
-def head_of(data: bytes, *, text: bool) -> bytes:
-    """Return what stands before a payload that goes out as one message."""
-    first, size = TEXT if text else BINARY, len(data)
+@lru_cache(maxsize=4096)
+def head_of(size: int, text: bool) -> bytes:  # noqa: FBT001 - hot
+    """Return what stands before `size` bytes of payload that go out as one message. HOT."""
+    first = TEXT if text else BINARY
     if size < _TWO:
         return bytes((first, size))
     if size < 1 << 16:

@@ -12,13 +12,13 @@ tunnel is there is handed on to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending, cause_of, ending_of
 from protocols.transport.patience import never
-from protocols.transport.speaking import PeerFacts, Session, Speaker
+from protocols.transport.speaking import PeerFacts, Session, Speaker, in_pieces
 from protocols.websocket.deflate import Deflate
 from protocols.websocket.frames import Frames
 from protocols.websocket.handshake import Accepted, judge
@@ -189,11 +189,6 @@ class WebSocketSession:
         """See the shell's Session."""
         return self._tunnel is not None and self._tunnel.paused_reading
 
-    @property
-    def piece_bytes_max(self) -> int:
-        """See the shell's Session; nothing carries a WebSocket."""
-        return 0
-
     def go_on(self, now: float) -> None:
         """See the shell's Session."""
         if self._tunnel is not None:
@@ -205,6 +200,10 @@ class WebSocketSession:
         if self._tunnel is None:
             return out
         return out + self._tunnel.data_to_send()
+
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return in_pieces(data, most)
 
     def write_resumed(self) -> None:
         """See the shell's Session."""

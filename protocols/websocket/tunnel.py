@@ -16,7 +16,7 @@ comes counts but Close: a socket that is closed with bytes unread would take our
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -25,10 +25,10 @@ from wsproto.frame_protocol import CloseReason
 from gateway.model.errors import STOPPING
 from gateway.model.peers import Cause, Ending, ending_of
 from protocols.transport.patience import never
-from protocols.transport.speaking import Session
+from protocols.transport.speaking import Session, in_pieces
 from protocols.websocket.closing import Closing, closing_for, say
 from protocols.websocket.frames import Frames
-from protocols.websocket.inside import Inside
+from protocols.websocket.inside import PIECE_BYTES_MAX, Inside
 from protocols.websocket.limits import (
     CLOSE_SECONDS,
     CONTROLS_A_SECOND,
@@ -161,11 +161,6 @@ class Tunnel:
         return self.state is State.CLOSED
 
     @property
-    def piece_bytes_max(self) -> int:
-        """See the shell's Session; nothing carries a WebSocket."""
-        return 0
-
-    @property
     def behind(self) -> bool:
         """See the shell's Session."""
         if self.state is not State.OPEN:
@@ -280,8 +275,12 @@ class Tunnel:
         if self.inner is not None:
             data = self.inner.data_to_send()
             if data:
-                pieces = self._inside.pieces(data, self.inner.piece_bytes_max)
-                self._out += map(self._frames.message, pieces)
+                pieces = self.inner.pieces(data, PIECE_BYTES_MAX)
+                self._out += self._frames.messages(data, pieces)
+
+    def pieces(self, data: bytes, most: int) -> Sequence[bytes]:
+        """See the shell's Session; nothing carries a WebSocket."""
+        return in_pieces(data, most)
 
     def write_resumed(self) -> None:
         """See the shell's Session."""

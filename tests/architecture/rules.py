@@ -32,7 +32,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     # The queue core.
     "gateway.queues": ("gateway.model",),
     "gateway.paging": ("gateway.addresses", "gateway.model", "gateway.queues"),
-    "gateway.streams": ("gateway.model",),
+    "gateway.decoding": ("gateway.model",),
+    "gateway.streams": ("gateway.decoding", "gateway.model", "gateway.selectors"),
     "gateway.broker.ports": (
         "gateway.model",
         "gateway.queues",
@@ -155,6 +156,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.addresses",
         "gateway.broker",
         "gateway.config",
+        "gateway.decoding",
         "gateway.disk",
         "gateway.listening",
         "gateway.logs",
@@ -177,7 +179,20 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.bench": ("*",),
     "gateway.__main__": ("gateway.cli",),
     "gateway.twist_plugin": (),
-    "pyspark_sluicegate": (),
+    "pyspark_sluicegate.options": (),
+    "pyspark_sluicegate.archive": ("pyspark_sluicegate.options",),
+    "pyspark_sluicegate": (
+        "pyspark_sluicegate.archive",
+        "pyspark_sluicegate.options",
+        "pyspark_sluicegate.stored",
+    ),
+    "pyspark_sluicegate.pipelines": (
+        "pyspark_sluicegate",
+        "pyspark_sluicegate.archive",
+        "pyspark_sluicegate.options",
+        "pyspark_sluicegate.stored",
+    ),
+    "pyspark_sluicegate.stored": (),
     # Bytes to calls and back.
     "protocols": (),
     "protocols.transport.sniff": (),
@@ -242,8 +257,10 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
+    "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
@@ -287,8 +304,11 @@ SHELLS: Final[Mapping[str, str]] = {
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     # Streams wait for rows (Deferreds).
+    "gateway.streams.blocks": "twisted",
+    "gateway.streams.finding": "twisted",
     "gateway.streams.ports": "twisted",
     "gateway.streams.registry": "twisted",
+    "gateway.streams.replays": "twisted",
     "gateway.streams.saver": "twisted",
     "gateway.streams.sealing": "twisted",
     "gateway.streams.subscribers": "twisted",
@@ -313,20 +333,37 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.messages_api": "twisted",
     "gateway.management.queues_api": "twisted",
     "gateway.management.sink_api": "twisted",
+    "gateway.management.stream_patterns": "twisted",
     "gateway.management.streams_api": "twisted",
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click os rich select signal socket ssl time",
+    "gateway.cli": "click logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os queue resource rich select socket ssl subprocess tempfile threading time"
+        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
+        "time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
+    "pyspark_sluicegate.pipelines.dead_letters": "pyspark",
+    "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.committing": "logging",
+    "pyspark_sluicegate.pipelines.letters_source": "pyspark",
+    "pyspark_sluicegate.pipelines.redriving": "pyspark",
+    "pyspark_sluicegate.pipelines.rollup": "pyspark",
+    "pyspark_sluicegate.pipelines.running": "logging os pyspark signal time",
+    "pyspark_sluicegate.pipelines.to_kafka": "pyspark",
+    "pyspark_sluicegate.archive.writing": "tempfile",
+    "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
+    "pyspark_sluicegate.pipelines.arguments": "os",
+    "pyspark_sluicegate.archived": "logging pyspark",
+    "pyspark_sluicegate.history": "pyspark",
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pushdown": "pyspark",
+    "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
     "pyspark_sluicegate.sink": "logging pyspark",
     "pyspark_sluicegate.source": "logging os pyspark time",
@@ -384,6 +421,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.__main__",
     "gateway.cli.amqp_client",
     "gateway.bench.drive",
+    "gateway.bench.spark",
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
@@ -394,6 +432,8 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
+    "pyspark_sluicegate.pipelines.archive",
+    "pyspark_sluicegate.pipelines.running",
     "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",

@@ -42,11 +42,12 @@ def _parsed(text: str) -> ast.Module:
 
 
 def sources(*folders: str) -> list[Source]:
-    """Return every Python file below these folders of the checkout."""
+    """Return every Python file below these folders of the checkout; a link is the file it names."""
     return [
         Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
         for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
+        if not path.is_symlink()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The programs of the README and of docs/tls.md run as they are printed, but for the ports.
+"""The programs of the README, docs/tls.md and docs/streams.md run as printed, but for the ports.
 
 The README stays short, and names every command.
 """
@@ -20,11 +20,12 @@ from gateway.trial.self_signed import self_signed
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PAGES = (README, ROOT / "docs" / "tls.md")
+STREAMS = (ROOT / "docs" / "streams.md",)
 
 
-def program(word: str) -> str:
+def program(word: str, pages: tuple[Path, ...] = PAGES) -> str:
     """Return the one Python block of these pages with `word` in it."""
-    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    text = "\n".join(page.read_text("utf-8") for page in pages)
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     (found,) = [block for block in blocks if word in block]
     return found
@@ -92,6 +93,16 @@ def test_the_same_over_tls(tmp_path: Path) -> None:
 def test_eight_lines_of_stomp_py(gateway: ScratchGateway) -> None:
     text = program("Connection12")
     assert "three tea" in run(text.replace("61613", str(gateway.stomp_port)))
+
+
+@pytest.mark.interop
+def test_a_stream_is_replayed(gateway: ScratchGateway) -> None:
+    made = {"name": "orders", "address": "orders"}
+    assert gateway.request("POST", "/api/v1/streams", made)[0] == 201
+    text = program("stream-offset-spec", STREAMS).replace(":5672", f":{gateway.port}")
+    assert run(text) == "cake\n"
+    text = program("Connection12", STREAMS).replace("61613", str(gateway.stomp_port))
+    assert run(text) == "1 coffee\n2 cake\n"
 
 
 @pytest.mark.spark

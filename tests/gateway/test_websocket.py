@@ -121,6 +121,45 @@ def test_what_is_no_utf8_goes_out_as_binary_and_other_protocols_are_beside_it(
         assert TextMessage in client.kinds
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("ack", ["auto", "client"])
+def test_each_frame_of_stomp_is_a_message_as_from_other_brokers(
+    where: Where, version: str, ack: str
+) -> None:
+    """There are clients that read one frame of a message, and drop what is behind it."""
+    gateway, context = where
+    name, count = f"apart.{version}.{ack}", 300
+    # A body that looks as an end and a beginning do.
+    bodies = [b"%d\0\nRECEIPT\n\n\0\n" % n + b"\xc3\xa9" * (n % 3) for n in range(count)]
+    peer = StompPeer(gateway.stomp_port, context=context)
+    for body in bodies:
+        peer.send(name, body)
+    peer.send(name, b"last", "all")
+    assert peer.read()[1]["receipt-id"] == "all"
+    peer.close()
+    subprotocol = f"v{version.replace('.', '')}.stomp"
+    with WebSocketClient(gateway.port, subprotocols=(subprotocol,), context=context) as client:
+        client.say(f"CONNECT\naccept-version:{version}\nhost:h\nheart-beat:0,500\n\n\0")
+        assert client.message().startswith(b"CONNECTED\n")
+        window = "consumer-window-size:-1"
+        client.say(f"SUBSCRIBE\nid:s\ndestination:{name}\nack:{ack}\n{window}\nreceipt:s\n\n\0")
+        assert client.message() == b"RECEIPT\nreceipt-id:s\n\n\0\n"
+        for body in [*bodies, b"last"]:
+            said = client.message()
+            while said == b"\n":
+                said = client.message()
+            assert said.startswith(b"MESSAGE\n")
+            assert said.endswith(b"\n\n" + body + b"\0\n")
+        begin = "BEGIN\ntransaction:t\nreceipt:{}\n\n\0"
+        abort = "ABORT\ntransaction:t\nreceipt:{}\n\n\0"
+        client.say("".join((begin, abort)[n % 2].format(n) for n in range(40)) + "SEND\n\n\0")
+        told = []
+        while not told or not told[-1].startswith(b"ERROR\n"):
+            told.append(client.message())
+        told = [one for one in told if one != b"\n"]
+        assert told[:-1] == [b"RECEIPT\nreceipt-id:%d\n\n\0\n" % n for n in range(40)]
+
+
 def test_pages_of_other_origins_may_not_connect(plain: ScratchGateway) -> None:
     for origin in ("https://shop.example", "http://localhost:3000"):
         with WebSocketClient(plain.port, origin=origin) as client:

@@ -7,6 +7,7 @@ management, while an honest client sends to itself.
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import CloseConnection
 
 from tests.gateway.hostile import GROWTH_MAX, Exposed, resident
+from tests.gateway.stomp_peer import StompPeer
 from tests.gateway.websocket_peer import WebSocketClient
+from tests.interop.support import queue, wait_until
 from tests.protocols.websocket.bad_input import (
     CONNECT,
     FRAMES,
@@ -158,6 +161,29 @@ def test_compressed_frames(exposed: Exposed) -> None:
         found, reason = close_of(answers[name])
         assert (found, words in reason) == (code, True), (name, found, reason)
     assert resident(gateway) - before < GROWTH_MAX
+
+
+@pytest.mark.parametrize("name", ["opcode 3", "a large message", "close 1001"])
+def test_who_reads_nothing_and_breaks_a_rule_is_gone_soon(exposed: Exposed, name: str) -> None:
+    """Its Close finds no room; what it was sent goes back all the same."""
+    gateway, where, count = exposed.gateway, f"unread.{name.replace(' ', '-')}", 800
+    peer = StompPeer(gateway.port, context=exposed.context)
+    for number in range(count):
+        peer.send(where, b"b" * 10_240, "all" if number == count - 1 else "")
+    assert peer.read()[1]["receipt-id"] == "all"
+    peer.close()
+    subscribe = f"SUBSCRIBE\nid:s\ndestination:{where}\nack:client\nconsumer-window-size:-1\n\n\0"
+    wrong = close(1001) if name == "close 1001" else FRAMES[name].data
+    with connected(gateway.port, exposed.context) as rude:
+        rude.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        poured(rude, asked() + frame(TEXT, CONNECT) + frame(TEXT, subscribe.encode()))
+        wait_until(lambda: int(queue(gateway, where)["deliveringCount"]) > 0)
+        poured(rude, wrong)
+        wait_until(lambda: queue(gateway, where)["deliveringCount"] == 0, 20)
+        port = rude.socket.getsockname()[1]
+        listed = f"/api/v1/connections?remote=127.0.0.1:{port}"
+        wait_until(lambda: gateway.request("GET", listed)[1]["items"] == [], 20)
+        assert queue(gateway, where)["messageCount"] == count
 
 
 def test_requests_that_drip(exposed: Exposed) -> None:

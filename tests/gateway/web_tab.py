@@ -35,7 +35,7 @@ class Tab(WebSocketClient):
     ) -> None:
         """Shake hands and log in."""
         subprotocol = f"v{version.replace('.', '')}.stomp"
-        super().__init__(port, subprotocols=(subprotocol,), context=context)
+        super().__init__(port, "/stomp", subprotocols=(subprotocol,), context=context)
         assert self.subprotocol == subprotocol
         self.version = version
         self.beats = 0

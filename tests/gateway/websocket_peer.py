@@ -50,6 +50,7 @@ class WebSocketClient:
         self.wsproto = WSConnection(ConnectionType.CLIENT)
         self._events: list[Event] = []
         self.kinds: list[type[Event]] = []
+        self.whole = True  # what was read last ends its message
         extra = [] if origin is None else [(b"Origin", origin.encode())]
         request = Request(
             host=f"{HOST}:{port}",
@@ -82,6 +83,7 @@ class WebSocketClient:
             event = self.next_event()
             if isinstance(event, TextMessage | BytesMessage):
                 self.kinds.append(type(event))
+                self.whole = event.message_finished
                 said = event.data
                 return said.encode() if isinstance(said, str) else bytes(said)
             if isinstance(event, Ping):
@@ -89,6 +91,13 @@ class WebSocketClient:
             if isinstance(event, CloseConnection):
                 self.peer.sendall(self.wsproto.send(event.response()))
                 raise ClosedError(int(event.code), event.reason or "")
+
+    def message(self) -> bytes:
+        """Return the next message, whole. Raises ClosedError at a Close."""
+        came = self.read()
+        while not self.whole:
+            came += self.read()
+        return came
 
     def until(self, wanted: bytes) -> bytes:
         """Return what comes up to and with `wanted`."""

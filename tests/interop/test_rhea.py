@@ -175,3 +175,13 @@ def test_a_selector_takes_and_a_browser_sees_what_it_says(
 ) -> None:
     assert play("selecting") == {"shown": [3, 5, 7, 9], "taken": [3, 5, 7, 9]}
     wait_until(lambda: queue(shared, address)["messageCount"] == 6)
+
+
+def test_a_stream_is_replayed_and_gone_on_with(
+    play: Any, shared: ScratchGateway, address: str
+) -> None:
+    made = {"name": address, "address": address}
+    assert shared.request("POST", "/api/v1/streams", made)[0] == 201
+    seen = play("replay", count=20, half=7)
+    assert seen == {"seen": [[number, number] for number in range(20)], "echoed": 7}
+    assert queue(shared, address)["messageCount"] == 20

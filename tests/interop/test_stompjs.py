@@ -105,6 +105,18 @@ def test_several_that_were_queued_are_read_one_by_one(
     assert queue(shared, address)["messageCount"] == 2
 
 
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_a_stream_is_replayed_and_gone_on_with(
+    play: Any, shared: ScratchGateway, address: str, ack: str
+) -> None:
+    made = {"name": address, "address": address}
+    assert shared.request("POST", "/api/v1/streams", made)[0] == 201
+    bodies = [f"message {number}" for number in range(20)]
+    seen = play("replay", bodies=bodies, counts=[7, 13], ack=ack)
+    assert seen["seen"] == [[number, body] for number, body in enumerate(bodies)]
+    assert queue(shared, address)["messageCount"] == 20
+
+
 def test_any_bytes_arrive_as_they_were_between_others(
     play: Any, way: dict[str, Any] | None
 ) -> None:
@@ -179,6 +191,18 @@ def test_what_one_sends_by_tcp_another_has_by_websocket(
         given = {"version": version, "address": address, "bodies": THREE, "websocket": {}}
         seen = perform(node, shared, "crossing", **given)
         assert (seen["in"], seen["out"]) == (THREE, THREE)
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_websocket_that_cuts_texts_at_a_zero_byte(
+    node: list[str], shared: ScratchGateway, address: str, *, binary: bool
+) -> None:
+    """React Native's does: what stands behind the first frame of a message would be lost."""
+    numbers = [str(number) for number in range(200)]
+    for version in VERSIONS:
+        given = {"version": version, "address": address, "bodies": numbers}
+        seen = perform(node, shared, "crossing", **given, websocket={"cut": True, "binary": binary})
+        assert (seen["in"], seen["out"]) == (numbers, numbers)
 
 
 def test_the_websocket_of_node_itself(

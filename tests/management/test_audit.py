@@ -14,7 +14,7 @@ from gateway.management.streams_api import StreamsApi
 from tests.management.core import Core
 
 #: What a reader of a stream does with each batch: looks, and acknowledges.
-READER = {"heads", "read", ":plan", ":commit", ":release"}
+READER = {"heads", "read", ":find", ":plan", ":commit", ":release"}
 
 
 def told(core: Core) -> list[Change]:

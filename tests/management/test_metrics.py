@@ -27,16 +27,23 @@ class Subscription:
 
 class Stream:
     name, address, epoch = "s", "a", 1
-    durable_offset, first_offset, lost_messages = 10, 2, 3
+    durable_offset, first_offset, lost_messages, skipped_messages = 10, 2, 3, 4
 
 
 class Tap:
+    replays, replayed = 5, 6
+
     def __init__(self, floor):
         self.stream = Stream()
         self.subscriptions = {"x": Subscription()}
         self._floor = floor
 
     def floor(self):
+        return self._floor
+
+    lagging = None
+
+    def archived(self):
         return self._floor
 
 
@@ -217,8 +224,13 @@ def test_streams(floor, lag):
     assert value(found, "stream_head", **labels) == 10
     assert value(found, "stream_first_offset", **labels) == 2
     assert value(found, "stream_floor_lag", **labels) == lag
+    assert value(found, "stream_unarchived_messages", **labels) == lag
+    assert value(found, "stream_archive_lags", **labels) == 0
     assert value(found, "stream_subscriptions", **labels) == 1
     assert value(found, "stream_lost_messages_total", **labels) == 3
+    assert value(found, "stream_skipped_messages_total", **labels) == 4
+    assert value(found, "stream_replays", **labels) == 5
+    assert value(found, "stream_replayed_messages_total", **labels) == 6
 
 
 @pytest.mark.parametrize(

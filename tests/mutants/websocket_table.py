@@ -119,6 +119,18 @@ WEBSOCKET_MUTANTS = (
         "    self._retick = False",
     ),
     _seeds(
+        "frames of STOMP share a message",
+        "protocols.stomp.outbox:Outbox.apart",
+        "if len(sizes) < 2:",
+        "if True:",
+    ),
+    _seeds(
+        "a frame of STOMP ends where another one does",
+        "protocols.stomp.message_frames:MessageFrames._piece",
+        "more += len(fresh)",
+        "more += len(seen)",
+    ),
+    _seeds(
         "bytes go out as text",
         _PLAIN + "is_utf8",
         "        return False\n",

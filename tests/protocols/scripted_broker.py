@@ -31,6 +31,7 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, SCHEDULED, Message
 from gateway.model.ports import Consumer, DurableListener, Producer, ProducerOwner, Send
 from gateway.model.run import Run
+from gateway.model.stream_start import StreamStart
 from gateway.selectors import compile_selector
 from tests.protocols.scripted_ends import ScriptedProducer, ScriptedRelay, ScriptedSubscription
 
@@ -271,6 +272,7 @@ class ScriptedBroker:
         owner: object | None = None,
         user: str | None = None,
         options: Mapping[str, str] | None = None,
+        start: StreamStart | None = None,
     ) -> ScriptedSubscription:
         _refuse(self.refuse_subscribe)
         if selector:
@@ -283,6 +285,7 @@ class ScriptedBroker:
             "temporary": temporary,
             "selector": selector,
             "no_local": no_local,
+            "start": start,
         }
         shown = {key: value for key, value in facts.items() if value}
         self.note("subscribe", named(destination), routing, shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Refusal
 from gateway.model.message import DURABLE, ONE_DELIVERY, SCHEDULED, Message
-from gateway.model.ports import Consumer, ProducerOwner
+from gateway.model.ports import Consumer, ProducerOwner, Progress
 from gateway.model.run import MixedRun, Outcome, Run
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class ScriptedSubscription:
     """Hands out what the test offers, as far as there is room; `queue` is shared by its name."""
 
     browses = False
+    progress: Progress | None = None
 
     def __init__(self, broker: ScriptedBroker, address: str, name: str, consumer: Consumer) -> None:
         self.broker = broker

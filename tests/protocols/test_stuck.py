@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gateway.model.errors import Code
 from gateway.model.peers import ConsumerState
+from gateway.model.ports import Progress
 from protocols.stuck import STEP_SECONDS, Stuck
 
 
@@ -71,3 +74,10 @@ def test_time_in_which_nobody_looked_counts_as_one_step() -> None:
 
 def test_nobody_is_looked_after_without_a_time() -> None:
     assert Stuck(0).step is None
+
+
+def test_what_a_replay_holds_stays_in_its_stream() -> None:
+    held = consumer(delivered=3, in_flight=3)
+    assert "they go back to the queue" in Stuck(100).refusal(held).text
+    replay = replace(held, progress=Progress(stream="q", offset=3, lag=0))
+    assert "they stay in the stream" in Stuck(100).refusal(replay).text

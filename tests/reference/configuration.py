@@ -13,6 +13,7 @@ from gateway.config import schema, tree
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
+from gateway.config.streams import ArchiveConfig, StreamConfig
 from gateway.config.tls import TlsSource
 from gateway.config.tree import (
     Acceptor,
@@ -23,7 +24,6 @@ from gateway.config.tree import (
     MetricsConfig,
     QueueConfig,
     SinkConfig,
-    StreamConfig,
 )
 from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
@@ -144,6 +144,7 @@ SECTIONS = (
         classes=(ManagementConfig,),
     ),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
+    Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
     Section(
         title="`[[authentication]]`",

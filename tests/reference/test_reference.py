@@ -8,8 +8,10 @@ import pytest
 
 from gateway.cli.main import COMMANDS
 from gateway.config import schema
+from pyspark_sluicegate.meanings import COLUMN_MEANINGS, OPTION_MEANINGS
+from pyspark_sluicegate.options import COLUMNS
 from tests.architecture.tree import sources
-from tests.reference import configuration, http_api
+from tests.reference import configuration, http_api, spark_source
 from tests.reference.pages import FOLDER, render
 
 PAGES = render()
@@ -22,6 +24,16 @@ def test_a_page_of_the_reference_is_what_the_code_says(name: str) -> None:
 
 def test_no_page_of_the_reference_is_left_over() -> None:
     assert {page.name for page in FOLDER.iterdir()} == PAGES.keys()
+
+
+def test_the_tables_of_the_spark_source_are_what_the_code_says() -> None:
+    page = spark_source.PAGE.read_text("utf-8")
+    assert page == spark_source.render(page), "make reference writes them"
+
+
+def test_every_option_and_column_of_the_spark_source_has_a_meaning_and_no_other() -> None:
+    assert list(OPTION_MEANINGS) == list(spark_source.every_option())
+    assert list(COLUMN_MEANINGS) == list(COLUMNS)
 
 
 def test_the_reference_has_every_table_of_the_configuration() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from pyspark_sluicegate.stored.decoding.view import STORED
+from pyspark_sluicegate.stored.model.message import STOMP
+
 Reply = tuple[int, bytes]
 
-ROWS = pa.schema([pa.field("offset", pa.int64()), pa.field("body", pa.binary())])
+ROWS = STORED
 
 
 class Script:
@@ -35,7 +39,7 @@ class Script:
 
 
 @contextmanager
-def scripted(*replies: Reply) -> Iterator[Script]:
+def scripted(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[Script]:
     script = Script(*replies)
 
     class Answering(BaseHTTPRequestHandler):
@@ -55,7 +59,10 @@ def scripted(*replies: Reply) -> Iterator[Script]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         # A connection that is kept would hold its thread.
         server.daemon_threads, server.block_on_close = True, False
-        script.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if tls is None else "https"
+        script.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -66,7 +73,11 @@ def scripted(*replies: Reply) -> Iterator[Script]:
 
 
 def rows(offsets: list[int], schema: pa.Schema = ROWS) -> pa.RecordBatch:
-    found = [{"offset": o, "body": b"%d" % o} for o in offsets]
+    raws = [b"content-length:%d\n\n%d" % (len(str(o)), o) for o in offsets]
+    found = [
+        {"offset": o, "timestamp": 0, "flags": STOMP, "raw": raw}
+        for o, raw in zip(offsets, raws, strict=True)
+    ]
     return pa.RecordBatch.from_pylist(found, schema=schema)
 
 
@@ -74,7 +85,8 @@ Part = tuple[pa.RecordBatch, dict[str, Any]]
 
 
 def part(offsets: list[int], first: int, end: int, **facts: int) -> Part:
-    return rows(offsets), {"range": 0, "first": first, "end": end, "holes": 0} | facts
+    known = {"range": 0, "first": first, "end": end, "holes": 0, "address": "orders"}
+    return rows(offsets), known | facts
 
 
 def trailer(count: int, **facts: Any) -> Part:
@@ -82,8 +94,12 @@ def trailer(count: int, **facts: Any) -> Part:
 
 
 def arrow(*parts: Part) -> Reply:
+    """Return an answer of the stored form: facts without rows, then the rows, the trailer last."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, parts[0][0].schema) as writer:
         for batch, facts in parts:
-            writer.write_batch(batch, custom_metadata={"sluicegate": json.dumps(facts)})
+            empty = batch.slice(0, 0)
+            writer.write_batch(empty, custom_metadata={"sluicegate": json.dumps(facts)})
+            if "rows" not in facts:
+                writer.write_batch(batch)
     return 200, sink.getvalue().to_pybytes()

@@ -1,16 +1,20 @@
 """A gateway's streams behind the real management listener, as a process that a test can kill.
 
-    python -m tests.spark.server DIRECTORY PORT
+    python -m tests.spark.server DIRECTORY PORT [FACTS]
 
-Prints `ready PORT`. Beside the streams' calls it has `POST /test/fill`
-`{"stream", "count", "kind"}`, which answers when the messages are in the log, `POST /test/faults`
+FACTS is JSON: `name` of the gateway, `segmentBytes` of a file of the log, `localBytes` and
+`retentionBytes` as the configuration has them. Prints `ready PORT`. Beside the streams' calls it
+has `POST /test/fill` `{"stream", "count", "kind"}`, which answers when the messages are in the log,
+`POST /test/faults`
 `{"cutEvery"}`: answers of `read` break off after that many bytes, and `GET /test/commits`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +30,9 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
 from gateway.streams.registry import StreamRegistry
+from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
+from storage.arrow_log import SEGMENT_BYTES
 from storage.files import RealFiles
 from storage.stream_files import StreamFiles
 from tests.streams.harness import Owner, amqp_message, fill, stomp_message
@@ -91,16 +97,20 @@ def make_bodies(kind: str, start: int, count: int) -> tuple[list[bytes], int]:
     return [stomp_message(b"%d" % i, n=str(i)) for i in range(start, start + count)], STOMP | 4
 
 
-def main(directory: str, port: int) -> None:
+def main(directory: str, port: int, facts: dict[str, Any]) -> None:
     """Serve until killed."""
     now = lambda: int(time.time() * 1000)  # noqa: E731
-    settings = StreamSettings(seal_after_ms=500)
-    store = StreamFiles(RealFiles(), directory)
+    limits = Limits(
+        bytes_max=facts.get("retentionBytes", 5 << 30), local_bytes=facts.get("localBytes", 0)
+    )
+    settings = StreamSettings(retention=limits, seal_after_ms=500)
+    segment_bytes = facts.get("segmentBytes", SEGMENT_BYTES)
+    store = StreamFiles(RealFiles(), directory, segment_bytes=segment_bytes)
     registry = StreamRegistry(store, Threads(), Owner(), settings, now)
-    registry.load()
+    registry.load(lambda: str(uuid.uuid4()))
     registry.recover({})
     router, faults = Router(), Faults()
-    api = StreamsApi(reactor, registry)
+    api = StreamsApi(reactor, registry, facts.get("name", "gateway"))
     faults.watch(api)
     api.install(router)
 
@@ -128,4 +138,4 @@ def main(directory: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]) if sys.argv[3:] else {})

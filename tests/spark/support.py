@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 class Server:
     """`tests.spark.server` over a folder, on a port that stays the same over restarts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **facts: Any) -> None:
+        self.facts = facts
         self.directory = directory
         (self.port,) = free_ports(1)
         self.process: subprocess.Popen[str] | None = None
@@ -29,6 +30,7 @@ class Server:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.spark.server", str(self.directory), str(self.port)]
+        command.append(json.dumps(self.facts))
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

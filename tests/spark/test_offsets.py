@@ -33,9 +33,14 @@ def test_equal_states_have_one_text(places: dict[str, list[int]], name: str, cha
 @pytest.mark.parametrize(
     ("offset", "text"),
     [
-        ({"q": {}, "s": "etl", "v": 2}, "form 2, not 1"),
+        ({"q": {}, "s": "etl", "v": 2}, "form 2; this version .* knows form 1"),
         ({"q": {}, "s": "other", "v": 1}, "subscription 'other', the query names 'etl'"),
-        ({}, "form None"),
+        ({}, "not written by this source: it has the offset {}"),
+        ({"orders": {"0": 5}}, r"not written by this source: .*Each query needs a checkpoint"),
+        (
+            {"q": {}, "s": "etl", "v": 1, "f": "n = 1"},
+            "with the selector 'n = 1', the query names none",
+        ),
     ],
 )
 def test_another_checkpoint_is_refused(offset: dict[str, Any], text: str) -> None:

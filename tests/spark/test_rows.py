@@ -41,11 +41,7 @@ def test_batches_and_trailer() -> None:
     path, body, _ = script.asked[0]
     assert path == "/api/v1/streams/read"
     assert body["ranges"] == [{"stream": "s0", "epoch": 1, "start": 0, "end": 4}]
-    assert (body["columns"], body["headers"], body["body"]) == (
-        ["offset", "body"],
-        "false",
-        "binary",
-    )
+    assert (body["form"], "columns" in body) == ("stored", False)
 
 
 def test_several_spans_in_one_answer() -> None:

@@ -62,6 +62,9 @@ class Owner:
     def stream_lost(self, stream_id: int, first: int, last: int, reason: str) -> None:
         self.said.append(("lost", stream_id, first, last, reason))
 
+    def archive_lags(self, stream: str, text: str | None, waiting: int, bytes_max: int) -> None:
+        self.said.append(("lags", stream, text is not None, waiting, bytes_max))
+
 
 class Now:
     """Broker time in ms."""

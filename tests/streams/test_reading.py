@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gateway.decoding.view import STORED, Viewer
 from gateway.model.message import STOMP
-from gateway.streams.reading import METADATA, Snapshot, read_slice, take_snapshot
+from gateway.streams.answer import METADATA
+from gateway.streams.reading import Snapshot, read_slice, take_snapshot
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.stream import Accepted
 from gateway.streams.view import make_view
@@ -37,9 +39,9 @@ def snapshot(registry: StreamRegistry, start: int, end: int, index: int = 0) -> 
 Answer = tuple[list[tuple[int, bytes]], list[dict[str, Any]], dict[str, Any]]
 
 
-def answer(data: pa.Buffer) -> Answer:
+def answer(pieces: list[bytes]) -> Answer:
     """Return rows, facts of each batch, and the trailer."""
-    reader = pa.ipc.open_stream(data)
+    reader = pa.ipc.open_stream(b"".join(pieces))
     rows, facts = [], []
     while True:
         batch, metadata = reader.read_next_batch_with_custom_metadata()
@@ -147,6 +149,40 @@ def dropped(tmp_path: Path) -> Snapshot:
     return found
 
 
+def test_what_a_selector_leaves_out_is_a_hole_that_is_covered(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10):
+        numbers = range(first, first + 10)
+        fill(registry, "orders", [stomp_message(b"%d" % n, n=str(n % 3)) for n in numbers])
+        registry.flush()
+    fill(registry, "orders", [stomp_message(b"x", n="7")] * 5)
+    rows, facts, trailer = read(snapshot(registry, 1, 25), selector="n = '0'")
+    assert [offset for offset, _ in rows] == [3, 6, 9, 12, 15, 18]
+    assert [(f["first"], f["end"], f["holes"]) for f in facts] == [
+        (1, 10, 6),
+        (10, 20, 7),
+        (20, 25, 5),
+    ]
+    assert trailer["rows"] == 6
+    before, _, _ = read(snapshot(registry, 0, 25), selector="n = '7'")
+    registry.flush()
+    assert read(snapshot(registry, 0, 25), selector="n = '7'")[0] == before
+
+
+def test_a_selector_that_leaves_nearly_all_out_stops_at_what_it_has_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.streams.reading.FILTERED_BYTES", 2500)
+    registry = make(tmp_path)
+    for first in range(0, 50, 10):
+        fill(registry, "orders", messages(first, 10, 100))
+        registry.flush()
+    rows, _, trailer = read(snapshot(registry, 0, 50), selector="nothing = 'there'")
+    assert rows == []
+    assert trailer["next"] == [0, 20]
+    assert read(snapshot(registry, 20, 50), selector="nothing = 'there'")[2]["next"] == [0, 40]
+
+
 def test_what_retention_drops_meanwhile_ends_the_answer(tmp_path: Path) -> None:
     rows, _, trailer = read(dropped(tmp_path))
     assert rows == []
@@ -182,3 +218,57 @@ def test_damage_ends_the_answer_with_its_file_and_sends_nothing_behind_it(tmp_pa
     assert trailer["next"] == [0, 10]
     assert "DamageError" in trailer["error"]
     assert str(path) in trailer["error"]
+
+
+def stored(*snapshots: Snapshot, skip: bool = False, **options: Any) -> Answer:
+    """Read in the stored form and decode as an executor does."""
+    pieces = read_slice(None, snapshots, skip_losses=skip, **options)
+    reader = pa.ipc.open_stream(b"".join(pieces))
+    assert reader.schema == STORED
+    rows, facts = [], []
+    while True:
+        empty, metadata = reader.read_next_batch_with_custom_metadata()
+        assert len(empty) == 0
+        fact = json.loads(metadata[METADATA])
+        if "rows" in fact:
+            with pytest.raises(StopIteration):
+                reader.read_next_batch()
+            return rows, facts, fact
+        facts.append(fact)
+        batch = Viewer(VIEW, fact["address"], 1).convert(reader.read_next_batch())
+        rows += [(row["offset"], row["body"]) for row in batch.to_pylist()]
+
+
+def test_the_stored_form_holds_the_same_rows(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10, 20):
+        fill(registry, "orders", messages(first, 10))
+        registry.flush()
+    fill(registry, "orders", messages(30, 5))
+    for start in range(0, 35, 3):
+        for end in range(start + 1, 36, 4):
+            asked = snapshot(registry, start, end)
+            rows, facts, trailer = stored(asked)
+            assert (rows, facts and facts[0]["address"]) == (numbered(start, end), "orders")
+            assert [{**f, "address": "orders"} for f in read(asked)[1]] == facts
+            assert trailer == read(asked)[2]
+
+
+def test_a_whole_stored_block_goes_out_as_it_lies_in_its_file(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    fill(registry, "orders", messages(0, 100))
+    registry.flush()
+    tap = registry.get("orders")
+    (ref,) = tap.log.blocks(0, 100)
+    assert tap.log.read_bytes(ref) in read_slice(
+        None, [snapshot(registry, 0, 100)], skip_losses=False
+    )
+
+
+def test_the_stored_form_stops_at_its_size(tmp_path: Path) -> None:
+    registry = make(tmp_path)
+    for first in (0, 10, 20):
+        fill(registry, "orders", messages(first, 10))
+        registry.flush()
+    rows, _, trailer = stored(snapshot(registry, 0, 30), bytes_max=1)
+    assert (rows, trailer["next"]) == (numbered(0, 10), [0, 10])

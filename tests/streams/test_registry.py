@@ -12,6 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.run import Run
+from gateway.streams.adoption import Ended, encode_adopted
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
@@ -342,3 +343,50 @@ def test_the_real_file_system(tmp_path: Path) -> None:
     again, owner, _ = make_registry(str(tmp_path))
     assert again.get("orders").stream.durable_offset == 5
     assert isinstance(owner, Owner)
+
+    # -- an id, and a history taken over
+
+    def test_an_id_is_told_once_it_is_on_the_device_and_stays(self) -> None:
+        self.registry = StreamRegistry(
+            self.registry._store, Inline(), self.owner, StreamSettings(), self.now
+        )
+        self.registry.load(lambda: "made")
+        assert self.registry.identity is None
+        self.make()
+        assert self.registry.identity == "made"
+        again = StreamRegistry(
+            self.registry._store, Inline(), self.owner, StreamSettings(), self.now
+        )
+        again.load(lambda: "another")
+        assert again.identity == "made"
+
+    def test_streams_that_are_taken_over_go_on_where_the_history_ends(self) -> None:
+        state = encode_adopted("theirs", {"orders": Ended("orders.eu", 3, 700)})
+        self.registry._store.save("streams.json", state)
+        self.open()
+        tap = self.registry.get("orders")
+        assert (tap.stream.address, self.registry.identity) == ("orders.eu", "theirs")
+        assert (tap.place.epoch, tap.place.first, tap.place.head) == (3, 700, 700)
+        for end in (702, 704):
+            fill(self.registry, "orders", [b"a", b"b"])
+            self.successResultOf(self.registry.stop())
+            self.open()
+            place = self.registry.get("orders").place
+            assert (place.epoch, place.first, place.head) == (3, 700, end)
+        self.successResultOf(self.registry.delete("orders"))
+        assert self.make("orders").stream.epoch == 4
+
+    def test_streams_by_what_their_addresses_fit(self) -> None:
+        for name in ("b", "a", "c"):
+            self.make(name)
+        self.successResultOf(self.registry.create("second", "a"))
+        found = self.registry.tapped(lambda address: address != "c")
+        assert [tap.stream.name for tap in found] == ["a", "b"]
+
+    def test_other_limits_hold_for_what_is_there(self) -> None:
+        self.make()
+        named = {"orders": Limits(bytes_max=7)}
+        self.registry.use(StreamSettings(named=named))
+        assert self.registry.settings.limits("orders").bytes_max == 7
+        assert self.registry.settings.limits("other").bytes_max == 5 << 30
+        assert self.registry.lagging() == []

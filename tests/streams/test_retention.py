@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.streams.retention import Drop, Limits, decide
+from gateway.streams.retention import Drop, Limits, decide, find_lag
 
 
 @dataclass
@@ -78,3 +78,51 @@ def test_what_is_lost_is_exactly_what_was_wanted_and_dropped(
     if wanted:
         # Loss only by the byte limit, and not one segment more than it needs.
         assert kept + made[drop.count - 1].size_bytes > bytes_max > 0
+
+
+@pytest.mark.parametrize(
+    ("archived", "floor", "expected"),
+    [
+        (None, None, Drop()),
+        (None, 50, Drop()),
+        (50, 50, Drop(count=3)),
+        (20, 20, Drop(count=2)),
+        (50, 10, Drop(count=1)),
+        (19, 19, Drop(count=1)),
+        (0, 0, Drop()),
+    ],
+)
+def test_what_is_archived_goes_down_to_the_local_bytes(
+    archived: int | None, floor: int | None, expected: Drop
+) -> None:
+    limits = Limits(bytes_max=10_000, local_bytes=200)
+    assert decide(segments(5), floor, limits, 100, archived=archived) == expected
+
+
+def test_the_bound_of_bytes_holds_whatever_is_archived() -> None:
+    limits = Limits(bytes_max=300, local_bytes=200)
+    assert decide(segments(5), 10, limits, 100, archived=10) == Drop(
+        count=2, lost_first=10, lost_end=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("archived", "bytes_max", "before", "waiting"),
+    [
+        (None, 1000, False, None),
+        (None, 626, False, None),
+        (None, 625, False, 500),
+        (0, 625, False, 500),
+        (20, 625, False, 300),
+        (30, 625, False, None),
+        (None, 700, True, 500),
+        (None, 715, True, None),
+        (None, 0, False, None),
+    ],
+)
+def test_an_archive_that_lags_is_found_at_80_percent_and_has_caught_up_below_70(
+    archived: int | None, bytes_max: int, before: bool, waiting: int | None
+) -> None:
+    limits = Limits(bytes_max=bytes_max, local_bytes=200)
+    assert find_lag(segments(5), archived, limits, before=before) == waiting
+    assert find_lag(segments(5), archived, Limits(bytes_max=bytes_max), before=before) is None

@@ -90,3 +90,29 @@ class SealingTest(SynchronousTestCase):
         assert lost[0][4] == "expired_by_retention"
         assert self.tap.stream.first_offset == self.tap.log.first_offset > 0
         assert not self.tap.dropping
+
+    def test_an_archive_that_lags_is_told_once_and_its_end_too(self) -> None:
+        sealing = self.sealing(
+            named={"orders": Limits(bytes_max=20_000, local_bytes=500)}, seal_after_ms=10**9
+        )
+        for _ in range(60):
+            fill(self.registry, "orders", [b"x" * 50] * 9)
+            sealing.seal(self.tap)
+            self.work()
+            sealing.look_after(self.tap, self.now.ms)
+            self.work()
+        told = [said for said in self.owner.said if said[0] == "lags"]
+        assert told[0][:3] == ("lags", "orders", True)
+        assert len(told) == 1
+        assert "retention-bytes is 20000" in (self.tap.lagging or "")
+        head = self.tap.stream.durable_offset
+        attached = self.registry.attach("a", self.tap, "earliest", None, role="archive")
+        fence = self.successResultOf(attached).fence
+        self.successResultOf(self.registry.commit("a", 1, head, fence))
+        sealing.look_after(self.tap, self.now.ms)
+        self.work()
+        sealing.look_after(self.tap, self.now.ms)
+        assert [said[2] for said in self.owner.said if said[0] == "lags"] == [True, False]
+        assert self.tap.lagging is None
+        size = sum(one.size_bytes for one in self.tap.log.segments())
+        assert size <= 500 + max(one.size_bytes for one in self.tap.log.segments())

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from gateway.streams.subscription import EARLIEST, Place, Subscription, attach
+from gateway.streams.subscription import (
+    ARCHIVE,
+    ARCHIVED,
+    EARLIEST,
+    Place,
+    Subscription,
+    attach,
+)
 from gateway.streams.tap import Tap
 from tests.storage.power import PowerFiles
 from tests.streams.harness import make_registry
@@ -51,3 +60,25 @@ class TapTest(SynchronousTestCase):
         self.tap.subscriptions["etl"] = subscribed("etl", 1, 0)
         self.successResultOf(self.tap.save())
         assert self.tap.place == Place(epoch=1, first=0, head=0)
+
+    def test_a_reader_of_the_table_holds_nothing_that_an_archive_has(self) -> None:
+        self.tap.subscriptions["reader"] = replace(subscribed("reader", 1, 5), role=ARCHIVED)
+        assert (self.tap.floor(), self.tap.archived()) == (5, None)
+        self.tap.subscriptions["archive"] = replace(subscribed("archive", 1, 20), role=ARCHIVE)
+        assert (self.tap.floor(), self.tap.archived()) == (20, 20)
+        self.tap.subscriptions["plain"] = subscribed("plain", 1, 7)
+        assert self.tap.floor() == 7
+        self.tap.subscriptions["archive"] = replace(subscribed("archive", 2, 20), role=ARCHIVE)
+        assert self.tap.archived() is None, "of another life"
+
+    def test_one_waits_for_several_and_is_woken_once(self) -> None:
+        other: Tap = self.successResultOf(self.registry.create("bills", "bills"))
+        waiting = self.registry.wait_any([self.tap, other])
+        other.wake()
+        self.successResultOf(waiting)
+        assert (self.tap.waiters, other.waiters) == ([], [])
+        self.tap.wake()
+        waiting = self.registry.wait_any([self.tap, other])
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        assert (self.tap.waiters, other.waiters) == ([], [])

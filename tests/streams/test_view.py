@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from gateway.decoding.variant import encode_pairs
+from gateway.decoding.view import TYPES, Viewer
 from gateway.model.errors import Code, RefusedError
 from gateway.model.message import DURABLE, STOMP
 from gateway.streams.rows import rows_of
 from gateway.streams.stream import Accepted
-from gateway.streams.view import TYPES, Viewer, make_view
-from tests.streams.harness import amqp_message, stomp_message
+from gateway.streams.view import make_view
+from tests.streams.harness import Symbol, amqp_message, section, stomp_message
 
 STAMP = 1_700_000_000_123
 UTC = dt.UTC
@@ -47,11 +49,41 @@ def test_all_columns_of_both_protocols() -> None:
         "body": b"payload", "headers": [("a", "1")], "epoch": 3, "key": "grp", "priority": 4,
         "ttl_ms": None, "created": None, "expires": None, "durable": True, "redelivered": False,
         "delivery_count": 0, "protocol": "amqp", "annotations": [],
+        "properties": encode_pairs([("a", 1)])._asdict(), "traceparent": None,
     }  # fmt: skip
     assert second["offset"] == 8
     assert second["headers"] == [("b", "2")]
     assert (second["reply_to"], second["body"], second["priority"]) == ("/queue/a", b"text", 9)
     assert (second["protocol"], second["durable"]) == ("stomp", False)
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def test_the_trace_of_a_message_wherever_its_sender_put_it() -> None:
+    annotations = section(0x72, {Symbol("traceparent"): TRACE})
+    annotated = section(0x70, [True]) + annotations + section(0x75, b"x")
+    raws = [
+        amqp_message(b"x", app={"traceparent": TRACE, "n": 1}), annotated,
+        stomp_message(b"x", traceparent=TRACE), amqp_message(b"x"), stomp_message(b"x"),
+    ]  # fmt: skip
+    rows = show(raws, [4, 4, STOMP | 4, 4, STOMP | 4], ["traceparent"])
+    assert [row["traceparent"] for row in rows] == [TRACE, TRACE, TRACE, None, None]
+    first = amqp_message(b"x", app={"traceparent": None})
+    assert show([first], 4, ["traceparent"]) == [{"traceparent": None}]
+
+
+def test_properties_keep_their_types_by_row() -> None:
+    raws = [amqp_message(b"x", app={"n": n % 2, "ok": True}) for n in range(4)]
+    rows = show(raws, 4, ["properties", "offset"])
+    values = [encode_pairs([("n", n % 2), ("ok", True)])._asdict() for n in range(4)]
+    assert [row["properties"] for row in rows] == values
+    (same,) = show([raws[0]], 4, ["properties"])
+    assert same == {"properties": values[0]}
+    huge = amqp_message(b"x", app={"n": "x" * (1 << 24)})
+    assert [row["properties"] for row in show([huge, raws[0]], 4, ["properties"])] == [
+        None, values[0],
+    ]  # fmt: skip
 
 
 def test_raw_and_size() -> None:
@@ -122,7 +154,7 @@ def _ddl_type(text: str) -> Any:
     simple = {
         "string": types.StringType(), "bigint": types.LongType(), "int": types.IntegerType(),
         "timestamp": types.TimestampType(), "binary": types.BinaryType(),
-        "boolean": types.BooleanType(),
+        "boolean": types.BooleanType(), "variant": types.VariantType(),
         "map<string,string>": types.MapType(types.StringType(), types.StringType()),
     }  # fmt: skip
     return simple[text]

@@ -10,10 +10,13 @@ from gateway.broker.directory.directory import Directory
 from gateway.broker.directory.on_demand import OnDemand
 from gateway.broker.directory.reaper import Reaper
 from gateway.broker.operations.operations import Operations
+from gateway.broker.ports.streams import Streams
 from gateway.broker.ports.turns import Dispatching
 from gateway.broker.pressure.load import Load
 from gateway.model.address import Destination, RoutingType
-from gateway.model.ports import Consumer
+from gateway.model.errors import Code, RefusedError
+from gateway.model.ports import Consumer, Subscription
+from gateway.model.stream_start import StreamStart
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
 from gateway.selectors import compile_selector
@@ -98,6 +101,30 @@ class Consuming:
         if browse:
             return Look(self, queue, consumer, condition)
         return self._hold(queue, consumer, priority, condition, no_local)
+
+    def replay(
+        self,
+        streams: Streams,
+        destination: Destination,
+        consumer: Consumer,
+        start: StreamStart,
+        *,
+        selector: str = "",
+        owner: object | None = None,
+    ) -> Subscription:
+        """See `Broker.subscribe` with a start: the stream of an address, which is there."""
+        address = destination.address
+        condition = compile_selector(selector, address) if selector else None
+        check_owner(self._directory.addresses.get(address), owner)
+        # RabbitMQ's clients name a queue where they mean its stream.
+        if destination.queue not in (None, address):
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"A stream keeps what its address accepts, not what a queue holds: name "
+                f"{address!r}, without '::{destination.queue}'.",
+            )
+        matches = None if condition is None else condition.matches
+        return streams.replay(address, consumer, start, matches)
 
     def _hold(
         self,

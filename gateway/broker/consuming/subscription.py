@@ -12,7 +12,7 @@ from gateway.broker.ports.turns import Dispatching
 from gateway.broker.pressure.load import Load
 from gateway.model.amqp_types import Value
 from gateway.model.message import Message
-from gateway.model.ports import Consumer
+from gateway.model.ports import Consumer, Progress
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Held, Queue
 
@@ -71,6 +71,10 @@ class Hold:
     @property
     def address(self) -> str:
         return self.queue.address
+
+    @property
+    def progress(self) -> Progress | None:
+        return None
 
     @property
     def browses(self) -> bool:
@@ -169,6 +173,10 @@ class Look:
     @property
     def address(self) -> str:
         return self.queue.address
+
+    @property
+    def progress(self) -> Progress | None:
+        return None
 
     @property
     def browses(self) -> bool:

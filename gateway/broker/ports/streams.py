@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
 
+from gateway.model.errors import Code, RefusedError
+from gateway.model.message import Message
+from gateway.model.ports import Consumer, Subscription
 from gateway.model.run import Run
+from gateway.model.stream_start import StreamStart
+
+Matches: TypeAlias = Callable[[Message], bool]
 
 
 class Tap(Protocol):
@@ -30,6 +36,14 @@ class Streams(Protocol):
     def durable_up_to(self, ticket: int) -> None:
         """Pass the ticket on to all taps."""
 
+    def replay(
+        self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
+    ) -> Subscription:
+        """Show a consumer what the stream of an address keeps. Raises RefusedError (not-found).
+
+        It is shown what `matches`; all where that is None.
+        """
+
 
 class NoStreams:
     """Stands where no stream is configured."""
@@ -39,3 +53,8 @@ class NoStreams:
 
     def durable_up_to(self, ticket: int) -> None:
         """There is no stream to tell."""
+
+    def replay(
+        self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
+    ) -> Subscription:
+        raise RefusedError.of(Code.NOT_FOUND, f"No stream taps the address {address!r}.")

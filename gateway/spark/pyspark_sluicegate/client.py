@@ -22,7 +22,19 @@ _BUSY: Final = frozenset({429, 502, 503, 504})
 _PAUSE_MAX: Final = 2.0
 _JSON: Final = "application/json"
 
-Fields = dict[str, Any]
+
+class Fields(dict[str, Any]):
+    """A JSON object that a gateway answered; a field that it left out is an error that says so."""
+
+    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
+        super().__init__(fields)
+        self._what = what
+
+    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - never returns
+        raise SluicegateError(
+            f"{self._what}: the answer has no {name!r}. What answers there is no Sluicegate "
+            "gateway, or one of another version than pyspark-sluicegate."
+        )
 
 
 class RetryError(Exception):
@@ -40,7 +52,8 @@ class StatusError(SluicegateError):
     """The gateway refused a call."""
 
     def __init__(self, status: int, answer: Mapping[str, Any], what: str) -> None:
-        text = answer.get("message") or f"HTTP status {status}"
+        unsaid = f"HTTP status {status}; does the management listener of a gateway answer there?"
+        text = answer.get("message") or unsaid
         hint = " Give `token`, or `username` and `password`." if status == 401 else ""
         super().__init__(f"{what}: {text}{hint}")
         self.status = status
@@ -90,8 +103,8 @@ class Gateway:
             try:
                 connection, response = self.post(path, body)
                 data = self.drain(connection, response)
-                fields: Fields = json.loads(data)
-                return fields
+                fields = json.loads(data)
+                return Fields(fields if isinstance(fields, dict) else {}, what)
             except (RetryError, ValueError) as error:
                 patience.wait(error, what)
 
@@ -152,10 +165,16 @@ class Gateway:
         host, seconds = parts.hostname or "", options["connectTimeout"]
         made = http.client.HTTPConnection(host, parts.port, timeout=seconds)
         if parts.scheme == "https":
-            tls = ssl.create_default_context(cafile=options["tlsCaFile"] or None)
-            made = http.client.HTTPSConnection(host, parts.port, timeout=seconds, context=tls)
+            made = http.client.HTTPSConnection(
+                host, parts.port, timeout=seconds, context=_trust(options["tlsCaFile"])
+            )
         try:
             made.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise SluicegateError(
+                f"{self.url}: its certificate is not trusted ({error.verify_message}). Give the "
+                "certificate of its authority as 'tlsCaFile'."
+            ) from error
         except OSError as error:
             raise RetryError(f"cannot connect: {error}") from error
         made.sock.settimeout(options["readTimeout"])
@@ -164,7 +183,26 @@ class Gateway:
     def _authorization(self) -> str:
         if not self._options["tokenFile"]:
             return self._login
-        return "Bearer " + Path(self._options["tokenFile"]).read_text("utf-8").strip()
+        try:
+            token = Path(self._options["tokenFile"]).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise _unreadable("tokenFile", self._options["tokenFile"], error) from None
+        return f"Bearer {token}"
+
+
+def _trust(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise _unreadable("tlsCaFile", ca_file, error) from None
+
+
+def _unreadable(option: str, path: str, error: Exception) -> SluicegateError:
+    reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+    return SluicegateError(
+        f"The option {option!r} names {path!r}, which cannot be read here: {reason}. The driver "
+        "and each executor need it."
+    )
 
 
 def _json_object(data: bytes) -> Mapping[str, Any]:

@@ -1,12 +1,13 @@
 """Offsets as Spark keeps them, and ranges cut into tasks.
 
-An offset is `{"q": {stream: [epoch, next offset]}, "s": subscription, "v": 1}`. Spark compares
-offsets as text: the keys are always sorted, and nothing in it changes by itself. With several
-gateways in `url` a stream's key ends in `@host:port`.
+An offset is `{"q": {stream: [epoch, next offset]}, "s": subscription, "v": 1}`, with the query's
+selector as `"f"` where it has one. Spark compares offsets as text: the keys are always sorted, and
+nothing in it changes by itself. With several gateways in `url` a stream's key ends in `@host:port`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -20,19 +21,38 @@ from pyspark_sluicegate.options import Options, SluicegateError
 Places = dict[str, list[int]]
 
 
-def make_offset(subscription: str, places: Places) -> dict[str, Any]:
+def make_offset(subscription: str, places: Places, selector: str = "") -> dict[str, Any]:
     """Return an offset in its one text form: keys sorted, nothing that changes by itself."""
-    return {"q": {key: list(places[key]) for key in sorted(places)}, "s": subscription, "v": 1}
+    filtered = {"f": selector} if selector else {}
+    own = {"q": {key: list(places[key]) for key in sorted(places)}, "s": subscription, "v": 1}
+    return filtered | own
 
 
-def read_offset(offset: Mapping[str, Any], subscription: str) -> Places:
-    """Return the places of an offset; refuses a newer form and another subscription's."""
-    if offset.get("v") != 1:
-        raise SluicegateError(f"The checkpoint has offsets of form {offset.get('v')!r}, not 1.")
+def read_offset(offset: Mapping[str, Any], subscription: str, selector: str = "") -> Places:
+    """Return the places of an offset; refuses a newer form, a foreign one and another query's."""
+    form = offset.get("v")
+    if isinstance(form, int) and form > 1:
+        raise SluicegateError(
+            f"The checkpoint has offsets of form {form}; this version of pyspark-sluicegate knows "
+            "form 1. Use the version that wrote it, or a later one."
+        )
+    if form != 1 or not isinstance(offset.get("q"), Mapping):
+        shown = json.dumps(offset)[:80]
+        raise SluicegateError(
+            f"The checkpoint was not written by this source: it has the offset {shown}. Each query "
+            "needs a checkpoint location of its own."
+        )
     if offset.get("s") != subscription:
         raise SluicegateError(
             f"The checkpoint belongs to the subscription {offset.get('s')!r}, the query names "
             f"{subscription!r}. Use the same name, or a new checkpoint location."
+        )
+    if offset.get("f", "") != selector:
+        had, wanted = (repr(text) if text else "none" for text in (offset.get("f", ""), selector))
+        raise SluicegateError(
+            f"The checkpoint was written with the selector {had}, the query names {wanted}. A "
+            "selector is fixed for the life of a checkpoint: use the same one, or a new "
+            "subscription and a new checkpoint location."
         )
     return {key: [int(epoch), int(place)] for key, (epoch, place) in offset["q"].items()}
 

@@ -1,8 +1,9 @@
-"""The rows of spans: asked for, checked batch by batch, taken up again after a cut.
+"""The rows of spans: asked for, checked batch by batch, decoded, taken up again after a cut.
 
 A task runs this on an executor. What the gateway sends is described in its `reading` module: an
-Arrow IPC stream whose batches carry the offsets they cover, and a trailer without which it is
-incomplete.
+Arrow IPC stream of the stored form, each block behind a batch without rows that says which offsets
+it covers, and a trailer without which it is incomplete. The gateway reads and sends, and looks into
+no message: the decoding is done here (`stored`), where there are as many cores as Spark has.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_sluicegate.client import Gateway, Patience, RetryError, StatusError
+from pyspark_sluicegate.client import Fields, Gateway, Patience, RetryError, StatusError
 from pyspark_sluicegate.offsets import Span
 from pyspark_sluicegate.options import COLUMNS, Options, SluicegateError
+from pyspark_sluicegate.stored.decoding.view import STORED, View, Viewer
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -56,20 +58,30 @@ def make_request(schema: StructType, options: Options) -> dict[str, Any]:
         if possible is None or kind not in possible or not field.nullable:
             what = f"as {' or '.join(possible)}, nullable" if possible else ", ".join(COLUMNS)
             raise SluicegateError(f"The schema has {field.name!r} {kind}; possible: {what}.")
-    plain = "amqp" if options["bodyFormat"] == "amqp" else "binary"
     return {
-        "columns": list(kinds),
-        "headers": {"string": "json", None: "false"}.get(kinds.get("headers"), "map"),
-        "body": "string" if kinds.get("body") == "string" else plain,
+        "form": "stored",
         "skipLosses": options["failOnDataLoss"] == "false",
+        "selector": options["selector"],
     }
+
+
+def make_view(schema: StructType, options: Options) -> View:
+    """Return the columns of a schema that `make_request` has checked."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    plain = "amqp" if options["bodyFormat"] == "amqp" else "binary"
+    return View(
+        names=tuple(kinds),
+        schema=to_arrow_schema(schema, timezone="UTC"),
+        header_mode="map" if kinds.get("headers", "string") != "string" else "json",
+        body_format="string" if kinds.get("body") == "string" else plain,
+    )
 
 
 def read_spans(
     spans: Sequence[Span], schema: StructType, options: Options, request: Mapping[str, Any]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of spans of one gateway; goes on behind the last batch after a cut."""
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    view = make_view(schema, options)
     todo = list(spans)
     patience = Patience(options["retryDeadline"])
     while todo:
@@ -77,7 +89,7 @@ def read_spans(
         asked = list(todo)
         failed = RetryError("the answer brought nothing")
         try:
-            for batch in _answer(gateway, request, todo, arrow):
+            for batch in _answer(gateway, request, todo, view):
                 yield batch
                 # What Spark does with a batch is not time that the gateway took.
                 patience.reset()
@@ -89,7 +101,7 @@ def read_spans(
 
 
 def _answer(
-    gateway: Gateway, request: Mapping[str, Any], todo: list[Span], arrow: pa.Schema
+    gateway: Gateway, request: Mapping[str, Any], todo: list[Span], view: View
 ) -> Iterator[pa.RecordBatch]:
     """Yield the checked batches of one answer; `todo` always tells what is still to come."""
     ranges = [{"stream": s.stream, "epoch": s.epoch, "start": s.start, "end": s.end} for s in todo]
@@ -100,18 +112,23 @@ def _answer(
             raise
         raise make_loss_error(error.losses) from error
     rows, facts = 0, {"rows": -1}
+    viewers: dict[int, Viewer] = {}
     try:
         reader = pa.ipc.open_stream(response)
-        _check_schema(gateway, reader.schema, arrow)
+        _check_schema(gateway, reader.schema)
         while True:
-            batch, metadata = reader.read_next_batch_with_custom_metadata()
-            facts = json.loads(metadata[_FACTS])
+            _, metadata = reader.read_next_batch_with_custom_metadata()
+            facts = _read_facts(gateway, metadata)
             if "rows" in facts:
                 break
             index = facts["range"]
-            _check_batch(batch, facts, todo[index], strict=not request["skipLosses"])
+            stored = reader.read_next_batch()
+            _check_batch(stored, facts, todo[index], strict=not request["skipLosses"])
+            if index not in viewers:
+                viewers[index] = Viewer(view, facts["address"], todo[index].epoch)
+            batch = viewers[index].convert(stored)
             todo[index] = replace(todo[index], start=facts["end"])
-            rows += len(batch)
+            rows += len(stored)
             yield batch
         gateway.drain(connection, response)
     except (OSError, http.client.HTTPException, pa.ArrowInvalid, StopIteration) as error:
@@ -123,10 +140,21 @@ def _answer(
     _check_trailer(facts, rows, todo, strict=not request["skipLosses"])
 
 
-def _check_schema(gateway: Gateway, sent: pa.Schema, needed: pa.Schema) -> None:
-    """Spark itself looks at the first batch of a task only, and fails obscurely on a later one."""
-    if not sent.equals(needed):
-        raise SluicegateError(f"{gateway.url} sent {sent}, Spark needs {needed}.")
+def _read_facts(gateway: Gateway, metadata: Mapping[bytes, bytes] | None) -> Fields:
+    """Return what is said about a record batch; what is left out of it is an error when asked."""
+    try:
+        said = json.loads((metadata or {})[_FACTS])
+    except (KeyError, ValueError):
+        said = {}
+    return Fields(said, f"{gateway.url} /read")
+
+
+def _check_schema(gateway: Gateway, sent: pa.Schema) -> None:
+    if not sent.equals(STORED):
+        raise SluicegateError(
+            f"{gateway.url} sent {sent}; this package reads the stored form {STORED}. "
+            "Use the package of the gateway's own version."
+        )
 
 
 def _check_batch(
@@ -136,8 +164,8 @@ def _check_batch(
     first, end = facts["first"], facts["end"]
     good = span.start <= first < end <= span.end and (first == span.start or not strict)
     good = good and len(batch) == end - first - facts["holes"]
-    if good and len(batch) and "offset" in batch.schema.names:
-        offsets = batch.column("offset")
+    if good and len(batch):
+        offsets = batch.column(0)
         rising = pc.all(pc.less(offsets.slice(0, len(batch) - 1), offsets.slice(1))).as_py()
         inside = first <= offsets[0].as_py() and offsets[-1].as_py() < end
         good = inside and rising is not False

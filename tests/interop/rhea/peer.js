@@ -340,6 +340,55 @@ const scenarios = {
         sender.on('settled', () => { if (++settled === 10) look(); });
     },
 
+    // Read a stream from a place, twice as far as `half`: the second link goes on behind the first.
+    replay() {
+        const connection = connect();
+        const name = 'rabbitmq:stream-offset-spec';
+        const seen = [];
+        let links = 0;
+        const open = (value, count) => {
+            links += 1;
+            const receiver = connection.open_receiver({
+                name: `replay-${links}`,
+                source: {
+                    address: given.address,
+                    filter: { [name]: rhea.types.wrap_described(value, name) },
+                },
+                autoaccept: false,
+                credit_window: 3,
+            });
+            let left = count;
+            receiver.on('message', (context) => {
+                if (!left) return;
+                const { message, delivery } = context;
+                seen.push([message.message_annotations['x-opt-stream-offset'], message.body]);
+                delivery.accept();
+                left -= 1;
+                if (left) return;
+                const echoed = receiver.remote.attach.source.filter[name].value;
+                receiver.close();
+                if (links === 2) {
+                    done({ seen, echoed: Number(echoed) }, connection);
+                } else {
+                    open(rhea.types.wrap_ulong(given.half), given.count - given.half);
+                }
+            });
+        };
+        const sender = connection.open_sender(given.address);
+        let sent = 0;
+        sender.on('sendable', () => {
+            while (sender.sendable() && sent < given.count) {
+                sender.send({ durable: true, body: sent });
+                sent += 1;
+            }
+        });
+        let accepted = 0;
+        sender.on('accepted', () => {
+            accepted += 1;
+            if (accepted === given.count) open('first', given.half);
+        });
+    },
+
     // Receive, hold, and say how the gateway ends the connection.
     dismissed() {
         const connection = connect({ id: 'node-client' }, ['connection_error', 'disconnected']);

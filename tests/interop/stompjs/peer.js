@@ -1,7 +1,8 @@
 // stompjs as a client of the gateway: `echo '{"port": ...}' | node peer.js SCENARIO`, over TCP, with
 // "websocket": {...} over WebSocket, and with "certificate": PATH over TLS in either case, trusting
 // that certificate alone. "websocket" has: "path"; "builtin": Node's own WebSocket instead of the
-// one of `ws`; "bare": offer no subprotocol; "binary", "split": what stompjs has for frames.
+// one of `ws`; "bare": offer no subprotocol; "binary", "split": what stompjs has for frames; "cut":
+// a text that comes is cut at its first zero byte, as by React Native, and stompjs is told so.
 // Each scenario prints one JSON object with what it saw; a scenario that hangs or is refused where
 // it should not be prints why on standard error and ends with status 1.
 'use strict';
@@ -67,7 +68,18 @@ class TrustingSocket extends WsSocket {
     }
 }
 
-if (given.websocket && !given.websocket.builtin) global.WebSocket = TrustingSocket;
+// As that of React Native.
+class CuttingSocket extends TrustingSocket {
+    set onmessage(hear) {
+        super.onmessage = ({ data }) => {
+            hear({ data: typeof data === 'string' ? data.split('\0')[0] : data });
+        };
+    }
+}
+
+if (given.websocket && !given.websocket.builtin) {
+    global.WebSocket = given.websocket.cut ? CuttingSocket : TrustingSocket;
+}
 
 // What stompjs is told of the way to the gateway.
 function transport() {
@@ -78,6 +90,7 @@ function transport() {
     const frames = {
         forceBinaryWSFrames: Boolean(websocket.binary),
         splitLargeFrames: Boolean(websocket.split),
+        appendMissingNULLonIncoming: Boolean(websocket.cut),
     };
     if (websocket.bare) return { webSocketFactory: () => new WebSocket(url), ...frames };
     return { brokerURL: url, ...frames };
@@ -122,13 +135,13 @@ function send(client, bodies, headers) {
 }
 
 // Subscribe; the object gives messages one after the other, as promises.
-function subscribe(client, ack) {
+function subscribe(client, ack, headers) {
     const came = [];
     const wanted = [];
     const subscription = client.subscribe(given.address, (message) => {
         if (wanted.length) wanted.shift()(message);
         else came.push(message);
-    }, { ack: ack || 'client-individual' });
+    }, { ack: ack || 'client-individual', ...headers });
     return {
         subscription,
         count: () => came.length,
@@ -158,6 +171,25 @@ const scenarios = {
         }
         await reader.deactivate();
         return { numbers: seen };
+    },
+
+    // Half of a stream; then the rest by another subscription, behind the last offset that came.
+    async replay(client) {
+        await send(client, given.bodies, { persistent: 'true' });
+        const seen = [];
+        let from = 'first';
+        for (const count of given.counts) {
+            const source = subscribe(client, given.ack, { 'x-stream-offset': from });
+            for (let taken = 0; taken < count; taken += 1) {
+                const message = await source.next();
+                if (given.ack !== 'auto') message.ack();
+                const offset = Number(message.headers['x-stream-offset']);
+                seen.push([offset, message.body]);
+                from = `offset=${offset + 1}`;
+            }
+            source.subscription.unsubscribe();
+        }
+        return { seen };
     },
 
     async queued(client) {

@@ -409,11 +409,15 @@ def test_largest_frame_is_taken_and_one_byte_more_is_not():
             assert names(came) == ["disposition"]
 
 
-@pytest.mark.parametrize(("taken", "most"), [(512, 512), (4096, 4096), (2**32 - 1, 131_072)])
+@pytest.mark.parametrize(("taken", "most"), [(512, 512), (4096, 4096), (2**32 - 1, 65_536)])
 def test_what_goes_in_one_message_of_websocket(taken: int, most: int) -> None:
     """Qpid JMS takes no message that is larger than its AMQP frames."""
-    assert Peer().engine.piece_bytes_max == 512
-    assert Peer.begun(max_frame_size=taken).engine.piece_bytes_max == most
+    data = bytes(range(256)) * 1000
+    for engine, size in ((Peer().engine, 512), (Peer.begun(max_frame_size=taken).engine, most)):
+        pieces = engine.pieces(data, 65_536)
+        assert b"".join(pieces) == data
+        assert max(map(len, pieces)) == size
+        assert engine.pieces(data[:size], 65_536) == (data[:size],)
 
 
 def test_what_we_send_fits_the_peers_frames():

@@ -70,6 +70,31 @@ def test_outbox_size_and_needed_ticket() -> None:
     assert outbox.take() == b""
 
 
+def test_frames_are_told_apart_where_messages_carry_them() -> None:
+    outbox = Outbox(apart=True)
+    said = [
+        *(b"CONNECTED\nversion:1.2\n\n\0\n", b"\n"),
+        *(b"MESSAGE\n\na\0\nb\0\n", b"MESSAGE\n\n\0\n", b"MESSAGE\n\nRECEIPT\n\0\n"),
+        *(b"RECEIPT\nreceipt-id:1\n\n\0\n", b"RECEIPT\nreceipt-id:\\n\n\n\0\n"),
+        b"ERROR\nmessage:x\n\na \0\n in a body\0\n",
+    ]
+    outbox.write(said[0])
+    outbox.confirm(1, b"".join(said[5:7]))
+    outbox.write(said[1])
+    outbox.write(b"".join(said[2:5]), [len(one) for one in said[2:5]])
+    outbox.durable_up_to(1)
+    outbox.confirm(1, said[7])
+    outbox.confirm(1, b"")
+    data = outbox.take()
+    outbox.write(b"later")
+    assert outbox.apart(data) == [said[0], said[1], *said[2:5], *said[5:7], said[7]]
+    assert list(outbox.apart(outbox.take())) == [b"later"]
+    assert outbox.take() == b""
+    plain = Outbox()
+    plain.write(b"".join(said[2:5]), [1, 2])
+    assert plain.apart(plain.take()) == (b"".join(said[2:5]),)
+
+
 def test_the_journal_is_asked_once_for_what_waits_until_it_has_answered() -> None:
     outbox = Outbox()
     assert not outbox.asks(), "nothing waits"
@@ -237,10 +262,12 @@ def test_a_pulse_without_limits_waits_for_ever() -> None:
 # ---- MESSAGE frames
 
 
-def writer(version: Version = Version.V1_2, *, with_ack: bool = False) -> MessageFrames:
+def writer(
+    version: Version = Version.V1_2, *, with_ack: bool = False, apart: bool = False
+) -> MessageFrames:
     return MessageFrames(
         version, "s:1" if version is Version.V1_0 else "s1", b"c1-1",
-        with_ack=with_ack, address="q", convert=convert,
+        with_ack=with_ack, address="q", convert=convert, apart=apart,
     )  # fmt: skip
 
 
@@ -287,6 +314,27 @@ def test_numbers_go_on_over_thousands(with_ack: bool) -> None:
     assert out.next_number == 3505
     if with_ack:
         assert [f[1]["ack"] for f in frames(data)] == ids
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("with_ack", [False, True])
+@pytest.mark.parametrize("flags", [STOMP, STOMP | ONE_DELIVERY])
+def test_sizes_are_those_of_each_frame(version: Version, *, with_ack: bool, flags: int) -> None:
+    out = writer(version, with_ack=with_ack, apart=True)
+    for count in (1, 998, 1, 5, 2500):
+        run = [
+            message(b"\0\n" * (number % 7), number, count=number % 3 if flags != STOMP else 0)
+            for number in range(count)
+        ]
+        data, at = out.render(run, flags), 0
+        assert len(out.sizes) == count
+        for size in out.sizes:
+            assert len(frames(data[at : at + size])) == 1
+            at += size
+        assert at == len(data)
+    plain = writer(version, with_ack=with_ack)
+    plain.render(run, flags)
+    assert plain.sizes == []
 
 
 def test_overhead_is_what_a_frame_has_beside_the_stored_form() -> None:

@@ -5,6 +5,7 @@ It repeats each line that it gets; `bye` ends it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -66,8 +67,8 @@ class Inner:
         self.write_room = True
         self.choked = self.retick = self.closing = False
         self.behind = self.paused_reading = False
-        self.piece_bytes_max = 0
-        self.lost = self.stopped = self.resumed = 0
+        self.ends: list[int] = []  # of pieces, where its output goes in some
+        self.lost = self.stopped = self.resumed = self.most = 0
         self.deadline: float | None = None
 
     def receive_data(self, data: bytes, now: float) -> None:
@@ -87,6 +88,11 @@ class Inner:
     def data_to_send(self) -> bytes:
         out, self.out = self.out, b""
         return out
+
+    def pieces(self, data: bytes, most: int) -> list[bytes]:
+        self.most = most
+        ends, self.ends = [*self.ends, len(data)], []
+        return [data[at:end] for at, end in itertools.pairwise([0, *ends])]
 
     def tick(self, now: float) -> float | None:
         return self.deadline

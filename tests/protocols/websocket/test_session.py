@@ -48,17 +48,19 @@ class TestInside:
         assert [made for made, _ in client.built.made] == [name]
         assert client.built.inner.came == first
 
-    @pytest.mark.parametrize(("said", "most"), [(512, 512), (65_536, 65_536), (131_072, 65_536)])
-    def test_output_goes_in_messages_as_large_as_clients_take(self, said: int, most: int) -> None:
-        out = bytes(range(256)) * 5000
-        client = Client(protocol="amqp")
-        client.say(frame(BINARY, AMQP))
-        client.built.inner.out = out
-        client.built.inner.piece_bytes_max = said
-        messages = [one for one in client.read(client.turn()) if isinstance(one, BytesMessage)]
-        assert b"".join(one.data for one in messages) == out
-        assert max(len(one.data) for one in messages) == most
-        assert all(one.message_finished for one in messages)
+    @pytest.mark.parametrize("deflate", [False, True])
+    def test_output_goes_in_the_pieces_that_it_says(self, *, deflate: bool) -> None:
+        client = Client(Built(limits=WebSocketLimits(deflate=deflate)), protocol="v12.stomp")
+        client.say(frame(TEXT, STOMP))
+        inner = client.built.inner
+        inner.out = b"one" + b"\xff\0two" + b"x" * 200_000
+        inner.ends = [3, 8]
+        assert client.read(client.turn()) == [
+            TextMessage(data="one"),
+            BytesMessage(data=b"\xff\0two"),
+            TextMessage(data="x" * 200_000),
+        ]
+        assert inner.most == 65_536, "what may be cut anywhere is cut for clients on Netty"
 
     def test_output_goes_whole_where_it_says_nothing(self) -> None:
         client = Client(protocol="v12.stomp")

@@ -48,8 +48,13 @@ class Login:
         self._later(lambda: done(good))
 
 
-def plain(world: WireWorld, gateway: Gateway, ttl_floor_ms: int = 0) -> tuple[Speaker, ...]:
-    """Return AMQP and STOMP; no STOMP client's silence ends it before the floor."""
+def plain(
+    world: WireWorld, gateway: Gateway, ttl_floor_ms: int = 0, *, apart: bool = False
+) -> tuple[Speaker, ...]:
+    """Return AMQP and STOMP; no STOMP client's silence ends it before the floor.
+
+    `apart` is what a carrier of messages wants of STOMP: each frame for itself.
+    """
     wire, unfinished = world.wire, world.unfinished
     login: Authenticator = Login(world.later.append, users=wire.users)
     anonymous: Authenticator = Login(world.later.append, users=False)
@@ -61,7 +66,7 @@ def plain(world: WireWorld, gateway: Gateway, ttl_floor_ms: int = 0) -> tuple[Sp
     )
     stomp = StompLimits(unfinished=unfinished, output_bytes_max=wire.pressure)
     ttl_ms, least_ms = max(stomp.ttl_ms, ttl_floor_ms), max(stomp.ttl_min_ms, ttl_floor_ms)
-    stomp = replace(stomp, ttl_ms=ttl_ms, ttl_min_ms=least_ms)
+    stomp = replace(stomp, ttl_ms=ttl_ms, ttl_min_ms=least_ms, frames_apart=apart)
 
     def speak_amqp(peer: PeerFacts) -> AmqpConnection:
         return AmqpConnection(gateway, anonymous, amqp, peer)
@@ -77,7 +82,7 @@ def plain(world: WireWorld, gateway: Gateway, ttl_floor_ms: int = 0) -> tuple[Sp
 
 def over_websocket(world: WireWorld, gateway: Gateway, web: Web) -> Speaker:
     """Return what carries both over WebSocket."""
-    carried = {one.guess: one for one in plain(world, gateway, TAB_TTL_MS)}
+    carried = {one.guess: one for one in plain(world, gateway, TAB_TTL_MS, apart=True)}
     limits = WebSocketLimits(message_bytes_max=web.limit)
 
     def speak_websocket(peer: PeerFacts) -> WebSocketSession:

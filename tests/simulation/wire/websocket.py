@@ -267,6 +267,8 @@ class WebSocket:
                 raise ViolationError(f"text that is none: {payload!r}") from error
         elif self.first and fin and opcode == BINARY and _is_text(payload):
             raise ViolationError(f"text came as bytes: {payload!r}")
+        if self._protocol == "stomp" and not (fin and opcode and _is_one(payload)):
+            raise ViolationError(f"a message is no frame of STOMP, or several: {payload!r}")
         if fin:
             self._came = 0
 
@@ -305,6 +307,15 @@ class WebSocket:
         """All has come that is on its way: the last Ping is answered."""
         if self._shaken and not (self.said or self.heard) and self._pings:
             raise ViolationError(f"Pings without a Pong: {list(self._pings)}")
+
+
+def _is_one(message: bytes) -> bool:
+    """Whether it is one frame of STOMP, or a heart-beat."""
+    head, _, rest = message.partition(b"\n\n")
+    lengths = [line[15:] for line in head.split(b"\n") if line.startswith(b"content-length:")]
+    if lengths:
+        return len(rest) == int(lengths[0]) + 2 and rest.endswith(b"\0\n")
+    return message == b"\n" or rest == b"\0\n"
 
 
 def _is_text(data: bytes) -> bool:

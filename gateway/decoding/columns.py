@@ -1,8 +1,8 @@
-"""From messages as they were stored to the fields that readers see, a block at a time.
+"""From messages as they were stored to the fields that readers see, one after the other.
 
-The only module of the streams that knows the two stored forms: AMQP sections [AMQP 3.2] and the
-STOMP form of `gateway.model.stomp_form`. Nothing here raises on a message, whatever its bytes are:
-what cannot be read arrives as it is, with content type `application/vnd.amqp`.
+With `shapes` the only module here that knows the two stored forms: AMQP sections [AMQP 3.2] and the
+STOMP form of `gateway.model.stomp_form`. Nothing raises on a message, whatever its bytes are: what
+cannot be read arrives as it is, with content type `application/vnd.amqp`.
 
 All that stands in front of an AMQP body is one run of bytes, and so is a STOMP head but for the
 digits of content-length. Senders repeat theirs, so the head of the message before is tried first
@@ -22,28 +22,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from gateway.model.amqp_types import AmqpMap, DecodeError, Timestamp, ULong, Value, decode
-from gateway.model.message import STOMP
-from gateway.model.plain_text import id_text, json_text, text
-from gateway.model.sections import (
+from ..model.amqp_decode import decode
+from ..model.amqp_values import AmqpMap, DecodeError, Timestamp, ULong, Value
+from ..model.message import STOMP
+from ..model.plain_text import id_text, json_text, text
+from ..model.section_list import BodyKind, Sections, scan
+from ..model.section_scan import (
     APPLICATION_PROPERTIES,
     DATA,
     HEADER,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
-    BodyKind,
-    Sections,
-    scan,
 )
-from gateway.model.stomp_form import unpack
+from ..model.stomp_form import unpack
+from .shapes import Length, Shape
+from .spots import Spot, amqp_spots, stomp_spots
 
 RAW_AMQP: Final = "application/vnd.amqp"
 #: Heads (and parts of heads) remembered at once; a sender with ids in its messages repeats none.
 _REMEMBERED_MAX: Final = 1024
+#: Of a content-length: no message has more bytes than an Arrow column of one.
+_DIGITS_MAX: Final = 10
 #: A properties list has 13 fields; what is behind them is not the standard's.
 _FIELDS_MAX: Final = 13
 #: Fixed-width integers: constructor -> (bytes, signed). Their AMQP type does not show in text.
-_INTEGERS: Final = {
+INTEGERS: Final = {
     0x50: (1, False), 0x51: (1, True), 0x52: (1, False), 0x53: (1, False), 0x54: (1, True),
     0x55: (1, True), 0x60: (2, False), 0x61: (2, True), 0x70: (4, False), 0x71: (4, True),
     0x80: (8, False), 0x81: (8, True),
@@ -72,8 +75,8 @@ class Head(NamedTuple):
     annotations: Headers = ()
 
 
-class Decoded(NamedTuple):
-    """A block: `indices[i]` says which of `heads` row i has."""
+class Parsed(NamedTuple):
+    """Messages: `indices[i]` says which of `heads` row i has."""
 
     heads: list[Head]
     indices: array[int]
@@ -94,7 +97,7 @@ class BlockReader:
         self._headers: dict[bytes, Sequence[Value]] = {}
         self._parts: dict[bytes, Headers] = {}
 
-    def read(self, data: bytes, offsets: Sequence[int], flags: Sequence[int]) -> Decoded:
+    def read(self, data: bytes, offsets: Sequence[int], flags: Sequence[int]) -> Parsed:
         """Return heads and bodies of the messages `data[offsets[i]:offsets[i + 1]]`.
 
         Never raises. `flags` has one word for each message.
@@ -133,7 +136,34 @@ class BlockReader:
             indices.append(index)
             bodies.append(body)
             at = end
-        return Decoded(heads, indices, bodies)
+        return Parsed(heads, indices, bodies)
+
+    def shape_of(self, raw: bytes, word: int) -> tuple[Head, Shape | None]:
+        """Return the head of a message, and its shape if others can have it. Never raises."""
+        if word & STOMP:
+            head, _, before, _ = self._read_stomp(raw)
+            split = raw.find(b"\n\n")
+            front = raw[: split + 2]
+            if split < 0:
+                return head, None
+            if before is None:
+                return head, Shape(front, text=True)
+            width = raw.find(b"\n", len(before)) - len(before)
+            shape = Shape(front, Length.DIGITS, len(before), width, text=True)
+            return head, shape if 0 < width <= _DIGITS_MAX else None
+        head, _, prefix = self._read_amqp(raw)
+        if prefix is None:
+            return head, None
+        width = 4 if raw[len(prefix)] in (0xB0, 0xB1) else 1
+        front = raw[: len(prefix) + 1 + width]
+        return head, Shape(front, Length.BINARY, len(prefix) + 1, width)
+
+    def spots_of(self, shape: Shape) -> list[Spot]:
+        """Return where values are in the front of a shape that `shape_of` has returned."""
+        if shape.text:
+            return stomp_spots(shape.front)
+        sections = _short_sections(shape.front[: shape.length_at - 4])
+        return amqp_spots(shape.front, sections)
 
     def _read_amqp(self, raw: bytes) -> tuple[Head, bytes | None, bytes | None]:
         """Return head, body, and how the next message starts if it is the same but for the body."""
@@ -334,8 +364,8 @@ def _items(raw: bytes, start: int, end: int, count_max: int = _FIELDS_MAX) -> li
         elif code == 0x40:
             items.append(None)
             at += 1
-        elif code in _INTEGERS:
-            width, signed = _INTEGERS[code]
+        elif code in INTEGERS:
+            width, signed = INTEGERS[code]
             items.append(int.from_bytes(raw[at + 1 : at + 1 + width], "big", signed=signed))
             at += 1 + width
         elif code == 0x83 and at + 9 <= end:

@@ -11,16 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from proton import Message as ProtonMessage
 
-from gateway.model import stomp_form
-from gateway.model.amqp_types import Described, Symbol, Timestamp, UInt, ULong, encode
-from gateway.model.message import STOMP
-from gateway.streams.columns import (
+from gateway.decoding.columns import (
     RAW_AMQP,
     BlockReader,
     Head,
     headers_json,
     headers_map,
 )
+from gateway.model import stomp_form
+from gateway.model.amqp_types import Described, Symbol, Timestamp, UInt, ULong, encode
+from gateway.model.message import STOMP
 from tests.lanes import examples
 from tests.streams.harness import amqp_message, section, stomp_message
 

@@ -1,0 +1,31 @@
+"""The format made known to a Spark session, also where the package came by `--py-files`.
+
+Spark hands files of `--py-files` to the tasks. The process on the driver that plans a streaming
+query gets them not (seen in 4.3): it finds a module by its environment only. So the session's
+environment is given the folder or the zip that this process has the package from.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.utils import is_remote
+
+from pyspark_sluicegate.source import DefaultSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PATH: Final = "PYTHONPATH"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("sluicegate")` known to a session; once more does no harm."""
+    if not is_remote():
+        environment = spark.sparkContext.environment
+        known = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
+        origin = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+        if origin not in known:
+            environment[_PATH] = os.pathsep.join([*known, origin])
+    spark.dataSource.register(DefaultSource)

@@ -1,0 +1,1 @@
+../../../../decoding/__init__.py

@@ -1,0 +1,1 @@
+../../../../model/amqp_decode.py

@@ -1,0 +1,1 @@
+../../../../model/amqp_values.py

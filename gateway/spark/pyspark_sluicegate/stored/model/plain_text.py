@@ -1,0 +1,1 @@
+../../../../model/plain_text.py

@@ -1,0 +1,1 @@
+../../../../model/section_scan.py

@@ -1,0 +1,1 @@
+../../../../model/stomp_form.py

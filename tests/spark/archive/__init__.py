@@ -1,0 +1,1 @@
+"""Tests of the archive: its table, what is written to it, what is read from it."""

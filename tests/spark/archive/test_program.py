@@ -1,0 +1,172 @@
+"""The program `archive` as it is started, on a real Spark and a real gateway, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("deltalake")
+
+from gateway.trial.scratch import ScratchGateway, importing_environment
+from tests.spark.archive.jobs import at, table_rows_of
+from tests.spark.senders import StompSocketSender
+from tests.spark.session import run_to_its_end, spark_session
+
+pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def spark(spark_environment: dict[str, str]) -> Iterator[Any]:
+    with spark_session("archived") as session:
+        yield session
+
+
+def fill(gateway: ScratchGateway, address: str, count: int, name: str) -> None:
+    sender = StompSocketSender(name, gateway.stomp_port, address, count, 0)
+    sender.allow(1.0)
+    sender.start()
+    sender.join(60)
+    assert len(sender.confirmed) == count
+
+
+class Program:
+    """The archive's process, with its own session, so that its JVM ends with it."""
+
+    def __init__(self, gateway: ScratchGateway, folder: Path, *arguments: str) -> None:
+        self.table = folder / "table"
+        self.checkpoint = folder / "checkpoint"
+        self.metrics = folder / "archive.prom"
+        self._log = folder / "archive.log"
+        self._command = [
+            sys.executable, "-m", "pyspark_sluicegate.pipelines.archive", "--url", gateway.url,
+            "--address", "#", "--table", str(self.table), "--checkpoint", str(self.checkpoint),
+            "--progress", "json", "--metrics-file", str(self.metrics), *arguments,
+        ]  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, env=importing_environment(),
+                start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def finish(self) -> int:
+        assert self.process is not None
+        return self.process.wait(200)
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+def wait_until(condition: Callable[[], Any], program: Program, seconds: float = 150.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert program.process is None or program.process.poll() is None, program.log()[-3000:]
+        assert time.monotonic() < end, program.log()[-3000:]
+        time.sleep(0.01)
+
+
+def check(table: Path, expected: dict[str, int]) -> None:
+    found = table_rows_of(at(table))
+    assert {key[1]: offsets for key, offsets in found.items()} == {
+        name: list(range(count)) for name, count in expected.items()
+    }
+
+
+def test_killed_between_files_and_commit_and_after_the_commit(
+    spark_environment: dict[str, str], gateway: ScratchGateway, tmp_path: Path
+) -> None:
+    """Round by round the driver dies, its JVM with it: when files are there, when a commit is."""
+    for name in ("orders", "news"):
+        gateway.request("POST", "/api/v1/streams", {"name": name, "address": name})
+    program = Program(gateway, tmp_path, "--trigger", "100 milliseconds")
+    commits = tmp_path / "table" / "_delta_log"
+    sent = 0
+
+    def versions() -> int:
+        return len(list(commits.glob("*.json")))
+
+    def files() -> int:
+        return len(list(program.table.glob("gateway=*/**/*.parquet")))
+
+    try:
+        for number, step in enumerate(("files", "commit")):
+            fill(gateway, "orders", 2000, f"a{number}")
+            fill(gateway, "news", 100, f"b{number}")
+            sent += 1
+            before = files() if step == "files" else max(versions(), 2)
+            count = files if step == "files" else versions
+            program.start()
+            wait_until(lambda b=before, c=count: c() > b, program)  # type: ignore[misc]
+            program.kill()
+        last = Program(gateway, tmp_path, "--available-now", "--compact", "1")
+        last.start()
+        assert last.finish() == 0, last.log()[-3000:]
+    finally:
+        program.kill()
+    check(program.table, {"orders": 2000 * sent, "news": 100 * sent})
+    told = json.loads([line for line in last.log().splitlines() if line.startswith("{")][-1])
+    assert told["lag"] == {"sluicegate/news": 0, "sluicegate/orders": 0}
+    assert 'lag_offsets{stream="sluicegate/orders"} 0' in program.metrics.read_text()
+
+
+def test_a_wrong_option_and_a_table_of_another_kind_are_one_line(
+    spark_environment: dict[str, str], gateway: ScratchGateway, tmp_path: Path
+) -> None:
+    import deltalake
+    import pyarrow as pa
+
+    deltalake.write_deltalake(str(tmp_path / "table"), pa.table({"a": [1]}))
+    program = Program(gateway, tmp_path, "--available-now")
+    program.start()
+    assert program.finish() == 1
+    lines = [line for line in program.log().splitlines() if line.startswith("archive: ")]
+    assert len(lines) == 1
+    assert "is no archive of Sluicegate" in lines[0]
+    assert gateway.request("GET", "/readyz")[0] == 200
+
+
+def test_a_query_reads_over_the_seam(
+    spark: Any, gateway_process: Callable[..., ScratchGateway], tmp_path: Path
+) -> None:
+    """Spark itself, from the first archived offset to the newest at the gateway, and a batch."""
+    gateway = gateway_process(settings=("stream-retain='archived'", "stream-local-bytes=1"))
+    gateway.request("POST", "/api/v1/streams", {"name": "orders", "address": "orders"})
+    fill(gateway, "orders", 3000, "a")
+    program = Program(gateway, tmp_path, "--available-now")
+    program.start()
+    assert program.finish() == 0, program.log()[-3000:]
+    fill(gateway, "orders", 500, "b")
+    options = {
+        "url": gateway.url, "address": "orders", "subscription": "seam", "maxBytesPerTrigger": "1m",
+        "startingOffsets": "earliest", "archive": str(program.table),
+    }  # fmt: skip
+
+    def start() -> Any:
+        frame = spark.readStream.format("sluicegate").options(**options).load()
+        writer = frame.select("offset").writeStream.format("parquet")
+        writer = writer.option("checkpointLocation", str(tmp_path / "reader"))
+        return writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()
+
+    run_to_its_end(start, 120)
+    found = sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
+    assert found == list(range(3500))
+    batch = spark.read.format("sluicegate").options(**options).load()
+    assert batch.count() == 3500
+    assert batch.selectExpr("count(distinct offset)").first()[0] == 3500
