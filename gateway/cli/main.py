@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
     "spark": ("gateway.cli.spark", "spark", "Print a Spark query; write --py-files for one."),
+    "pipeline": ("gateway.cli.pipeline", "pipeline", "Run a Spark pipeline on this machine."),
     "demo": ("gateway.demo.command", "demo", "A gateway, senders and a Spark query, checked."),
     "bench": ("gateway.bench.command", "bench", "Measure messages a second."),
     "version": ("gateway.cli.main", "version", "Print the version."),

@@ -190,6 +190,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "pyspark_sluicegate",
         "pyspark_sluicegate.archive",
         "pyspark_sluicegate.options",
+        "pyspark_sluicegate.stored",
     ),
     "pyspark_sluicegate.stored": (),
     # Bytes to calls and back.
@@ -345,7 +346,14 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
     # The data source runs inside Spark.
+    "pyspark_sluicegate.pipelines.dead_letters": "pyspark",
     "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.committing": "logging",
+    "pyspark_sluicegate.pipelines.letters_source": "pyspark",
+    "pyspark_sluicegate.pipelines.redriving": "pyspark",
+    "pyspark_sluicegate.pipelines.rollup": "pyspark",
+    "pyspark_sluicegate.pipelines.running": "logging os pyspark signal time",
+    "pyspark_sluicegate.pipelines.to_kafka": "pyspark",
     "pyspark_sluicegate.archive.writing": "tempfile",
     "pyspark_sluicegate.pipelines.archive": "os pyspark secrets time",
     "pyspark_sluicegate.pipelines.arguments": "os",
@@ -412,6 +420,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.assembly.service",
     "gateway.__main__",
     "gateway.cli.amqp_client",
+    "gateway.bench.archive",
     "gateway.bench.drive",
     "gateway.bench.spark",
     "gateway.bench.store",
@@ -425,6 +434,7 @@ AMBIENT_ALLOWED: Final = (
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
     "pyspark_sluicegate.pipelines.archive",
+    "pyspark_sluicegate.pipelines.running",
     "pyspark_sluicegate.source",
     # It bounds how long a process that ends may take, when nothing else of the process works.
     "gateway.process.last_resort",

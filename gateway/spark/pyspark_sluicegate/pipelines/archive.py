@@ -30,6 +30,7 @@ from pyspark_sluicegate.archive.store import Location, parse_location
 from pyspark_sluicegate.client import Gateway, StatusError
 from pyspark_sluicegate.options import Options, SluicegateError, parse_options, parse_size
 from pyspark_sluicegate.pipelines.arguments import (
+    Parser,
     add_gateway_arguments,
     add_watching_arguments,
     cause_of,
@@ -54,7 +55,7 @@ def _nonce() -> str:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the program's command line."""
-    parser = argparse.ArgumentParser(prog="archive", description=__doc__.partition("\n")[0])
+    parser = Parser(prog="archive", description=__doc__.partition("\n")[0])
     add_gateway_arguments(parser)
     parser.add_argument(
         "--address", required=True,

@@ -5,10 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from typing import Any, Final
+import sys
+from typing import Any, Final, NoReturn
 
 #: The password is no argument: those can be seen by all users of a machine.
 PASSWORD: Final = "SLUICEGATE_PASSWORD"  # noqa: S105 - the name of a variable
+
+#: The exit status of a command line that cannot be meant, as that of all our commands.
+EX_USAGE: Final = 64
+
+
+class Parser(argparse.ArgumentParser):
+    """A pipeline's command line, which is called by its own name however it was started."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and how to ask, and end."""
+        sys.stderr.write(f"{self.prog}: {message}\n  try: {self.prog} --help\n")
+        self.exit(EX_USAGE)
 
 
 def add_gateway_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +43,9 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
         "--progress", choices=("auto", "bar", "json", "none"), default="auto",
         help="a bar on a terminal (auto), JSON lines, or nothing",
     )  # fmt: skip
+    parser.add_argument(
+        "--json", action="store_const", const="json", dest="progress", help="as --progress json"
+    )
     parser.add_argument(
         "--metrics-file", default="", metavar="FILE",
         help="kept up to date in Prometheus' text form, for its node exporter",
@@ -53,4 +69,11 @@ def cause_of(error: BaseException) -> str:
     text = str(error)
     found: list[str] = re.findall(r"(?:SluicegateError|[A-Za-z]+Error): ([^\n]+)", text)
     ours: list[Any] = re.findall(r"pyspark_sluicegate[\w.]*\.\w+Error: ([^\n]+)", text)
-    return str((ours or found or [text.splitlines()[0] if text else type(error).__name__])[-1])
+    return str((ours or found or [first_line(text) or type(error).__name__])[-1])
+
+
+def first_line(text: str) -> str:
+    """Return the first line that says something, without Spark's code for it."""
+    lines = (line.strip() for line in text.splitlines())
+    line = next((one for one in lines if one), "")
+    return re.sub(r"\s*SQLSTATE: \w+.*", "", re.sub(r"^\[[\w.]+\]\s*", "", line))

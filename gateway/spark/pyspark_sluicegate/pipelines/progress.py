@@ -7,14 +7,39 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 _BAR: Final = 30
 
 
+class Account(Protocol):
+    """What a pipeline has done since it was started, as it is told."""
+
+    def counters(self) -> Mapping[str, int]:
+        """Return what only grows, by name."""
+
+    def gauges(self) -> Mapping[str, int]:
+        """Return what also falls, by name."""
+
+    def lags(self) -> Mapping[str, int]:
+        """Return how many offsets each stream is behind its head."""
+
+    def share(self) -> float:
+        """Return how much of what is there is done, 0 to 1."""
+
+    def summary(self, seconds: float) -> str:
+        """Return the figures for people, after so many seconds."""
+
+
+def share_of(heads: Mapping[str, int], lags: Mapping[str, int]) -> float:
+    """Return how much of streams with these heads is done, 0 to 1."""
+    whole = sum(heads.values())
+    return 1.0 if whole <= 0 else max(0.0, 1 - sum(lags.values()) / whole)
+
+
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """What a pipeline has done since it was started.
+    """What the archive has done since it was started.
 
     Attributes:
         places: stream as `gateway/stream` -> the offset that is reached.
@@ -35,12 +60,40 @@ class Totals:
         known = self.heads.items()
         return {name: max(head - self.places.get(name, 0), 0) for name, head in known}
 
+    def counters(self) -> dict[str, int]:
+        """Return what only grows, by name."""
+        return {
+            "batches": self.batches, "rows": self.rows, "bytes": self.bytes,
+            "files": self.files, "skipped": self.skipped, "lost": self.lost,
+        }  # fmt: skip
+
+    def gauges(self) -> dict[str, int]:
+        """Return nothing: the lag is all that falls."""
+        return {}
+
+    def share(self) -> float:
+        """Return how much of what is there is archived, 0 to 1."""
+        return share_of(self.heads, self.lags())
+
+    def summary(self, seconds: float) -> str:
+        """Return the figures for people."""
+        return (
+            f"{self.rows:,} rows  {self.bytes / 1e6:,.1f} MB in {self.files:,} files  "
+            f"{self.rows / seconds:,.0f} rows/s  {sum(self.lags().values()):,} behind"
+        )
+
 
 class Progress:
     """Tells of the totals after each batch."""
 
     def __init__(
-        self, mode: str, metrics: str, seconds: Callable[[], float], out: TextIO | None = None
+        self,
+        mode: str,
+        metrics: str,
+        seconds: Callable[[], float],
+        out: TextIO | None = None,
+        *,
+        pipeline: str = "archive",
     ) -> None:
         """`mode` is auto, bar, json or none; `seconds` counts on; `metrics` is a path or empty."""
         self._out = out or sys.stderr
@@ -50,16 +103,16 @@ class Progress:
         self._metrics = metrics
         self._seconds = seconds
         self._started = seconds()
+        self._pipeline = pipeline
 
-    def tell(self, totals: Totals) -> None:
+    def tell(self, totals: Account) -> None:
         """Show what was done."""
         if self._metrics:
-            _replace(Path(self._metrics), metrics_text(totals))
+            _replace(Path(self._metrics), metrics_text(totals, self._pipeline))
         if self._mode == "json":
             told = {
-                "batches": totals.batches, "rows": totals.rows, "bytes": totals.bytes,
-                "files": totals.files, "skipped": totals.skipped, "lost": totals.lost,
-                "lag": totals.lags(), "seconds": round(self._seconds() - self._started, 3),
+                **totals.counters(), **totals.gauges(), "lag": totals.lags(),
+                "seconds": round(self._seconds() - self._started, 3),
             }  # fmt: skip
             self._out.write(json.dumps(told, sort_keys=True) + "\n")
             self._out.flush()
@@ -67,18 +120,13 @@ class Progress:
             self._out.write("\r\x1b[K" + self.line(totals))
             self._out.flush()
 
-    def line(self, totals: Totals) -> str:
+    def line(self, totals: Account) -> str:
         """Return the bar with its figures."""
-        whole = sum(totals.heads.values())
-        left = sum(totals.lags().values())
-        share = 1.0 if whole <= 0 else max(0.0, 1 - left / whole)
-        done = int(share * _BAR)
+        share = totals.share()
+        done = int(share * _BAR + 1e-9)
         passed = max(self._seconds() - self._started, 0.001)
-        return (
-            f"[{'#' * done}{'.' * (_BAR - done)}] {share:6.1%}  {totals.rows:,} rows  "
-            f"{totals.bytes / 1e6:,.1f} MB in {totals.files:,} files  "
-            f"{totals.rows / passed:,.0f} rows/s  {left:,} behind"
-        )
+        bar = f"[{'#' * done}{'.' * (_BAR - done)}] {share:6.1%}"
+        return f"{bar}  {totals.summary(passed)}"
 
     def end(self) -> None:
         """Leave the line of the bar."""
@@ -86,21 +134,22 @@ class Progress:
             self._out.write("\n")
 
 
-def metrics_text(totals: Totals) -> str:
+#: What a counter is called for Prometheus, where it has to say more than for people.
+_METRICS: Final = {"skipped": "skipped_ranges", "lost": "lost_offsets"}
+
+
+def metrics_text(totals: Account, pipeline: str = "archive") -> str:
     """Return the totals in Prometheus' text form."""
-    counters = {
-        "batches": totals.batches, "rows": totals.rows, "bytes": totals.bytes,
-        "files": totals.files, "skipped_ranges": totals.skipped, "lost_offsets": totals.lost,
-    }  # fmt: skip
+    prefix = f"sluicegate_{pipeline.replace('-', '_')}"
     lines = []
-    for name, value in counters.items():
-        lines += [
-            f"# TYPE sluicegate_archive_{name}_total counter",
-            f"sluicegate_archive_{name}_total {value}",
-        ]
-    lines.append("# TYPE sluicegate_archive_lag_offsets gauge")
+    for name, value in totals.counters().items():
+        metric = f"{prefix}_{_METRICS.get(name, name)}_total"
+        lines += [f"# TYPE {metric} counter", f"{metric} {value}"]
+    for name, value in totals.gauges().items():
+        lines += [f"# TYPE {prefix}_{name} gauge", f"{prefix}_{name} {value}"]
+    lines.append(f"# TYPE {prefix}_lag_offsets gauge")
     lines += [
-        f'sluicegate_archive_lag_offsets{{stream="{_label(name)}"}} {lag}'
+        f'{prefix}_lag_offsets{{stream="{_label(name)}"}} {lag}'
         for name, lag in sorted(totals.lags().items())
     ]
     return "\n".join(lines) + "\n"
