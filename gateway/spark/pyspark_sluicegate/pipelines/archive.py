@@ -18,8 +18,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,11 +34,11 @@ from pyspark_sluicegate.pipelines.arguments import (
     Parser,
     add_gateway_arguments,
     add_watching_arguments,
-    cause_of,
     gateway_options,
 )
 from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
+from pyspark_sluicegate.pipelines.running import LOOK_SECONDS, Interrupts, run
 from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
@@ -215,9 +216,19 @@ class ArchiveJob:
         compact(table, self._file_bytes, _nonce, _now_ms, self._given.compression)
         table.vacuum(self._given.clean_hours)
 
-    def end(self) -> None:
-        """Tidy up where that is wanted, and tell of the end."""
-        if self._given.compact and self._given.available_now:
+    def run(self, interrupts: Interrupts) -> None:
+        """Start the query, and wait until it ends or is interrupted. Raises SluicegateError."""
+        query = self.start()
+        try:
+            while not interrupts and not query.awaitTermination(LOOK_SECONDS):
+                pass
+        except StreamingQueryException:
+            if self.failure is not None:
+                raise self.failure from None
+            raise
+        finally:
+            query.stop()
+        if self._given.compact and self._given.available_now and not interrupts:
             self.tidy()
         self._progress.tell(self._totals)
         self._progress.end()
@@ -226,23 +237,7 @@ class ArchiveJob:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    job: ArchiveJob | None = None
-    try:
-        spark = SparkSession.builder.appName("sluicegate-archive").getOrCreate()
-        job = ArchiveJob(spark, given)
-        query = job.start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        job.end()
-    except KeyboardInterrupt:
-        return 0
-    except Exception as error:  # noqa: BLE001 - Spark wraps the cause in several of its own
-        failure: Any = job.failure if job is not None else None
-        sys.stderr.write(f"archive: {failure or cause_of(error)}\n")
-        return 1
-    return 0
+    return run("archive", lambda spark, told: ArchiveJob(spark, given).run(told))
 
 
 if __name__ == "__main__":
