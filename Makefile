@@ -13,6 +13,8 @@
 #                disk and network: SEEDS=n, CORE_SEEDS=n and WIRE_SEEDS=n of them, or SEED=k,
 #                replayed and told; ONLY=storage, ONLY=core or ONLY=wire
 #   make crash   SIGKILL under AMQP and STOMP load, ROUNDS=n times, and what was lost (nothing)
+#   make kills   Spark carries messages on by source and sink, ROUNDS=n kills of gateway, driver and
+#                workers: each message once
 #   make power   the same with power cuts, on a file system that forgets what was not synced (as root)
 #   make mutants   bugs planted in the journal, the core and the protocols, and how many seeds it
 #                takes to catch each
@@ -54,7 +56,7 @@ WEB ?=
 ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
-.PHONY: demo web test quick coverage check fmt simulate crash power mutants fuzz attack soak scenarios reference bench \
+.PHONY: demo web test quick coverage check fmt simulate crash kills power mutants fuzz attack soak scenarios reference bench \
 	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-growth clean
 .DEFAULT_GOAL := test
 
@@ -93,6 +95,9 @@ simulate: $(STAMP)
 
 crash: $(STAMP)
 	@$(BIN)/python -m tests.durability --rounds $(ROUNDS)
+
+kills: $(STAMP)
+	@$(BIN)/python -m tests.spark.kills --rounds $(ROUNDS)
 
 power: $(STAMP)
 	@$(BIN)/python -m tests.durability --power --rounds $(ROUNDS)

@@ -350,6 +350,7 @@ class GatewayService(MultiService):
             process=process_figures,
             histograms=(core.syncs, self._lag.late),
             streams=core.registry,
+            sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
         )

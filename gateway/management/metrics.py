@@ -26,6 +26,7 @@ from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
+from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
 
@@ -133,6 +134,13 @@ _GATEWAY: Final[Sequence[_Figure[Sources]]] = (
         "Dead or expired messages that nothing took",
         lambda s: s.gateway.figures.lost_dead_letters,
     ),
+)
+
+_SINK: Final[Sequence[_Figure[Sink]]] = (
+    _gauge("sink_stages", "Stages of batches that are here", lambda s: len(s.staging)),
+    _gauge("sink_staged_bytes", "Bytes of these stages", lambda s: s.staging.bytes),
+    _gauge("sink_publishing", "Batches that are being published", lambda s: s.publishing),
+    _counter("sink_committed_total", "Batches committed", lambda s: s.committed),
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
@@ -346,6 +354,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
+    if sources.sink is not None:
+        yield from _single(_SINK, sources.sink)
     if sources.scrubber is not None:
         yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gateway.disk.watching import DiskWatch
     from gateway.model.histogram import Histogram
     from gateway.queues.ages import Ages
+    from gateway.sink.sink import Sink
     from gateway.store.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
     from gateway.time.clock import BrokerClock
@@ -118,6 +119,7 @@ class Sources:
         process: what the kernel says of this process: name, kind, text, value.
         histograms: of what is timed.
         streams: None where there are none.
+        sink: None where nothing is stored.
         scrubber: what reads all that is stored; None where nothing is.
         reactor: seconds, for answers that do not wait for ever; None where they do.
     """
@@ -135,6 +137,7 @@ class Sources:
     process: Callable[[], Iterable[tuple[str, str, str, float]]] | None = None
     histograms: Sequence[Histogram] = ()
     streams: StreamRegistry | None = None
+    sink: Sink | None = None
     scrubber: Scrubber | None = None
     reactor: IReactorTime | None = None
 

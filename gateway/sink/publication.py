@@ -35,7 +35,7 @@ from gateway.model.definitions import StageRow
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
 from gateway.model.ports import Send
-from gateway.model.run import Run
+from gateway.model.run import Outcome, Run
 from gateway.sink.form import Form
 from gateway.sink.ledger import Commit, Ledger
 from gateway.sink.ports import Clock, Files, RunBlocking
@@ -43,6 +43,10 @@ from gateway.sink.reading import Slice, StageReader
 
 #: Messages that are alike, and their way.
 _Way: TypeAlias = tuple[Route, Run]
+#: Sends on a way; returns the ticket.
+_Sending: TypeAlias = Callable[[Route, Run], int]
+#: Where a row is refused, None where there is no way there, and why.
+_Refused: TypeAlias = tuple[Route | None, Refusal]
 
 #: A refusal that may pass is asked again after this long, where nothing has told of room before.
 PAUSE_SECONDS: Final = 0.05
@@ -183,10 +187,11 @@ class Publication:
             if self._stopping:
                 raise Stopped
             one = rest.pop()
-            refused = self._put(one)
-            if refused is None:
+            taken, refused = self._put(one)
+            if taken:
                 self.refusal = None
                 await self._wait(0)
+                rest += [one.cut(taken)[1]] if taken < one.rows else []
             elif one.rows > 1:
                 first, behind = one.cut(min(_NEAR_ROWS, one.rows // 2))
                 rest += [behind, first]
@@ -206,31 +211,49 @@ class Publication:
 
     # ---- one slice
 
-    def _put(self, rows: Slice) -> tuple[Route | None, Refusal] | None:
-        """Publish a slice with its progress; returns who refuses it, and nothing is done."""
+    def _put(self, rows: Slice) -> tuple[int, _Refused]:
+        """Publish a slice with its progress, or the first rows of it.
+
+        Returns how many, and who refuses the others; of none nothing is done.
+        """
         sends: list[_Way] = []
         now_ms = self._broker.now_ms()
         for part in rows.parts:
             try:
                 route = self._routes.to(part.address, rows.form)
             except RefusedError as error:
-                return None, error.refusal
+                return 0, (None, error.refusal)
             refusal = route.resolve() or route.blocked()
             if refusal is not None:
-                return route, refusal
+                return 0, (route, refusal)
             sends += [(route, run) for run in part.run(now_ms).runs()]
-        ways = len(sends)
-        far = all(route.fits(run, ways) for route, run in sends)
-        if not far:
-            if rows.rows > _NEAR_ROWS:
-                return sends[0][0], _NEAR
+        first = sends[0][0]
+        if all(route.fits(run, len(sends)) for route, run in sends):
+            self._send(sends, rows.rows, _store)
+        elif len(sends) == 1 and _pages(*sends[0]):
+            return self._page(*sends[0])
+        elif rows.rows > _NEAR_ROWS:
+            return 0, (first, _NEAR)
+        else:
             refused = self._foreseen(sends)
             if refused is not None:
-                return refused
-        self._send(sends, rows.rows, far=far)
-        return None
+                return 0, refused
+            self._send(sends, rows.rows, _admit)
+        return rows.rows, (first, _NEAR)
 
-    def _foreseen(self, sends: Sequence[_Way]) -> tuple[Route, Refusal] | None:
+    def _page(self, route: Route, run: Run) -> tuple[int, _Refused]:
+        """Send a run to the pages of its address, as far as there is room."""
+        outcomes: list[Outcome] = []
+
+        def send(way: Route, some: Run) -> int:
+            outcomes.append(self._broker.routing.shared.pages.send(way, some, admitted=False))
+            return outcomes[0].ticket
+
+        taken = self._send([(route, run)], run.count, send, outcomes)
+        self._broker.pressure.room.watch(route.target)
+        return taken, (route, outcomes[0].refusal or _NEAR)
+
+    def _foreseen(self, sends: Sequence[_Way]) -> _Refused | None:
         """Return who would refuse one of these, asked message by message."""
         singles: list[Send] = [
             (route, one.marked(one.flags & ~IDENTIFIED, one.expires))
@@ -242,8 +265,13 @@ class Publication:
             return None
         return sends[0][0], refusal
 
-    def _send(self, sends: Sequence[_Way], rows: int, *, far: bool) -> None:
-        """Have messages and progress in one unit of the journal; `far` from all limits or not."""
+    def _send(
+        self, sends: Sequence[_Way], rows: int, send: _Sending, outcomes: Sequence[Outcome] = ()
+    ) -> int:
+        """Have messages and progress in one unit of the journal; returns how many rows.
+
+        All of them, or as many as the one of `outcomes` says when `send` has put it there.
+        """
         broker = self._broker
         forecast = broker.routing.forecast
         ticket = 0
@@ -256,15 +284,17 @@ class Publication:
                     outcome = broker.routing.duplicates.send(route, run)
                     assert outcome.refusal is None, "refused though it was found to fit"
                     ticket = max(ticket, outcome.ticket)
-                    continue
-                stamped = route.stamped(run) if route.stamps else run
-                send = route.store_run if far else route.send_admitted
-                ticket = max(ticket, send(stamped))
-            progress = self._ledger.advance(self._producer, rows)
-            ticket = max(ticket, broker.store.define(progress))
+                else:
+                    ticket = max(ticket, send(route, route.stamped(run) if route.stamps else run))
+            if outcomes and outcomes[0].refusal is not None:
+                rows = outcomes[0].taken
+            if rows:
+                progress = self._ledger.advance(self._producer, rows)
+                ticket = max(ticket, broker.store.define(progress))
         finally:
             forecast.end_atomic(ticket)
         broker.turn.need_end()
+        return rows
 
     # ---- waiting
 
@@ -281,6 +311,22 @@ class Publication:
         if pause is not None and not pause.called and self.refusal is not None:
             # In a turn of its own: whoever tells of room is in the middle of something.
             self._clock.callLater(0, lambda: None if pause.called else pause.callback(None))
+
+
+def _store(route: Route, run: Run) -> int:
+    """Store what leaves every limit unreached; returns the ticket."""
+    return route.store_run(run)
+
+
+def _admit(route: Route, run: Run) -> int:
+    """Send what was found to be taken, message by message; returns the ticket."""
+    return route.send_admitted(run)
+
+
+def _pages(route: Route, run: Run) -> bool:
+    """Whether all of a run goes to the pages of one address, and nowhere else."""
+    alone = route.fan is None and not run.flags & IDENTIFIED
+    return alone and route.target.uses_pages and route.target.paging is not None
 
 
 def _may_pass(route: Route, refusal: Refusal) -> bool:

@@ -6,7 +6,7 @@ reactor; whatever blocks goes through the `RunBlocking` port. It knows no HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -83,7 +83,7 @@ class _Running:
 
 
 class Sink:
-    """See the module text."""
+    """See the module text. `committed` (read only): batches, since the start."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class Sink:
         self._may_take = may_take
         self._running: dict[str, _Running] = {}
         self._stopping = False
+        self.committed = 0
 
     def use(self, settings: SinkSettings) -> None:
         """Go on with other bounds."""
@@ -370,6 +371,7 @@ class Sink:
         try:
             ticket = await running.publication.run()
             await self._durable(ticket)
+            self.committed += 1
             known = self.ledger.producers.get(producer)
             if known is not None:
                 self._clear(producer, range(known.committed + 1))
@@ -435,9 +437,10 @@ class Sink:
         running = self._running.get(producer)
         return None if running is None else running.publication.refusal
 
-    def staged(self) -> Mapping[str, int]:
-        """Return figures: stages and their bytes."""
-        return {"stages": len(self.staging), "stagedBytes": self.staging.bytes}
+    @property
+    def publishing(self) -> int:
+        """How many batches are being published, or wait for it."""
+        return len(self._running)
 
 
 def _shielded(done: Deferred[Result]) -> Deferred[Result]:

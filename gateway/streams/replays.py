@@ -25,10 +25,10 @@ from gateway.streams.replay import UNSETTLED_ALL, Matches, Replay, Stage
 from gateway.streams.stream import Stream
 from gateway.streams.tap import Tap
 
-#: Messages that one replay looks at before the others have their turn: about 3 ms of work.
+#: Messages that one replay looks at before the others have their turn: about 1 ms of work.
 RUN_MESSAGES: Final = 512
-#: What all replays look at in one turn of the reactor: bounds it to some tens of milliseconds.
-TURN_MESSAGES: Final = 4096
+#: What all replays look at in one turn of the reactor: some 4 ms of work.
+TURN_MESSAGES: Final = 2048
 #: Times that are looked for at once: the worker threads have tails to seal as well.
 FINDS_MAX: Final = 2
 #: What a turn is charged for each replay beside its messages: asking it costs as much as these.

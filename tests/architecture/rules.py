@@ -348,6 +348,7 @@ SHELLS: Final[Mapping[str, str]] = {
     # The data source runs inside Spark.
     "pyspark_sluicegate.pipelines.dead_letters": "pyspark",
     "pyspark_sluicegate.pipelines.files_source": "pyspark secrets",
+    "pyspark_sluicegate.archive.committing": "logging",
     "pyspark_sluicegate.pipelines.letters_source": "pyspark",
     "pyspark_sluicegate.pipelines.redriving": "pyspark",
     "pyspark_sluicegate.pipelines.rollup": "pyspark",

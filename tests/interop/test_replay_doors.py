@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from proton import Message
+from proton import Message, ulong
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
 from gateway.trial.scratch import HOST, ScratchGateway
@@ -123,3 +124,49 @@ def test_a_slow_reader_holds_nobody_up(gateway: ScratchGateway) -> None:
             sender.send(Message(body=body, durable=True))
         assert take(quick, 100) == list(enumerate(bodies))[100:]
         assert idle.arrived.qsize() == 1, "its window of 10 KiB holds one"
+
+
+@pytest.mark.timeout(120)
+def test_retention_under_a_slow_replay(gateway_process: Callable[..., ScratchGateway]) -> None:
+    """Files of 64 MiB go as soon as there is another one; no queue holds what is sent."""
+    gateway = gateway_process(settings=("stream-retention-bytes=1MiB",))
+    topic = {"name": "news", "routingTypes": ["MULTICAST"]}
+    assert gateway.request("POST", "/api/v1/addresses", topic)[0] == 201
+    tap(gateway, "news")
+    size = 1_000_000
+    with connected(gateway) as amqp:
+        sender = amqp.create_sender("news")
+        slow = amqp.create_receiver("news", options=From("first"), credit=1)
+        sender.send(Message(body=b"0" * size, durable=True))
+        assert take(slow, 1) == [(0, b"0" * size)]
+        for number in range(1, 150):
+            sender.send(Message(body=str(number).encode().ljust(size), durable=True))
+        wait_until(lambda: bool(stream(gateway, "news")["first"] > 2), 30)
+        seen = []
+        while not seen or seen[-1][0] < 149:
+            seen += take(slow, 1)
+        assert all(int(body[:4]) == offset for offset, body in seen)
+        offsets = [offset for offset, _ in seen]
+        jumps = [(a, b) for a, b in itertools.pairwise([0, *offsets]) if b != a + 1]
+        skipped = sum(b - a - 1 for a, b in jumps)
+        assert 1 <= len(jumps) <= 2
+        assert offsets == sorted(offsets)
+        assert stream(gateway, "news")["skippedMessages"] == skipped
+    assert gateway.log.read_text("utf-8").count("stream.replay_jumped") == len(jumps)
+
+
+def test_a_restart_in_the_middle(gateway: ScratchGateway) -> None:
+    tap(gateway, "orders")
+    for number in range(3):
+        with connected(gateway) as amqp:
+            bodies = [f"{number}-{n}" for n in range(10)]
+            send(amqp, "orders", *bodies)
+            receiver = amqp.create_receiver("orders", options=From(ulong(number * 10)), credit=7)
+            assert take(receiver, 10) == list(enumerate(bodies, number * 10))
+            with replaying(gateway, "orders", f"offset={number * 10 + 5}") as reader:
+                assert [body.decode() for _, body in frames(reader, 5)] == bodies[5:]
+        assert gateway.stop() == 0
+        gateway.start()
+    with connected(gateway) as amqp:
+        receiver = amqp.create_receiver("orders", options=From("last"))
+        assert take(receiver, 1) == [(29, "2-9")]

@@ -1,6 +1,7 @@
 """The wheel `pyspark-sluicegate`, alone: an environment with it, pyarrow and pyspark, nothing else.
 
-Spark finds the data source there by its name and reads a gateway that runs elsewhere.
+Spark finds the data source there by its name and reads a gateway that runs elsewhere, as a batch
+and as a stream.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ spark = (
 )
 read = spark.read.format("sluicegate").option("url", sys.argv[1]).option("address", "orders")
 rows = read.load().orderBy("offset").collect()
+streamed = []
+stream = spark.readStream.format("sluicegate").option("url", sys.argv[1])
+stream = stream.option("address", "orders").option("subscription", "alone")
+query = (
+    stream.option("startingOffsets", "earliest").option("selector", "JMSPriority = 4").load()
+    .writeStream.foreachBatch(lambda batch, _: streamed.extend(batch.collect()))
+    .option("checkpointLocation", sys.argv[2]).trigger(availableNow=True).start()
+)
+query.awaitTermination()
+streamed.sort()
+assert [(row.offset, row.body) for row in streamed] == [(row.offset, row.body) for row in rows]
 print(json.dumps([[row.offset, bytes(row.body).decode()] for row in rows]))
 """
 
@@ -121,5 +133,5 @@ def test_spark_reads_a_gateway_with_nothing_but_the_wheel(python: Path, tmp_path
         script.write_text(READ.format(absent=ABSENT))
         chosen = {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
         env = spark_environment(clean_environment()) | chosen
-        done = run(python, script, server.url, cwd=tmp_path, env=env)
+        done = run(python, script, server.url, tmp_path / "checkpoint", cwd=tmp_path, env=env)
     assert json.loads(done.stdout.splitlines()[-1]) == [[n, f"order {n}"] for n in range(10)]

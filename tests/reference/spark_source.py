@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pyspark_sluicegate.meanings import COLUMN_MEANINGS, OPTION_MEANINGS
 from pyspark_sluicegate.options import COLUMNS, OPTIONS
+from pyspark_sluicegate.sink_options import SINK_OPTIONS
 from tests.reference.tables import table
 
 PAGE = Path(__file__).resolve().parents[2] / "gateway" / "spark" / "README.md"
 
 
+def every_option() -> dict[str, tuple[str, Any]]:
+    """Return the options of the source, then those of the sink alone."""
+    return {**OPTIONS, **SINK_OPTIONS}
+
+
 def options() -> str:
     """Return the table of options. Raises KeyError where one has no meaning."""
     rows = []
-    for name, (default, _) in OPTIONS.items():
+    for name, (default, _) in every_option().items():
         used_by, meaning = OPTION_MEANINGS[name]
         rows.append([f"`{name}`", used_by, f"`{default}`" if default else "", meaning])
     return table(["option", "for", "default", "meaning"], rows)

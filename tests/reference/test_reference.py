@@ -9,7 +9,7 @@ import pytest
 from gateway.cli.main import COMMANDS
 from gateway.config import schema
 from pyspark_sluicegate.meanings import COLUMN_MEANINGS, OPTION_MEANINGS
-from pyspark_sluicegate.options import COLUMNS, OPTIONS
+from pyspark_sluicegate.options import COLUMNS
 from tests.architecture.tree import sources
 from tests.reference import configuration, http_api, spark_source
 from tests.reference.pages import FOLDER, render
@@ -32,7 +32,7 @@ def test_the_tables_of_the_spark_source_are_what_the_code_says() -> None:
 
 
 def test_every_option_and_column_of_the_spark_source_has_a_meaning_and_no_other() -> None:
-    assert list(OPTION_MEANINGS) == list(OPTIONS)
+    assert list(OPTION_MEANINGS) == list(spark_source.every_option())
     assert list(COLUMN_MEANINGS) == list(COLUMNS)
 
 

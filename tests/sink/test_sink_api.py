@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.defer import CancelledError
 
 from gateway.addresses.match import SettingsEntry
-from gateway.addresses.settings import FullPolicy
+from gateway.addresses.settings import FullPolicy, PageFullPolicy
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from tests.broker.core import Taker
@@ -480,3 +480,23 @@ def test_a_start_without_a_stage_says_so_and_serves_on(tmp_path: Path) -> None:
     again.run(0.2)
     again.stage(stream(25))
     assert published(again, (0, "a", 25))[0] == 200
+
+
+def test_full_pages_are_waited_for_at_their_row(tmp_path: Path) -> None:
+    pages = {"page_limit_messages": 40, "page_full_policy": PageFullPolicy.FAIL}
+    core = SinkCore(tmp_path, limited("q", FullPolicy.PAGE, max_size_messages=10, **pages))
+    core.stage(stream(250))
+    answers = core.commit((0, "a", 250))
+    core.run(1.5)
+    status, shown, _ = answers[0]
+    assert (status, shown["code"]) == (503, "page-full")
+    row = core.call("GET", "/producers/p")[1]["messages"]
+    assert 40 <= row < 100
+    assert shown["message"].startswith(f"Row {row} of a partition, for 'q': ")
+    queue = core.gateway.queues["q"]
+    assert queue.ready_count + queue.paged_count == row
+    queue.purge()
+    core.run(0.2)
+    core.post("POST", "/producers/p:commit", {"batch": 0, "stages": [], "waitMs": 100})
+    core.run(0.3)
+    assert core.call("GET", "/producers/p")[1]["messages"] > row

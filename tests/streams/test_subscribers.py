@@ -8,7 +8,7 @@ import pytest
 from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.model.errors import Code, RefusedError
-from gateway.streams.subscribers import Subscribers
+from gateway.streams.subscribers import Holder, Subscribers
 from gateway.streams.subscription import ARCHIVE, encode
 from gateway.streams.tap import Tap
 from tests.storage.power import PowerFiles
@@ -25,9 +25,9 @@ class SubscribersTest(SynchronousTestCase):
     def attach(self, name: str, tap: Tap) -> Any:
         return self.successResultOf(self.subscribers.attach(name, tap, "latest", None))
 
-    def refused(self, code: Code, function: Any, *args: Any) -> None:
+    def refused(self, code: Code, function: Any, *args: Any, **words: Any) -> None:
         with pytest.raises(RefusedError) as caught:
-            function(*args)
+            function(*args, **words)
         assert caught.value.refusal.code is code
 
     def test_a_name_reads_one_stream_until_it_is_removed(self) -> None:
@@ -62,7 +62,7 @@ class SubscribersTest(SynchronousTestCase):
     # -- several streams
 
     def hold(self, *taps: Tap, name: str = "all", role: str = "") -> int:
-        made = self.subscribers.attach_all(name, taps, "earliest", {}, role)
+        made = self.subscribers.attach_all(name, taps, "earliest", {}, role=role)
         return int(self.successResultOf(made))
 
     def test_a_name_of_several_streams_has_one_fence_and_a_floor_in_each(self) -> None:
@@ -84,12 +84,12 @@ class SubscribersTest(SynchronousTestCase):
     def test_a_stream_joins_with_the_fence_and_role_of_its_name(self) -> None:
         fence = self.hold(self.tap, role=ARCHIVE)
         fill(self.registry, "bills", [b"x"] * 5)
-        joined = self.subscribers.join("all", [self.other], "latest", {}, (fence, ARCHIVE))
+        joined = self.subscribers.join("all", [self.other], "latest", {}, Holder(fence, ARCHIVE))
         self.successResultOf(joined)
         made = self.other.subscriptions["all"]
         assert (made.fence, made.floor, made.role) == (1, 5, ARCHIVE)
         self.hold(self.tap, self.other)
-        late = ("all", [self.other], "latest", {}, (fence, ARCHIVE))
+        late = ("all", [self.other], "latest", {}, Holder(fence, ARCHIVE))
         self.refused(Code.IN_USE, self.subscribers.join, *late)
 
     def test_a_stream_that_has_gone_leaves_the_others_to_the_name(self) -> None:
@@ -107,7 +107,7 @@ class SubscribersTest(SynchronousTestCase):
 
     def test_a_role_that_is_none(self) -> None:
         self.refused(
-            Code.BAD_VALUE, self.subscribers.attach, "x", self.tap, "latest", None, "thief"
+            Code.BAD_VALUE, self.subscribers.attach, "x", self.tap, "latest", None, role="thief"
         )
 
     def test_a_floor_is_lifted_by_commits_alone(self) -> None:

@@ -21,7 +21,11 @@ OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
     "url": Meaning(
         "all", "The management listeners, `http[s]://host:port`, with commas; required."
     ),
-    "address": Meaning("all", "The address; it or `addressPattern` is required."),
+    "address": Meaning(
+        "all",
+        "The address. It or `addressPattern` is required to read, it or a column `address` to "
+        "write.",
+    ),
     "addressPattern": Meaning(
         "stream, batch",
         "All tapped addresses that fit: `*` is one word, `#` at the end is the rest.",
@@ -102,6 +106,15 @@ OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
     ),
     "archiveEndpoint": Meaning("stream, batch", "The address of a store that speaks S3."),
     "archiveRegion": Meaning("stream, batch", "The store's region."),
+    "routing": Meaning("sink", "`anycast` or `multicast`; as the address has it without."),
+    "producerId": Meaning(
+        "sink",
+        "The name under which the gateway knows which batches it has published; the query's id "
+        "when it is left out.",
+    ),
+    "batchId": Meaning(
+        "sink", "The number of a batch write with `producerId`: written again it is dropped."
+    ),
 }
 
 COLUMN_MEANINGS: Final[Mapping[str, str]] = {

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from pyspark_sluicegate.client import Gateway, Patience, RetryError
-from pyspark_sluicegate.options import Options
+from pyspark_sluicegate.client import Gateway, Patience, RetryError, StatusError
+from pyspark_sluicegate.options import Options, SluicegateError
 
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 _JSON: Final = "application/json"
@@ -63,9 +63,21 @@ class Batch:
             crc = zlib.crc32(piece, crc)
             size += len(piece)
         if size:
-            body = json.dumps({"size": size, "crc32": crc}).encode()
-            rows = self._call("POST", f"{path}:seal", body, _JSON)["rows"]
+            rows = self._seal(path, partition, {"size": size, "crc32": crc})
         return Staged(partition, attempt, rows)
+
+    def _seal(self, path: str, partition: int, facts: Mapping[str, int]) -> int:
+        """End a stage; returns its rows. Raises SluicegateError for a row that is refused."""
+        try:
+            answer = self._call("POST", f"{path}:seal", json.dumps(facts).encode(), _JSON)
+        except StatusError as error:
+            _, _, text = str(error).partition(":seal: ")
+            raise SluicegateError(
+                f"Partition {partition} of the batch cannot be written: {text or error} "
+                f"Nothing of the batch is published ({self._gateway.url})."
+            ) from error
+        rows: int = answer["rows"]
+        return rows
 
     def _metadata(self) -> dict[str, str]:
         said = {

@@ -10,19 +10,23 @@ table is looked at again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark_sluicegate.archive.layout import FileFacts, Key, app_id
 from pyspark_sluicegate.archive.ledger import check_alone, decide
 from pyspark_sluicegate.archive.rewriting import delete_files, rewrite
-from pyspark_sluicegate.archive.store import Location, check_conditional
+from pyspark_sluicegate.archive.store import Location, StoreError, check_conditional
 from pyspark_sluicegate.archive.table import ArchiveTable, TakenError, open_table
 from pyspark_sluicegate.options import SluicegateError
 
 #: Another writer of other streams may come between as often.
 _TRIES: Final = 20
+Made = TypeVar("Made")
+
+_log = logging.getLogger("pyspark_sluicegate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +81,21 @@ class Committer:
     def introduce(self, gateway: str, identity: str) -> None:
         """Bind a gateway's name to its id. Raises SluicegateError where another one has it."""
         if self._known.get(gateway) != identity:
-            self.open().introduce(gateway, identity)
+            table = self.open()
+            self._retried(lambda: table.introduce(gateway, identity))
             self._known[gateway] = identity
 
     def commit(self, files: Sequence[FileFacts], query: str, batch: int) -> Committed:
         """Commit a batch; nothing, where all of it is there. Raises SluicegateError."""
         table = self.open()
+        return self._retried(lambda: self._commit(table, files, query, batch))
+
+    def _retried(self, step: Callable[[], Made]) -> Made:
+        """Take a step on the newest version; again where another writer came first."""
         for _ in range(_TRIES):
-            table.refresh()
+            self.open().refresh()
             try:
-                return self._commit(table, files, query, batch)
+                return step()
             except TakenError:
                 continue
         raise SluicegateError(
@@ -118,7 +127,10 @@ class Committer:
             moved = {app_id(key): end for key, end in made.ends.items()}
             table.commit(added, {query: batch, **moved}, self._now_ms())
         self._ends |= made.ends
-        delete_files(self._place, [*made.drop, *(one for one, _ in made.trim)])
+        try:
+            delete_files(self._place, [*made.drop, *(one for one, _ in made.trim)])
+        except StoreError as error:  # it is committed; the next cleaning removes them
+            _log.warning("files that no commit has are left for now: %s", error)
         return Committed(
             files=len(added),
             rows=sum(one.rows for one in added),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -68,28 +69,30 @@ class Location:
 
     def open(self) -> ObjectStore:
         """Return the store below the table's folder. Raises StoreError, SluicegateError."""
-        try:
-            from obstore.store import LocalStore, from_url  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise SluicegateError(
-                "An archive needs obstore: install 'pyspark-sluicegate[archive]' on the driver "
-                "and the executors."
-            ) from error
-        with telling(self):
-            folder = self.folder
-            if folder is not None:
-                return LocalStore(folder, mkdir=True)
-            config: dict[str, Any] = {}
-            if self.endpoint:
-                config["endpoint"] = self.endpoint
-            if self.region:
-                config["region"] = self.region
-            retry = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-            client = {"allow_http": True} if self.endpoint.startswith("http://") else None
-            uri = self.uri.replace("s3a://", "s3://", 1)
-            return from_url(  # type: ignore[no-any-return,call-overload]
-                uri, config=config or None, client_options=client, retry_config=retry
-            )
+        return _opened(self)
+
+
+@lru_cache(maxsize=16)
+def _opened(place: Location) -> ObjectStore:
+    """Return a store, with the connections that it keeps; one for each place of a process."""
+    try:
+        from obstore.store import LocalStore, from_url  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise SluicegateError(
+            "An archive needs obstore: install 'pyspark-sluicegate[archive]' on the driver "
+            "and the executors."
+        ) from error
+    with telling(place):
+        if place.folder is not None:
+            return LocalStore(place.folder, mkdir=True)
+        known = {"endpoint": place.endpoint, "region": place.region}
+        config: dict[str, Any] = {name: value for name, value in known.items() if value}
+        retry = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+        client = {"allow_http": True} if place.endpoint.startswith("http://") else None
+        uri = place.uri.replace("s3a://", "s3://", 1)
+        return from_url(  # type: ignore[no-any-return,call-overload]
+            uri, config=config or None, client_options=client, retry_config=retry
+        )
 
 
 def parse_location(name: str, options: Mapping[str, Any]) -> Location:
@@ -195,5 +198,7 @@ def _words(place: Location, error: Exception) -> str:
 
 
 def _short(error: BaseException) -> str:
+    # Colours, and what may hold a signature: the query of an address, an answer's body.
     text = re.sub(r"\x1b\[[0-9;]*m|\u21b3", " ", str(error))
+    text = re.sub(r"(https?://[^\s?]+)\?\S+|<\?xml.*", r"\1", text, flags=re.DOTALL)
     return " ".join(text.split())[:300]

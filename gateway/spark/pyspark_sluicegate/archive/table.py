@@ -60,7 +60,10 @@ def open_table(place: Location, *, create: bool = False, raw: bool = False) -> A
     """
     try:
         import deltalake  # noqa: PLC0415 - an extra
-        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+        from deltalake.exceptions import (  # noqa: PLC0415
+            CommitFailedError,
+            TableNotFoundError,
+        )
     except ImportError as error:
         raise SluicegateError(
             "An archive's table needs deltalake: install 'pyspark-sluicegate[archive]' where the "
@@ -72,7 +75,12 @@ def open_table(place: Location, *, create: bool = False, raw: bool = False) -> A
         except TableNotFoundError as error:
             if not create:
                 raise NoTableError(f"There is no table at {place.uri}.") from error
-            made = _create(place, raw=raw)
+            try:
+                made = _create(place, raw=raw)
+            except CommitFailedError:  # another archive has just made it
+                made = deltalake.DeltaTable(
+                    place.table_uri(), storage_options=place.table_options()
+                )
     table = ArchiveTable(place, made)
     table.check_form(add=create, raw=raw)
     return table

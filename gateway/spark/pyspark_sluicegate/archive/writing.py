@@ -108,6 +108,7 @@ class _File:
 
     def close(self, end: int, nonce: str, *, lost: bool = False) -> FileFacts:
         """Write the file to the store; returns its facts, with the range up to `end`."""
+        store = self._place.open()
         from obstore import put  # noqa: PLC0415 - an extra
 
         self._end_group()
@@ -118,7 +119,7 @@ class _File:
         span = (target.epoch, self.first, end)
         path = make_path(target.gateway, target.address, self.day, span, nonce=nonce, lost=lost)
         with self._spool, telling(self._place, path):
-            put(self._place.open(), path, Path(self._spool.name))
+            put(store, path, Path(self._spool.name))
         return FileFacts(
             path=path,
             size=size,

@@ -1,0 +1,209 @@
+"""Kills while Spark carries messages from one address to another: each arrives once, or it is told.
+
+    python -m tests.spark.kills [--rounds N] [--seed N]
+
+Batches of numbered messages are staged and committed at a gateway, and a streaming query carries
+them on by source and sink. Each round feeds some and kills one part a moment later: the gateway
+(started again on its data), the driver (started again from its checkpoint) or a worker of a task.
+At the end each number is at the other address once. Every part is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.trial.java import spark_environment
+from gateway.trial.scratch import ScratchGateway
+from pyspark_sluicegate.staging import Batch
+from tests.sink.writing import options, rows_of, tapped
+from tests.spark.support import ROOT
+
+#: Messages that a round feeds at the most, and rows of one of Spark's batches.
+FED_MAX = 900
+CAP = 400
+#: A driver that starts takes most of a round; gateways and workers are killed more often.
+VICTIMS = ("gateway",) * 5 + ("worker",) * 3 + ("driver",) * 2
+ARRIVE_SECONDS = 180.0
+PAUSE_MAX = 1.5
+
+
+@dataclass
+class Tally:
+    """What came of the rounds."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    fed: int = 0
+    lost: list[bytes] = field(default_factory=list)
+    doubled: list[bytes] = field(default_factory=list)
+    invented: list[bytes] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not (self.lost or self.doubled or self.invented)
+
+    def __str__(self) -> str:
+        kills = ", ".join(f"{self.kills[name]} x {name}" for name in sorted(self.kills))
+        return (
+            f"{self.fed} messages, kills: {kills}; {len(self.lost)} lost, "
+            f"{len(self.doubled)} doubled, {len(self.invented)} invented"
+        )
+
+
+class Driver:
+    """The query, in a process of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._command = [sys.executable, "-m", "tests.spark.kills_job", url, str(folder)]
+        self._log = folder / "driver.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; a query that was starved by a busy machine is started again by `revive`."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env={**spark_environment(), "PYTHONPATH": f"{ROOT}:{ROOT / 'gateway' / 'spark'}"},
+                # With all that it starts, so that a kill leaves none of it behind.
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """Kill the driver, its JVM and its workers."""
+        assert self._process is not None, "no driver was started"
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def kill_a_worker(self, chance: random.Random) -> bool:
+        """Kill one process that runs tasks; False when there is none yet."""
+        assert self._process is not None, "no driver was started"
+        found = [pid for pid in _group(self._process.pid) if b"pyspark.daemon" in _command(pid)]
+        # The first is the daemon, whose children run the tasks.
+        workers = found[1:]
+        if not workers:
+            return False
+        os.kill(chance.choice(workers), signal.SIGKILL)
+        return True
+
+    def revive(self) -> None:
+        """Start it again when its query has ended: a task may fail too often, as on a cluster."""
+        if self._process is not None and self._process.poll() is not None:
+            self.start()
+
+
+def _group(leader: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == leader:
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def run_kills(folder: Path, rounds: int, seed: int) -> Tally:
+    """Run so many rounds; returns what came of them."""
+    chance = random.Random(seed)
+    tally = Tally()
+    folder.mkdir(parents=True, exist_ok=True)
+    gateway = ScratchGateway(folder / "gateway")
+    gateway.start()
+    driver = Driver(gateway.url, folder)
+    try:
+        for name in ("in", "out"):
+            gateway.request("POST", "/api/v1/streams", {"name": name, "address": name})
+        driver.start()
+        for number in range(rounds):
+            _feed(gateway, tally, number, chance)
+            time.sleep(chance.random() * PAUSE_MAX)
+            driver.revive()
+            _kill(gateway, driver, tally, chance)
+        _wait(gateway, driver, tally)
+        _judge(tapped(gateway, "out"), tally)
+    finally:
+        driver.kill()
+        gateway.kill()
+    return tally
+
+
+def _feed(gateway: ScratchGateway, tally: Tally, number: int, chance: random.Random) -> None:
+    count = chance.randrange(1, FED_MAX)
+    bodies = [b"%d" % one for one in range(tally.fed, tally.fed + count)]
+    batch = Batch(options(gateway.url, address="in"), "feeding", number)
+    batch.commit([batch.stage(rows_of(bodies), 0, "a")])
+    tally.fed += count
+
+
+def _kill(gateway: ScratchGateway, driver: Driver, tally: Tally, chance: random.Random) -> None:
+    victim = chance.choice(VICTIMS)
+    if victim == "worker" and not driver.kill_a_worker(chance):
+        victim = "gateway"
+    if victim == "driver":
+        driver.kill()
+        driver.start()
+    if victim == "gateway":
+        gateway.kill()
+        gateway.start()
+    tally.kills[victim] += 1
+
+
+def _wait(gateway: ScratchGateway, driver: Driver, tally: Tally) -> None:
+    """Wait until as many have arrived as were fed, and a moment longer for any that are doubled."""
+    end = time.monotonic() + ARRIVE_SECONDS
+    while time.monotonic() < end:
+        _, shown = gateway.request("GET", "/api/v1/streams/out")
+        if isinstance(shown, dict) and shown["head"] >= tally.fed:
+            break
+        driver.revive()
+        time.sleep(0.2)
+    time.sleep(1)
+
+
+def _judge(found: list[bytes], tally: Tally) -> None:
+    counts = Counter(found)
+    fed = {b"%d" % one for one in range(tally.fed)}
+    tally.lost = sorted(fed - counts.keys())
+    tally.invented = sorted(counts.keys() - fed)
+    tally.doubled = sorted(body for body, count in counts.items() if count > 1)
+
+
+def main() -> int:
+    """See the module text."""
+    parser = argparse.ArgumentParser(prog="kills")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        tally = run_kills(Path(folder) / "kills", wanted.rounds, wanted.seed)
+    print(tally)
+    for bodies in (tally.lost, tally.doubled, tally.invented):
+        if bodies:
+            print("  ", bodies[:10])
+    return 0 if tally.clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
