@@ -38,13 +38,11 @@ from pyspark_sluicegate.pipelines.arguments import (
 )
 from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
-from pyspark_sluicegate.pipelines.running import Interrupts, run
+from pyspark_sluicegate.pipelines.running import LOOK_SECONDS, Interrupts, run
 from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
-#: How often the query is looked at.
-_LOOK_SECONDS: Final = 1
 
 
 def _now_ms() -> int:
@@ -233,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = ArchiveJob(spark, given)
         query = job.start()
         try:
-            while not interrupts and not query.awaitTermination(_LOOK_SECONDS):
+            while not interrupts and not query.awaitTermination(LOOK_SECONDS):
                 continue
         except PySparkException as error:
             # What Spark wraps it into says it in several pages.
