@@ -27,6 +27,7 @@ FOLDERS: Final = (
     "reference",
     "security",
     "selectors",
+    "sink",
     "storage",
     "streams",
 )
@@ -50,6 +51,8 @@ LATER: Final = (
     "protocols/test_departures.py",
     "protocols/test_reads.py",
     "protocols/test_unread.py",
+    "sink/test_doors.py",
+    "sink/test_kill.py",
     "storage/test_lock.py",
 )
 #: What says that a test has left the lane.

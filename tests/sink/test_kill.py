@@ -24,6 +24,13 @@ MOMENTS = {
     "at the intent": (2_000, "commit", 0.02),
     "in the middle of publishing": (20_000, "commit", 0.5),
     "at the end of publishing": (1_000, "commit", 0.1),
+    "over many journal files": (10_000, "commit", 0.4),
+    "onto pages": (10_000, "commit", 0.4),
+}
+SETTINGS = {
+    # What a journal file begins with has to say how far the batch is, and no more.
+    "over many journal files": ("journal-file-size=1048576",),
+    "onto pages": ("address-settings.out.max-size-messages=300",),
 }
 KILLS = 6
 BATCHES = 7
@@ -35,7 +42,7 @@ def test_a_killed_gateway_publishes_each_row_once(
 ) -> None:
     rows, step, delay = MOMENTS[moment]
     chance = random.Random(moment)
-    gateway = gateway_process(folder=tmp_path / "gateway")
+    gateway = gateway_process(folder=tmp_path / "gateway", settings=SETTINGS.get(moment, ()))
     gateway.request("POST", "/api/v1/streams", {"name": "out", "address": "out"})
     programs = [Program(gateway.url, name, BATCHES, rows) for name in ("one", "two")]
     for program in programs:
@@ -55,4 +62,6 @@ def test_a_killed_gateway_publishes_each_row_once(
     assert shown["messageCount"] == 2 * BATCHES * 3 * rows
     _, known = gateway.request("GET", "/api/v1/sink/producers")
     assert [one["committed"] for one in known["items"]] == [BATCHES - 1] * 2
+    resumed = gateway.log.read_text().count("sink.batch_resumed")
+    assert resumed or moment != "in the middle of publishing", "no kill met a batch"
     assert gateway.stop() == 0

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -43,7 +43,6 @@ from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
-_STOP_SECONDS: Final = 5.0
 
 
 def _now_ms() -> int:
@@ -216,19 +215,9 @@ class ArchiveJob:
         compact(table, self._file_bytes, _nonce, _now_ms, self._given.compression)
         table.vacuum(self._given.clean_hours)
 
-    def run(self, interrupts: Interrupts) -> None:
-        """Start the query, and wait until it ends or is interrupted. Raises SluicegateError."""
-        query = self.start()
-        try:
-            while not wait(query, interrupts):
-                pass
-        except StreamingQueryException:
-            if self.failure is not None:
-                raise self.failure from None
-            raise
-        finally:
-            query.stop()
-        if self._given.compact and self._given.available_now and not interrupts:
+    def end(self) -> None:
+        """Tidy up where that is wanted, and tell of the end."""
+        if self._given.compact and self._given.available_now:
             self.tidy()
         self._progress.tell(self._totals)
         self._progress.end()
@@ -237,7 +226,21 @@ class ArchiveJob:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    return run("archive", lambda spark, told: ArchiveJob(spark, given).run(told))
+
+    def work(spark: SparkSession, interrupts: Interrupts) -> None:
+        job = ArchiveJob(spark, given)
+        query = job.start()
+        try:
+            while not wait(query, interrupts):
+                continue
+        except PySparkException as error:
+            # What Spark wraps it into says it in several pages.
+            raise (job.failure or error) from None
+        finally:
+            query.stop()
+        job.end()
+
+    return run("archive", work)
 
 
 if __name__ == "__main__":
