@@ -36,6 +36,8 @@
 #                BENCH="--tabs 1000" any option
 #   make bench-spark  what Spark reads a second, beside the ceiling of its Python API, and the gateway's
 #                CPU a row; BENCH="--rows 500000" any option
+#   make bench-archive  what the archive writes and reads a second, beside the plain read and Spark's
+#                own Parquet; BENCH="--rows 500000" any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -57,7 +59,7 @@ ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
 .PHONY: demo web test quick coverage check fmt simulate crash kills power mutants fuzz attack soak scenarios reference bench \
-	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-growth clean
+	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-archive bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -138,6 +140,9 @@ bench-tabs: $(STAMP)
 
 bench-spark: $(STAMP)
 	@$(BIN)/python -m gateway.bench.spark $(BENCH)
+
+bench-archive: $(STAMP)
+	@$(BIN)/python -m gateway.bench.archive $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.bench.growth

@@ -145,7 +145,7 @@ def _command(name: str, sentence: str) -> click.Command:
         add_help_option=False,
         context_settings={"ignore_unknown_options": True},
     )
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS]...")
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="OPTIONS...")
     @click.pass_obj
     def run(submit: str, arguments: tuple[str, ...]) -> None:
         _run(name, submit, arguments)

@@ -28,8 +28,8 @@ from gateway.streams.ports import BlockRef, RunBlocking
 from gateway.streams.stream import Accepted
 from gateway.streams.tap import Tap
 
-#: Of all blocks together: 64 of them, more than there are disks' worth of readers to serve.
-CACHE_BYTES: Final = 64 << 20
+#: Of all blocks: with what is unsettled less than one hostile peer may add [docs/limits.md].
+CACHE_BYTES: Final = 32 << 20
 #: Blocks that are read at a time; more would only wait for the threads, in memory.
 READS_MAX: Final = 4
 #: What a replay shows of a message's flags: not its time, expiry and past in a queue.

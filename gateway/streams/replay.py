@@ -33,8 +33,10 @@ from gateway.streams.tap import Tap
 UNSETTLED_MAX: Final = 32_768
 #: What each may have once all replays together have `UNSETTLED_ALL`: as much as clients settle at
 #: once, since one that waits for more before it settles would wait for ever.
-UNSETTLED_LEAST: Final = 256
-UNSETTLED_ALL: Final = 262_144
+UNSETTLED_LEAST: Final = 128
+UNSETTLED_ALL: Final = 65_536
+#: From here on those that had to wait for the others are asked again: not at each settlement.
+UNSETTLED_FREE: Final = 49_152
 #: Messages that a selector looks at between two questions for room.
 _LOOKS: Final = 256
 _ANY_FLAGS: Final = SHOWN_FLAGS | REPLAYED

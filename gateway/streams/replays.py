@@ -21,7 +21,7 @@ from gateway.model.turn import Turn
 from gateway.streams.blocks import Blocks
 from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
-from gateway.streams.replay import UNSETTLED_ALL, Matches, Replay, Stage
+from gateway.streams.replay import UNSETTLED_FREE, Matches, Replay, Stage
 from gateway.streams.stream import Stream
 from gateway.streams.tap import Tap
 
@@ -108,7 +108,7 @@ class Replays:
         """See Around."""
         self.unsettled -= count
         assert self.unsettled >= 0, "more was settled than went out"
-        if self._crowded_out and self.unsettled < UNSETTLED_ALL:
+        if self._crowded_out and self.unsettled <= UNSETTLED_FREE:
             waiting, self._crowded_out = self._crowded_out, {}
             for replay in waiting:
                 replay.ready()

@@ -420,6 +420,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.assembly.service",
     "gateway.__main__",
     "gateway.cli.amqp_client",
+    "gateway.bench.archive",
     "gateway.bench.drive",
     "gateway.bench.spark",
     "gateway.bench.store",

@@ -7,6 +7,7 @@ would; what it may not do is allocate so much itself that the machine, not the g
 from __future__ import annotations
 
 import contextlib
+import http.client
 import itertools
 import socket
 import ssl
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.model.amqp_types import Described, Symbol, Timestamp, Value
 from gateway.trial.scratch import HOST
 from protocols.amqp.performatives import (
     Attach,
@@ -119,6 +121,63 @@ def amqp_attach(where: Where) -> None:
         name="l", handle=0, role=True, source=Source(address="flood"), target=AmqpTarget()
     )
     _again(where, _OPENED, (_frame(attach) + _frame(Detach(handle=0, closed=True))) * _MANY)
+
+
+def amqp_replays(where: Where) -> None:
+    """Replays of a stream from a time, which come and go."""
+    _stream(where)
+    attach = _replay("l", 0, Timestamp(1))
+    flow = _credit(0, 100)
+    coming = _frame(attach) + _frame(flow) + _frame(Detach(handle=0, closed=True))
+    _again(where, _OPENED, coming * _MANY)
+
+
+def amqp_replays_held(where: Where) -> None:
+    """Replays of a stream with all the credit there is, which settle nothing."""
+    _stream(where)
+    held: list[socket.socket] = []
+    while True:
+        with contextlib.suppress(OSError):
+            sock = connect(where)
+            held.append(sock)
+            sock.sendall(_OPENED)
+            for handle in range(_LINKS):
+                sock.sendall(_frame(_replay(f"l{handle}", handle, "first")))
+                sock.sendall(_frame(_credit(handle, 1 << 30)))
+        while len(held) > _LINKING:
+            held.pop(0).close()
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _stream(where: Where) -> None:
+    """Make a stream with a history, of which no queue has anything."""
+    made = http.client.HTTPConnection(HOST, where.management, timeout=30)
+    body = '{"name": "flooded", "address": "flooded"}'
+    made.request("POST", "/api/v1/streams", body, {"Content-Type": "application/json"})
+    made.getresponse().read()
+    made.close()
+    with connect(where) as sock:
+        sock.sendall(_CONNECT)
+        sock.sendall((b"SEND\ndestination:/topic/flooded\n\n" + b"x" * 200 + b"\0") * 1_000)
+        time.sleep(0.5)
+
+
+def _replay(name: str, handle: int, place: Value) -> Attach:
+    key = Symbol("sluicegate:stream-offset")
+    source = Source(address="flooded", filter={key: Described(key, place)})
+    return Attach(name=name, handle=handle, role=True, source=source, target=AmqpTarget())
+
+
+def _credit(handle: int, credit: int) -> Flow:
+    return Flow(
+        next_incoming_id=0,
+        incoming_window=1 << 30,
+        next_outgoing_id=0,
+        outgoing_window=1 << 20,
+        handle=handle,
+        delivery_count=0,
+        link_credit=credit,
+    )
 
 
 def stomp_unread_receipts(where: Where) -> None:
@@ -402,6 +461,8 @@ FLOODS: Final[dict[str, Flood]] = {
         amqp_flow,
         amqp_begin,
         amqp_attach,
+        amqp_replays,
+        amqp_replays_held,
         stomp_unread_receipts,
         stomp_unread_errors,
         amqp_unread_flows,

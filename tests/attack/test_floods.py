@@ -28,6 +28,8 @@ BOUNDED = (
     "amqp_flow",
     "amqp_begin",
     "amqp_attach",
+    "amqp_replays",
+    "amqp_replays_held",
     "amqp_unread_flows",
     "idle",
     "half_open",

@@ -330,7 +330,6 @@ class ReplaysTest(SynchronousTestCase):
         self.patch(replay, "UNSETTLED_MAX", 6)
         self.patch(replay, "UNSETTLED_LEAST", 2)
         self.patch(replay, "UNSETTLED_ALL", 10)
-        self.patch(replays, "UNSETTLED_ALL", 10)
         fill(self.registry, "orders", [stomp_message(b"x")] * 9)
         takers = [self.take(FIRST, Taker(holds=True)) for _ in range(4)]
         self.settle_down()
@@ -348,8 +347,8 @@ class ReplaysTest(SynchronousTestCase):
         assert self.replays.unsettled == 0
 
     def test_one_that_was_crowded_out_goes_on_when_others_leave(self) -> None:
-        for module in (replay, replays):
-            self.patch(module, "UNSETTLED_ALL", 8)
+        self.patch(replay, "UNSETTLED_ALL", 8)
+        self.patch(replays, "UNSETTLED_FREE", 5)
         self.patch(replay, "UNSETTLED_LEAST", 2)
         fill(self.registry, "orders", [stomp_message(b"x")] * 9)
         first, second, third = [self.take(FIRST, Taker(holds=True)) for _ in range(3)]

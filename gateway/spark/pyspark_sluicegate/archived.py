@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_sluicegate.archive.ranges import Piece
 from pyspark_sluicegate.history import ArchivedPartition, History
 from pyspark_sluicegate.offsets import Partition, Places, Span, cut_and_pack
-from pyspark_sluicegate.options import Options, SluicegateError
+from pyspark_sluicegate.options import Options, SluicegateError, choose_place
 from pyspark_sluicegate.rows import check_losses, read_spans
 from pyspark_sluicegate.source import BatchReader, Member, StreamReader, addressed
 
@@ -52,7 +52,9 @@ class ArchivedStreamReader(StreamReader):
         return self._gateways[url]
 
     def begun(self, member: Member, floors: Places) -> Places:
-        wanted = self._options["startingOffsets"] or "latest"
+        options = self._options
+        place, url = options["startingOffsets"], member.gateway.url
+        wanted = choose_place(place, options["address"], url, "latest")
         found: Places = {}
         for stream, (epoch, floor) in member.own(floors).items():
             start = floor
@@ -144,7 +146,10 @@ class ArchivedBatchReader(BatchReader):
         """Take what is older than the gateway's first offset from the table."""
         gateway = reply["gateway"]
         name, epoch, kept = stream["name"], stream["epoch"], stream["first"]
-        earliest = (self._options["startingOffsets"] or "earliest") == "earliest"
+        # An offset of this stream alone, or a word for all; a time is not for an archive.
+        place = self._options["startingOffsets"] or "earliest"
+        earliest = place == "earliest" if isinstance(place, str) else "earliest" in place.values()
+        earliest = earliest and first == kept
         if kept == 0 or (first >= kept and not earliest):
             return first
         cover = self._history.coverage(gateway, name, epoch)

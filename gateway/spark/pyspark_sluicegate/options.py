@@ -307,11 +307,10 @@ def _check_archive(options: Options) -> None:
             )
     if options["pushdown"] == "true":
         raise SluicegateError("The option 'pushdown' cannot be given with 'archive'.")
-    lacking = sorted({"properties", "traceparent"} & set(options["columns"]))
-    if lacking or options["includeHeaders"] == "variant":
+    if "properties" in options["columns"] or options["includeHeaders"] == "variant":
         raise SluicegateError(
-            f"The column {(lacking or ['properties'])[0]!r} is not in an archive's table; "
-            "'headers' has the same as texts (includeHeaders=map)."
+            "The column 'properties' is not in an archive's table; 'headers' has the same as "
+            "texts (includeHeaders=map)."
         )
     if options["includeHeaders"] == "json":
         raise SluicegateError(

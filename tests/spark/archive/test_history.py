@@ -114,6 +114,20 @@ def test_a_batch_read_of_a_range_across_both(server: Server, tmp_path: Path) -> 
     assert sorted(found) == list(range(first - 300, first + 200))
 
 
+def test_a_reader_begins_at_an_offset_of_its_address_that_the_table_has(
+    server: Server, tmp_path: Path
+) -> None:
+    first = archive(server, tmp_path)
+    places = f'{{"orders": {first - 100}}}'
+    made = source(server.url, tmp_path / "table", address="orders", startingOffsets=places)
+    checkpoint: dict[str, Any] = {}
+    Engine(made, checkpoint).run()
+    assert checkpoint["rows"] == numbered(4000, first - 100)
+    reader = made.reader(SCHEMA)
+    found = [r for part in reader.partitions() for b in reader.read(part) for r in b.to_pylist()]
+    assert sorted(row["offset"] for row in found) == list(range(first - 100, 4000))
+
+
 def test_a_batch_read_of_all_and_of_columns(server: Server, tmp_path: Path) -> None:
     archive(server, tmp_path)
     schema = StructType(

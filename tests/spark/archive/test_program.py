@@ -142,6 +142,25 @@ def test_a_wrong_option_and_a_table_of_another_kind_are_one_line(
     assert gateway.request("GET", "/readyz")[0] == 200
 
 
+def test_a_signal_ends_it_cleanly(
+    spark_environment: dict[str, str], gateway: ScratchGateway, tmp_path: Path
+) -> None:
+    gateway.request("POST", "/api/v1/streams", {"name": "orders", "address": "orders"})
+    fill(gateway, "orders", 500, "a")
+    program = Program(gateway, tmp_path, "--trigger", "1 second")
+    program.start()
+    try:
+        wait_until(lambda: list(program.table.glob("gateway=*/**/*.parquet")), program)
+        wait_until(program.metrics.exists, program)
+        assert program.process is not None
+        program.process.send_signal(signal.SIGTERM)
+        assert program.finish() == 0, program.log()[-3000:]
+    finally:
+        program.kill()
+    assert "Traceback" not in program.log()
+    check(program.table, {"orders": 500})
+
+
 def test_a_query_reads_over_the_seam(
     spark: Any, gateway_process: Callable[..., ScratchGateway], tmp_path: Path
 ) -> None:

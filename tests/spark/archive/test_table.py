@@ -175,7 +175,7 @@ def test_a_newer_column_is_added_and_an_older_writer_refuses_it(tmp_path: Path) 
     )
     assert "annotations" not in open_table(place).columns
     table = open_table(place, create=True)
-    assert table.columns[-1] == "annotations"
+    assert "annotations" in table.columns
     add(table, write(place, 0, 5))
     assert offsets(table, 0, 5) == [0, 1, 2, 3, 4]
     from deltalake import Schema

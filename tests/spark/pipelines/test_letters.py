@@ -145,7 +145,8 @@ def test_ranges_end_where_those_of_another_run_end() -> None:
 def test_counts_of_ranges_are_added_up_and_sorted(show: Callable[[Counts], str]) -> None:
     counts = Counts(("cause", "original_address"))
     for address, messages in (("a", 2), ("b", 5), ("a", 1)):
-        counts.add({"cause": "expired", "original_address": address, "messages": messages, "bytes": None})  # fmt: skip # noqa: E501
+        found = {"cause": "expired", "original_address": address, "messages": messages}
+        counts.add({**found, "bytes": None})
     counts.add({"cause": "direct", "original_address": None, "messages": 1, "bytes": 1200})
     lines = show(counts).splitlines()
     if show is as_json:

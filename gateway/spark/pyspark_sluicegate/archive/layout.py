@@ -51,6 +51,7 @@ STORED: Final[Mapping[str, pa.DataType]] = {
     "size": pa.int32(),
     "protocol": pa.string(),
     "annotations": _TEXTS,
+    "traceparent": pa.string(),
 }
 #: Only in tables of an archive that was told to keep it.
 OPTIONAL: Final[Mapping[str, pa.DataType]] = {"amqp": pa.binary()}

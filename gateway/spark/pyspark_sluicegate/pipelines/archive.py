@@ -18,8 +18,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,16 +34,15 @@ from pyspark_sluicegate.pipelines.arguments import (
     Parser,
     add_gateway_arguments,
     add_watching_arguments,
-    cause_of,
     gateway_options,
 )
 from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
+from pyspark_sluicegate.pipelines.running import LOOK_SECONDS, Interrupts, run
 from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
 _QUERY_ID: Final = "sql.streaming.queryId"
-_STOP_SECONDS: Final = 5.0
 
 
 def _now_ms() -> int:
@@ -226,23 +226,21 @@ class ArchiveJob:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit status: 0, or 1 with the reason on the error output."""
     given = make_parser().parse_args(arguments)
-    job: ArchiveJob | None = None
-    try:
-        spark = SparkSession.builder.appName("sluicegate-archive").getOrCreate()
+
+    def work(spark: SparkSession, interrupts: Interrupts) -> None:
         job = ArchiveJob(spark, given)
         query = job.start()
         try:
-            query.awaitTermination()
+            while not interrupts and not query.awaitTermination(LOOK_SECONDS):
+                continue
+        except PySparkException as error:
+            # What Spark wraps it into says it in several pages.
+            raise (job.failure or error) from None
         finally:
             query.stop()
         job.end()
-    except KeyboardInterrupt:
-        return 0
-    except Exception as error:  # noqa: BLE001 - Spark wraps the cause in several of its own
-        failure: Any = job.failure if job is not None else None
-        sys.stderr.write(f"archive: {failure or cause_of(error)}\n")
-        return 1
-    return 0
+
+    return run("archive", work)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import re
 import sys
 from typing import Any, Final, NoReturn
 
+from pyspark_sluicegate.options import SluicegateError
+
 #: The password is no argument: those can be seen by all users of a machine.
 PASSWORD: Final = "SLUICEGATE_PASSWORD"  # noqa: S105 - the name of a variable
 
@@ -67,6 +69,8 @@ def gateway_options(given: argparse.Namespace) -> dict[str, str]:
 def cause_of(error: BaseException) -> str:
     """Return the one line that says why a query ended, out of what Spark wraps around it."""
     text = str(error)
+    if isinstance(error, SluicegateError):
+        return text
     found: list[str] = re.findall(r"(?:SluicegateError|[A-Za-z]+Error): ([^\n]+)", text)
     ours: list[Any] = re.findall(r"pyspark_sluicegate[\w.]*\.\w+Error: ([^\n]+)", text)
     return str((ours or found or [first_line(text) or type(error).__name__])[-1])

@@ -23,7 +23,7 @@ from pyspark_sluicegate.pipelines.progress import Progress
 from pyspark_sluicegate.progress import lag
 
 #: How often a query is looked at.
-_LOOK_SECONDS: Final = 1
+LOOK_SECONDS: Final = 1
 INTERRUPTED: Final = 130
 #: A row whose expression cannot be computed has no value there; it must not end the query.
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
@@ -194,7 +194,7 @@ def watch(
 ) -> None:
     """Tell of a query until it ends or is interrupted; raises what it died of."""
     try:
-        while not interrupts and not query.awaitTermination(_LOOK_SECONDS):
+        while not interrupts and not query.awaitTermination(LOOK_SECONDS):
             _tell(query, totals, progress)
     finally:
         query.stop()
