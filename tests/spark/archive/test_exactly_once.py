@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
 from pyspark_sluicegate.archive.ledger import OtherWriterError
-from pyspark_sluicegate.archive.table import open_table
+from pyspark_sluicegate.archive.table import TakenError, open_table
 from pyspark_sluicegate.client import StatusError
 from pyspark_sluicegate.options import SluicegateError
 from tests.spark.archive.jobs import Job, at, table_rows
@@ -152,6 +153,30 @@ def test_two_archives_at_the_same_moment(server: Server, tmp_path: Path) -> None
     assert late.rows == 0
     assert len(calls) == 2, "the first try met the other's commit"
     assert table_rows(tmp_path / "table") == {KEY: list(range(1000))}
+
+
+def test_a_commit_whose_answer_is_lost_keeps_its_files(server: Server, tmp_path: Path) -> None:
+    """It looks like another writer's commit; what it added is the table's, and nobody else's."""
+    one = job(server, tmp_path)
+    one.run()
+    server.fill("orders", 1500)
+    table = one.committer.open()
+    real = table.commit
+    lost = []
+
+    def commit(*args: Any) -> None:
+        real(*args)
+        if not lost:
+            lost.append(1)
+            raise TakenError("the answer was lost")
+
+    table.commit = commit  # type: ignore[method-assign]
+    one.run()
+    assert lost
+    assert whole(tmp_path, 4500)
+    server.fill("orders", 10)
+    one.run()
+    assert whole(tmp_path, 4510)
 
 
 def test_a_checkpoint_that_is_older_than_the_table(server: Server, tmp_path: Path) -> None:

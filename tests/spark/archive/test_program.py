@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,20 +166,27 @@ def test_a_query_reads_over_the_seam(
     spark: Any, gateway_process: Callable[..., ScratchGateway], tmp_path: Path
 ) -> None:
     """Spark itself, from the first archived offset to the newest at the gateway, and a batch."""
-    gateway = gateway_process(settings=("stream-retain='archived'", "stream-local-bytes=1"))
+    settings = ("name='east'", f"archive.table='{tmp_path / 'table'}'")
+    gateway = gateway_process(settings=settings)
     gateway.request("POST", "/api/v1/streams", {"name": "orders", "address": "orders"})
     fill(gateway, "orders", 3000, "a")
     program = Program(gateway, tmp_path, "--available-now")
     program.start()
     assert program.finish() == 0, program.log()[-3000:]
+    gateway.kill()
+    shutil.rmtree(gateway.data)  # now the table alone has them
+    gateway.start()
     fill(gateway, "orders", 500, "b")
     options = {
-        "url": gateway.url, "address": "orders", "subscription": "seam", "maxBytesPerTrigger": "1m",
+        "url": gateway.url, "address": "orders", "subscription": "seam",
         "startingOffsets": "earliest", "archive": str(program.table),
     }  # fmt: skip
+    status, facts = gateway.request("GET", "/api/v1/streams/orders")
+    assert (status, facts["first"], facts["head"]) == (200, 3000, 3500)  # type: ignore[index]
 
     def start() -> Any:
-        frame = spark.readStream.format("sluicegate").options(**options).load()
+        reader = spark.readStream.format("sluicegate").options(**options)
+        frame = reader.option("maxMessagesPerTrigger", "1300").load()
         writer = frame.select("offset").writeStream.format("parquet")
         writer = writer.option("checkpointLocation", str(tmp_path / "reader"))
         return writer.option("path", str(tmp_path / "out")).trigger(availableNow=True).start()

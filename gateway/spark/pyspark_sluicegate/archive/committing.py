@@ -126,11 +126,8 @@ class Committer:
         if added:
             moved = {app_id(key): end for key, end in made.ends.items()}
             table.commit(added, {query: batch, **moved}, self._now_ms())
-        self._ends |= made.ends
-        try:
-            delete_files(self._place, [*made.drop, *(one for one, _ in made.trim)])
-        except StoreError as error:  # it is committed; the next cleaning removes them
-            _log.warning("files that no commit has are left for now: %s", error)
+        self._ends |= {one.key: made.ends.get(one.key) or ends[one.key] or 0 for one in files}
+        self._clean(table, [*made.drop, *(one for one, _ in made.trim)])
         return Committed(
             files=len(added),
             rows=sum(one.rows for one in added),
@@ -139,3 +136,17 @@ class Committer:
             lost=sum(one.end - one.first for one in added if one.lost),
             ends=made.ends,
         )
+
+    def _clean(self, table: ArchiveTable, files: Sequence[FileFacts]) -> None:
+        """Delete files of a batch that the table did not need.
+
+        A commit whose answer was lost looks like another writer's, and its batch like one that is
+        there already: then the files are the table's own, and stay.
+        """
+        if not files:
+            return
+        try:
+            known = {one.path for one in table.files()}
+            delete_files(self._place, [one for one in files if one.path not in known])
+        except StoreError as error:  # the batch is committed; the next cleaning removes them
+            _log.warning("files that no commit has are left for now: %s", error)

@@ -125,6 +125,11 @@ class ArchiveJob:
         self._source = source_options(given)
         self._options: Options = parse_options(self._source)
         self._place = location_of(given)
+        if given.clean_hours < 1:
+            raise SluicegateError(
+                f"--clean-hours is {given.clean_hours}; it must be 1 or more: files of batches "
+                "that are under way would be removed."
+            )
         size = parse_size("--target-file-bytes", given.target_file_bytes)
         assert size is not None
         self._file_bytes = size
