@@ -280,7 +280,7 @@ def _compact(directory: str, segment_bytes: int, make_uuid: Callable[[], bytes])
     journal, restored = open_journal(fs, directory, segment_bytes, rule)
     store = JournalStore(journal)
     definitions: list[Definition] = [*restored.queues, *restored.addresses, *restored.streams]
-    definitions += [*restored.ids, *restored.diverts]
+    definitions += [*restored.ids, *restored.diverts, *restored.commits, *restored.progress]
     store.snapshot = lambda: definitions
     answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
     failures: list[BaseException] = []

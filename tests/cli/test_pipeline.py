@@ -138,7 +138,7 @@ def test_one_runs_until_ctrl_c_and_ends_cleanly(gateway: ScratchGateway, tmp_pat
     connection.close()
     given = [
         "--url", gateway.url, "--address", "orders", "--sum", "body.n", "--to", "totals",
-        "--checkpoint", str(tmp_path / "checkpoint"), "--trigger", "1 second", "--json",
+        "--checkpoint", str(tmp_path / "checkpoint"), "--trigger", "20 seconds", "--json",
     ]  # fmt: skip
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "pipeline", "--master", "local[2]", "rollup", *given],

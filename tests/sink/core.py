@@ -161,12 +161,18 @@ def stream(rows: int, *, address: str | None = "q", first: int = 0, **columns: A
 
 def written(batch: pa.RecordBatch, address: str | None = "q", **said: str) -> bytes:
     """Return a batch as the bytes of a stage."""
+    return written_all([batch], address, **said)
+
+
+def written_all(batches: Sequence[pa.RecordBatch], address: str | None = "q", **said: str) -> bytes:
+    """Return batches as the bytes of a stage."""
     metadata = {f"sluicegate.{name}": text for name, text in said.items()}
     if address is not None:
         metadata["sluicegate.address"] = address
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema.with_metadata(metadata)) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, batches[0].schema.with_metadata(metadata)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     return bytes(sink.getvalue())
 
 

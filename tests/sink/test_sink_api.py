@@ -16,9 +16,10 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from tests.broker.core import Taker
 from tests.management.core import limited
-from tests.sink.core import Later, SinkCore, numbers, stream, written
+from tests.sink.core import Later, SinkCore, numbers, stream, written, written_all
 
 STAGE = "/stages/p/0/0/a"
+HALVES = (range(1_000), range(1_000, 2_000))
 
 
 @pytest.fixture
@@ -500,3 +501,23 @@ def test_full_pages_are_waited_for_at_their_row(tmp_path: Path) -> None:
     core.post("POST", "/producers/p:commit", {"batch": 0, "stages": [], "waitMs": 100})
     core.run(0.3)
     assert core.call("GET", "/producers/p")[1]["messages"] > row
+
+
+def test_a_stage_that_is_cut_after_its_seal_ends_the_batch_there(
+    core: SinkCore, tmp_path: Path
+) -> None:
+    batches = [pa.record_batch({"body": pa.array([b"b#%d" % n for n in some])}) for some in HALVES]
+    core.stage(written_all(batches))
+    (file,) = (tmp_path / "staged").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) * 2 // 3])
+    status, shown, _ = published(core, (0, "a", 2_000))
+    assert (status, shown["code"]) == (422, "bad-value")
+    assert "no Arrow stream that can be read" in shown["message"]
+    assert core.bodies() == numbers(1_000), "what could be read is published, and counted"
+    assert core.call("GET", "/producers/p")[1]["messages"] == 1_000
+    core.stage(stream(3), "/stages/other/0/0/a")
+    body = {"batch": 0, "stages": [{"partition": 0, "attempt": "a", "rows": 3}]}
+    answers = core.post("POST", "/producers/other:commit", body)
+    core.run(0.5)
+    assert answers[0][0] == 200, "others go on"

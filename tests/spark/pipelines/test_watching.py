@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyspark_sluicegate.options import SluicegateError, parse_options
 from pyspark_sluicegate.pipelines import dead_letters, rollup
 from pyspark_sluicegate.pipelines.arguments import EX_USAGE, cause_of, first_line
 from pyspark_sluicegate.pipelines.progress import Progress, metrics_text
-from pyspark_sluicegate.pipelines.running import QueryTotals
+from pyspark_sluicegate.pipelines.running import Interrupts, QueryTotals, wait
 from pyspark_sluicegate.sink_options import parse_sink_options
 
 ROLLUP = ["--url", "http://a:1", "--address", "orders", "--to", "totals", "--checkpoint", "/c"]
@@ -149,3 +150,48 @@ def test_a_wrong_command_line_has_the_status_of_our_commands(
         rollup.main(["--nonsense"])
     assert ended.value.code == EX_USAGE
     assert "try: rollup --help" in capsys.readouterr().err
+
+
+class Query:
+    """A streaming query whose batch `ends` after so many looks at it."""
+
+    isActive = True
+
+    def __init__(self, ends: int) -> None:
+        self.looks = 0
+        self.ends = ends
+        self.waited: list[int] = []
+
+    @property
+    def status(self) -> dict[str, bool]:
+        self.looks += 1
+        return {"isTriggerActive": self.looks <= self.ends}
+
+    lastProgress = None
+
+    def awaitTermination(self, seconds: int) -> bool:
+        self.waited.append(seconds)
+        return False
+
+
+def test_an_interrupt_lets_the_batch_that_runs_end_and_the_second_waits_for_nothing() -> None:
+    interrupts, query = Interrupts(), Query(ends=3)
+    assert not wait(query, interrupts)  # type: ignore[arg-type]
+    assert (query.waited, query.looks) == ([1], 0)
+    interrupts.check()
+    interrupts.note()
+    assert wait(query, interrupts)  # type: ignore[arg-type]
+    assert (query.waited, query.looks) == ([1], 4)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.check()
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.note()
+
+
+def test_signals_are_heard_inside_and_go_back_to_whose_they_were() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    interrupts = Interrupts()
+    with interrupts.heard():
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupts
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before

@@ -38,7 +38,7 @@ from pyspark_sluicegate.pipelines.arguments import (
 )
 from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
-from pyspark_sluicegate.pipelines.running import LOOK_SECONDS, Interrupts, run
+from pyspark_sluicegate.pipelines.running import Interrupts, run, wait
 from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
@@ -236,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = ArchiveJob(spark, given)
         query = job.start()
         try:
-            while not interrupts and not query.awaitTermination(LOOK_SECONDS):
+            while not wait(query, interrupts):
                 continue
         except PySparkException as error:
             # What Spark wraps it into says it in several pages.

@@ -24,6 +24,9 @@ from pyspark_sluicegate.progress import lag
 
 #: How often a query is looked at.
 LOOK_SECONDS: Final = 1
+#: A batch that runs when a pipeline is interrupted may take so long to its end.
+_SETTLE_SECONDS: Final = 30.0
+_SETTLE_PAUSE: Final = 0.05
 INTERRUPTED: Final = 130
 #: A row whose expression cannot be computed has no value there; it must not end the query.
 _LENIENT: Final = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
@@ -189,12 +192,35 @@ class QueryTotals:
         return f"{text}{sum(self.lags().values()):,} behind"
 
 
+def wait(query: StreamingQuery, interrupts: Interrupts) -> bool:
+    """Wait a moment; returns whether the query is over, or an interrupt has let its batch end.
+
+    A stop in the middle of a batch loses nothing, but Spark and its workers print pages of it.
+    """
+    if not interrupts:
+        return bool(query.awaitTermination(LOOK_SECONDS))
+    end, before = time.monotonic() + _SETTLE_SECONDS, _last_batch(query)
+    while (
+        query.isActive
+        and query.status["isTriggerActive"]
+        and _last_batch(query) == before
+        and time.monotonic() < end
+    ):
+        time.sleep(_SETTLE_PAUSE)
+    return True
+
+
+def _last_batch(query: StreamingQuery) -> int:
+    told = query.lastProgress
+    return -1 if told is None else int(told["batchId"])
+
+
 def watch(
     query: StreamingQuery, totals: QueryTotals, progress: Progress, interrupts: Interrupts
 ) -> None:
     """Tell of a query until it ends or is interrupted; raises what it died of."""
     try:
-        while not interrupts and not query.awaitTermination(LOOK_SECONDS):
+        while not wait(query, interrupts):
             _tell(query, totals, progress)
     finally:
         query.stop()
