@@ -155,7 +155,10 @@ class Gateway:
 
     @property
     def _key(self) -> tuple[str, str]:
-        return self.url, self._login + self._options["tokenFile"]
+        # Certificates that one query trusts are not those that another one does.
+        return self.url, "\n".join(
+            [self._login, *(self._options[n] for n in ("tokenFile", "tlsCaFile"))]
+        )
 
     def _connection(self) -> http.client.HTTPConnection:
         idle = _idle.get(self._key)
