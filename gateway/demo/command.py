@@ -2,7 +2,8 @@
 
 A gateway on a scratch data directory; a tap on the address `orders`; a Proton client and a stomp.py
 client that send orders to it; a Spark query that adds them up while they come. At the end Spark's
-totals must be those of the orders sent, each counted once. Exit status 0 only then.
+totals must be those of the orders sent, each counted once, and those that it sends back to the
+gateway must arrive. Exit status 0 only then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from gateway.demo.orders import ADDRESS, differences, expected
+from gateway.demo.orders import ADDRESS, TOTALS, differences, expected
 from gateway.demo.screen import Screen, screen, table
 from gateway.trial.java import NoJavaError
 from gateway.trial.scratch import GatewayFailedError, ScratchGateway
@@ -105,6 +106,13 @@ def _perform(
     stack.enter_context(_sending(senders))
     _watch(query, senders, shown, orders)
     query.finish()
+    with shown.busy(f"Spark: sends the totals to the address {TOTALS!r}"):
+        query.send_back()
+    returned = clients.receive_totals(gateway.port, len(query.totals))
+    wrong = differences(query.totals, returned)
+    if wrong:
+        raise DemoError("The totals that came back are others.\n" + "\n".join(wrong))
+    shown.note(f"AMQP 1.0 (Proton): received {len(returned)} totals from {TOTALS!r}")
     return query
 
 

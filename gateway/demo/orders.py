@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 ADDRESS: Final = "orders"
+#: Where Spark sends the totals.
+TOTALS: Final = "totals"
 #: Cents a piece.
 PRICES: Final = {"tea": 450, "coffee": 620, "cocoa": 580, "mate": 510, "rooibos": 490}
 #: As Spark's `from_json` takes it.
@@ -65,6 +67,12 @@ def differences(wanted: Mapping[str, Total], found: Mapping[str, Total]) -> list
         for name in sorted({*wanted, *found})
         if (one := found.get(name, nothing)) != wanted.get(name, nothing)
     ]
+
+
+def read_total(body: str) -> tuple[str, Total]:
+    """Return product and total of a message that Spark sent."""
+    found = json.loads(body)
+    return found.pop("product"), Total(**found)
 
 
 def _text(total: Total) -> str:

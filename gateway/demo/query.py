@@ -1,5 +1,7 @@
 """The demo's Spark query: `readStream.format("sluicegate")`, one aggregation, the totals so far.
 
+At the end the totals go back to the gateway by `write.format("sluicegate")`.
+
 Runs Spark in local mode inside this process; what Java writes to standard error goes to a file.
 """
 
@@ -13,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gateway.demo.orders import ADDRESS, SCHEMA, Total
+from gateway.demo.orders import ADDRESS, SCHEMA, TOTALS, Total
 from gateway.trial.java import spark_environment
 from gateway.trial.scratch import importing_environment
 
@@ -44,6 +46,8 @@ class TotalsQuery:
         """Start the query over the address' whole stream."""
         self.totals: dict[str, Total] = {}
         self.batches = 0
+        self._spark = spark
+        self._url = url
         orders = (
             spark.readStream.format("sluicegate")
             .option("url", url)
@@ -89,6 +93,25 @@ class TotalsQuery:
         """Take in all that is there by now, then stop."""
         self._query.processAllAvailable()
         self._query.stop()
+
+    def send_back(self) -> None:
+        """Write the totals to an address, a message for each product."""
+        rows = [
+            Row(product=name, orders=one.orders, pieces=one.pieces, cents=one.cents)
+            for name, one in self.totals.items()
+        ]
+        frame = self._spark.createDataFrame(rows).coalesce(1)
+        (
+            frame.select(f.to_json(f.struct("*")).alias("body"), f.col("product").alias("subject"))
+            .write.format("sluicegate")
+            .mode("append")
+            .option("url", self._url)
+            .option("address", TOTALS)
+            # By these the gateway knows the batch, should Spark write it again.
+            .option("producerId", "demo")
+            .option("batchId", "0")
+            .save()
+        )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import stomp
 from proton import Message, symbol
 from proton.utils import BlockingConnection
 
-from gateway.demo.orders import ADDRESS, encoded
+from gateway.demo.orders import ADDRESS, TOTALS, Total, encoded, read_total
 
 #: Orders sent between two pauses.
 RUN: Final = 50
@@ -98,6 +98,21 @@ def send_over_amqp(port: int, orders: Orders) -> None:
             orders.confirmed = sent
             if orders.pause(sent):
                 return
+    finally:
+        connection.close()
+
+
+def receive_totals(port: int, count: int) -> dict[str, Total]:
+    """Receive so many totals with Proton's client, as any consumer of the address would."""
+    connection = BlockingConnection(f"127.0.0.1:{port}", timeout=CONFIRM_SECONDS)
+    try:
+        receiver = connection.create_receiver(TOTALS)
+        found = {}
+        for _ in range(count):
+            name, total = read_total(str(receiver.receive(timeout=CONFIRM_SECONDS).body))
+            receiver.accept()
+            found[name] = total
+        return found
     finally:
         connection.close()
 

@@ -15,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.demo import command as demo_module
-from gateway.demo.orders import PRICES, SCHEMA, Total, differences, encoded, expected, order
+from gateway.demo.orders import (
+    PRICES,
+    SCHEMA,
+    Total,
+    differences,
+    encoded,
+    expected,
+    order,
+    read_total,
+)
 from gateway.demo.screen import LineScreen, table
 from gateway.demo.senders import RUN, Orders, Sender
 
@@ -53,6 +62,11 @@ def test_a_difference_is_named_and_agreement_is_silent() -> None:
     assert [text.split(":")[0] for text in differences(wanted, lost)] == ["mate"]
     unknown = {**wanted, "None": Total(orders=1, pieces=0, cents=0)}
     assert [text.split(":")[0] for text in differences(wanted, unknown)] == ["None"]
+
+
+def test_a_total_is_read_from_what_spark_sends() -> None:
+    sent = '{"product":"tea","orders":3,"pieces":7,"cents":3150}'
+    assert read_total(sent) == ("tea", Total(orders=3, pieces=7, cents=3150))
 
 
 def test_the_table_adds_up() -> None:
