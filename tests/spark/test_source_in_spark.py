@@ -137,7 +137,8 @@ def test_the_programs_of_the_readme_run_and_count_nothing_twice(
     from pyspark.sql import functions as f
 
     server.make("orders")
-    first, choosing, typed, listening = blocks()
+    # The second one writes, for which this server has no sink: `test_sink` has a gateway.
+    first, _, choosing, typed, listening = blocks()
     program = first.replace("http://127.0.0.1:8161", server.url)
     program = program.replace("/data/checkpoints", str(tmp_path))
     program = program.replace('.format("console")', ".foreachBatch(take)")
