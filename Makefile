@@ -140,6 +140,7 @@ bench-tabs: $(STAMP)
 
 bench-spark: $(STAMP)
 	@$(BIN)/python -m gateway.bench.spark $(BENCH)
+	@$(BIN)/python -m gateway.bench.spark_write
 
 bench-archive: $(STAMP)
 	@$(BIN)/python -m gateway.bench.archive $(BENCH)

@@ -423,6 +423,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.archive",
     "gateway.bench.drive",
     "gateway.bench.spark",
+    "gateway.bench.spark_write",
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
