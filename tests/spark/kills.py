@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,18 +85,24 @@ class Driver:
     def kill(self) -> None:
         """Kill the driver, its JVM and its workers."""
         assert self._process is not None, "no driver was started"
-        os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in _session(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
 
     def kill_a_worker(self, chance: random.Random) -> bool:
         """Kill one process that runs tasks; False when there is none yet."""
         assert self._process is not None, "no driver was started"
-        found = [pid for pid in _group(self._process.pid) if b"pyspark.daemon" in _command(pid)]
+        every = _session(self._process.pid)
+        found = [
+            pid for pid in every if _command(pid).endswith(b"pyspark.daemon\0pyspark.worker\0")
+        ]
         # The first is the daemon, whose children run the tasks.
         workers = found[1:]
         if not workers:
             return False
-        os.kill(chance.choice(workers), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(workers), signal.SIGKILL)
         return True
 
     def revive(self) -> None:
@@ -104,7 +111,8 @@ class Driver:
             self.start()
 
 
-def _group(leader: int) -> list[int]:
+def _session(leader: int) -> list[int]:
+    """Return the processes of a session: Spark's daemons have groups of their own in it."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -112,7 +120,7 @@ def _group(leader: int) -> list[int]:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if int(fields[2]) == leader:
+            if int(fields[3]) == leader:
                 found.append(int(folder.name))
     return sorted(found)
 
