@@ -79,15 +79,16 @@ def spark_session(**settings: str) -> Iterator[SparkSession]:
         session.stop()
 
 
-def publish(gateway: ScratchGateway, rows: int, size: int, shape: str) -> None:
-    """Send `rows` messages to the tapped address and wait until they are in sealed segments."""
-    gateway.request("POST", "/api/v1/streams", {"name": ADDRESS, "address": ADDRESS})
+def send(
+    gateway: ScratchGateway, address: str, rows: int, size: int, shape: str = "uniform"
+) -> float:
+    """Send durable messages over AMQP, each confirmed; returns messages a second."""
     job = Job(
         protocol="amqp",
         role="send",
         host=HOST,
         port=gateway.port,
-        address=ADDRESS,
+        address=address,
         count=rows,
         connections=1,
         window=2000,
@@ -99,7 +100,13 @@ def publish(gateway: ScratchGateway, rows: int, size: int, shape: str) -> None:
         ack="auto",
         settle_every=1,
     )
-    timed(None, [job])
+    return timed(None, [job]).rate
+
+
+def publish(gateway: ScratchGateway, rows: int, size: int, shape: str) -> None:
+    """Send `rows` messages to the tapped address and wait until they are in sealed segments."""
+    gateway.request("POST", "/api/v1/streams", {"name": ADDRESS, "address": ADDRESS})
+    send(gateway, ADDRESS, rows, size, shape)
     deadline = time.monotonic() + _SEALED_SECONDS
     while time.monotonic() < deadline:
         _, found = gateway.request("GET", f"/api/v1/streams/{ADDRESS}")

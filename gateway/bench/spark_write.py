@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.bench.cpu import cpu_seconds, resident_bytes
-from gateway.bench.drive import Job
-from gateway.bench.run import timed
+from gateway.bench.run import BenchError
 from gateway.bench.spark import ADDRESS as TARGET
-from gateway.bench.spark import SETTINGS, spark_session
-from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.bench.spark import SETTINGS, send, spark_session
+from gateway.trial.scratch import ScratchGateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,28 +58,14 @@ def write(session: SparkSession, gateway: ScratchGateway, rows: int, size: int) 
     return Written(rate=rows / took, cpu=cpu, memory=resident_bytes(gateway.pid))
 
 
-def send(gateway: ScratchGateway, address: str, rows: int, size: int) -> float:
-    """Send durable messages over AMQP and drain the queue; returns messages a second of sending."""
-    job = Job(
-        protocol="amqp",
-        role="send",
-        host=HOST,
-        port=gateway.port,
-        address=address,
-        count=rows,
-        connections=1,
-        window=2000,
-        size=size,
-        durable=True,
-        confirmed=True,
-        shape="uniform",
-        stamped=False,
-        ack="auto",
-        settle_every=1,
-    )
-    found = timed(None, [job])
-    gateway.request("POST", f"/api/v1/queues/{address}/removeAllMessages", {})
-    return found.rate
+def fill(gateway: ScratchGateway, address: str, rows: int, size: int) -> float:
+    """Send to a queue and empty it; returns messages a second of sending. Raises BenchError."""
+    rate = send(gateway, address, rows, size)
+    path = f"/api/v1/queues/{address}/removeAllMessages"
+    status, answer = gateway.request("POST", path, {})
+    if status >= 300:
+        raise BenchError(f"{address} was not emptied: {status} {answer}")
+    return rate
 
 
 def measure(rows: int, size: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -93,8 +78,8 @@ def measure(rows: int, size: int, rounds: int, say: Callable[[str], None]) -> di
             gateway.request("POST", "/api/v1/streams", {"name": name, "address": name})
         tapped, plain, written = [], [], []
         for number in range(rounds):
-            plain.append(send(gateway, "q.plain", rows, size))
-            tapped.append(send(gateway, "q.tapped", rows, size))
+            plain.append(fill(gateway, "q.plain", rows, size))
+            tapped.append(fill(gateway, "q.tapped", rows, size))
             say(f"senders: round {number + 1} of {rounds}")
         with spark_session() as session:
             write(session, gateway, rows // 10, size)

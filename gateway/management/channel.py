@@ -44,8 +44,8 @@ WAITING_BYTES_MAX: Final = 16384
 STALL_SECONDS: Final = 30.0
 STALL_BYTES_A_SECOND: Final = 8192
 
-#: Handed to the system at once; each time costs a turn of the reactor, and Twisted's own 128 KiB as
-#: much again as the sending (measured with answers of 8 MiB).
+#: Handed to the system at once; each time costs a turn of the reactor. With Twisted's own 128 KiB
+#: a row of a stream cost 0.22 to 0.24 us of CPU, and costs 0.18 to 0.21 (measured, 256 B bodies).
 SEND_BYTES: Final = 1 << 20
 
 _REASONS: Final = {
