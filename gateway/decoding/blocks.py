@@ -25,7 +25,7 @@ from .columns import BlockReader, Head
 from .shapes import Hole, Shape
 from .spots import Spot
 
-#: Fewer rows are read one by one: a run costs as much as some twenty of them.
+#: Fewer rows are read one by one: a run costs as much as some fifteen of them (measured).
 ROWS_MIN: Final = 24
 #: Shapes of one block; senders whose messages lie mixed have one each.
 ROUNDS_MAX: Final = 16
