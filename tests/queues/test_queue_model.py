@@ -514,6 +514,6 @@ def test_a_value_in_place_of_a_scheduled_one_takes_room_in_the_ring() -> None:
     machine.dispatch(limit=1)
     machine.release(which=0, subset=set(), failed=False, bar=False, delay=1)
     for key in (b"a", b"b"):
-        machine.send_run(keys=[key], priority=0, durable=False, ttl=-1, delay=None)
+        machine.send_mixed(shapes=[(0, False, -1, key)])
         machine.same()
     assert [m.seq for m in machine.queue.browse(0, 9)] == [3]
