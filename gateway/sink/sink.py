@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from gateway.broker import Gateway
 from gateway.model.definitions import CommitDefinition, ProgressDefinition, StageRow
 from gateway.model.errors import STOPPING, Code, Refusal, RefusedError
+from gateway.model.principal import Principal
 from gateway.sink.durable import when_durable
 from gateway.sink.ledger import Known, Ledger, Next
 from gateway.sink.ports import Clock, Files, RunBlocking
@@ -256,7 +257,7 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool = False,
-        user: str | None = None,
+        principal: Principal | None = None,
         seconds: float = 0.0,
     ) -> Deferred[Standing]:
         """Publish a batch; the answer comes when that is durable, or after so many seconds.
@@ -265,7 +266,9 @@ class Sink:
         remembered when it had.
         """
         stage_key(producer, batch, 0, "0")
-        done = self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
+        done = self._commit(
+            producer, batch, stages, passing=passing, principal=principal, seconds=seconds
+        )
         return _shielded(Deferred.fromCoroutine(done))
 
     async def _commit(
@@ -275,14 +278,14 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool,
-        user: str | None,
+        principal: Principal | None,
         seconds: float,
     ) -> Standing:
         if self._stopping:
             raise RefusedError(STOPPING)
         step = self.ledger.ask(producer, batch)
         if step is Next.BEGIN:
-            await self._check(producer, batch, stages, user)
+            await self._check(producer, batch, stages, principal)
             step = self.ledger.ask(producer, batch)  # another call may have been faster
         if step is Next.DONE:
             self._clear(producer, range(batch, batch + 1))
@@ -290,7 +293,7 @@ class Sink:
             return Standing(done=True)
         if step is Next.BEGIN:
             self._begin(producer, batch, stages, passing=passing)
-        return await self._outcome(producer, batch, seconds, user)
+        return await self._outcome(producer, batch, seconds, principal)
 
     def _begin(
         self, producer: str, batch: int, stages: Sequence[StageRow], *, passing: bool
@@ -305,7 +308,7 @@ class Sink:
         broker.turn.need_end()
 
     async def _check(
-        self, producer: str, batch: int, stages: Sequence[StageRow], user: str | None
+        self, producer: str, batch: int, stages: Sequence[StageRow], principal: Principal | None
     ) -> None:
         """Look whether all of a batch is there and has ways to go. Raises RefusedError.
 
@@ -326,16 +329,16 @@ class Sink:
             stage.seen = now
             found.append(stage)
         for stage in found:
-            await self._check_ways(stage, user)
+            await self._check_ways(stage, principal)
 
-    async def _check_ways(self, stage: Stage, user: str | None) -> None:
+    async def _check_ways(self, stage: Stage, principal: Principal | None) -> None:
         """Look whether each address of a stage can be sent to. Raises RefusedError."""
         most = self.staging.settings.max_message_size
         if stage.addresses is None:
             judged = await self._blocking.run(judge_file, self._files, stage.file, most)
             stage.addresses = judged.addresses
         form = await self._blocking.run(form_of, self._files, stage.file)
-        routes = Routes(self._broker, _nothing, user)
+        routes = Routes(self._broker, _nothing, principal)
         try:
             for address, row in stage.addresses.items():
                 try:
@@ -347,7 +350,7 @@ class Sink:
         finally:
             routes.close()
 
-    def _run(self, producer: str, user: str | None = None) -> _Running:
+    def _run(self, producer: str, principal: Principal | None = None) -> _Running:
         """Have the batch of a producer published, if it is not under way."""
         running = self._running.get(producer)
         if running is None:
@@ -359,7 +362,7 @@ class Sink:
                 blocking=self._blocking,
                 clock=self._clock,
                 file_of=_file_of,
-                user=user,
+                principal=principal,
             )
             running = self._running[producer] = _Running(publication)
             Deferred.fromCoroutine(self._publish(producer, running)).addErrback(_fault, producer)
@@ -388,12 +391,12 @@ class Sink:
             running.end(error)
 
     async def _outcome(
-        self, producer: str, batch: int, seconds: float, user: str | None
+        self, producer: str, batch: int, seconds: float, principal: Principal | None
     ) -> Standing:
         """Wait for the end of a publication, but not longer than that; says how far it is."""
         commit = self.ledger.producers[producer].commit
         total = 0 if commit is None else commit.total
-        running = self._run(producer, user)
+        running = self._run(producer, principal)
         waiter = running.wait()
         self._clock.callLater(seconds, lambda: running.late(waiter))
         if await waiter:
