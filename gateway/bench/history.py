@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import pyarrow as pa
 
-from gateway.bench.spark import ADDRESS, SETTINGS, spark_session
+from gateway.bench.spark import ADDRESS, QUIET, SETTINGS, spark_session
 from gateway.trial.java import spark_environment
 from gateway.trial.scratch import ScratchGateway, importing_environment
 
@@ -201,7 +201,7 @@ def measure(mib: int, size: int, local_mib: int, say: Callable[[str], None]) -> 
             assert isinstance(facts, dict), facts
             say(f"the gateway has offsets {facts['first']:,} to {facts['head']:,}; reading all")
             began = time.monotonic()
-            with spark_session() as session:
+            with spark_session(**QUIET) as session:
                 found = read(session, history)
             reading = time.monotonic() - began
         table = disk_bytes(history.table)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from gateway.bench.cpu import resident_bytes
-from gateway.bench.spark import ADDRESS, SETTINGS, publish, spark_session
+from gateway.bench.spark import ADDRESS, QUIET, SETTINGS, publish, spark_session
 from gateway.trial.scratch import ScratchGateway
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def measure(rows: int, size: int, say: Callable[[str], None]) -> dict[str, Any]:
     ):
         publish(gateway, rows, size, "plain")
         say(f"{rows:,} messages are there")
-        with spark_session() as session, watched(gateway.pid) as peaks:
+        with spark_session(**QUIET) as session, watched(gateway.pid) as peaks:
             found, batches = read(session, gateway, Path(folder))
     if found != rows:
         raise click.ClickException(f"{found} rows were read of {rows}")
