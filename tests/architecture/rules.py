@@ -422,6 +422,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.archive",
     "gateway.bench.drive",
+    "gateway.bench.history",
     "gateway.bench.spark",
     "gateway.bench.spark_write",
     "gateway.bench.store",
