@@ -315,6 +315,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.tap": "twisted",
     # The sink waits for threads, the journal and room.
     "gateway.sink.durable": "twisted",
+    "gateway.sink.places": "twisted",
     "gateway.sink.ports": "twisted",
     "gateway.sink.publication": "twisted",
     "gateway.sink.sink": "structlog twisted",
