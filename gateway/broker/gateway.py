@@ -42,6 +42,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner, Subscription
+from gateway.model.principal import Principal
 from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.queues.queue import Queue
@@ -234,10 +235,12 @@ class Gateway:
         owner: ProducerOwner,
         *,
         origin: str = "",
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> Route:
         """See the Broker port."""
-        return self.routing.open_producer(destination, routing, owner, origin=origin, user=user)
+        return self.routing.open_producer(
+            destination, routing, owner, origin=origin, principal=principal
+        )
 
     def open_relay(self, owner: ProducerOwner) -> Relay:
         """See the Broker port."""
@@ -257,7 +260,7 @@ class Gateway:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: Mapping[str, str] | None = None,
         start: StreamStart | None = None,
     ) -> Subscription:
@@ -278,7 +281,7 @@ class Gateway:
             selector=selector,
             no_local=no_local,
             owner=owner,
-            user=user,
+            principal=principal,
             options=options,
         )
 
@@ -294,9 +297,11 @@ class Gateway:
         """See the Broker port."""
         self.administration.delete_subscription(durable_name)
 
-    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+    def create_temporary(
+        self, routing: RoutingType, owner: object, principal: Principal | None = None
+    ) -> str:
         """See the Broker port."""
-        return self._consuming.create_temporary(routing, owner, user)
+        return self._consuming.create_temporary(routing, owner, principal)
 
     def delete_temporary(self, name: str) -> None:
         """See the Broker port."""

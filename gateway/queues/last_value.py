@@ -180,8 +180,10 @@ class ValueRing(Ring):
 
     def drop_superseded(self) -> None:
         """Let go of what later values have replaced, now that those are recorded."""
+        waiting = len(self._index)
         gone = self._take_superseded()
-        self._dropped = len(gone)
+        # What was scheduled took no room of the ring, and its going makes none.
+        self._dropped = waiting - len(self._index)
         if gone:
             self._leave(gone, Gone.REPLACED)
 

@@ -18,13 +18,16 @@ from twisted.python.failure import Failure
 from gateway.broker import Gateway
 from gateway.model.definitions import CommitDefinition, ProgressDefinition, StageRow
 from gateway.model.errors import STOPPING, Code, Refusal, RefusedError
+from gateway.model.principal import Principal
 from gateway.sink.durable import when_durable
 from gateway.sink.ledger import Known, Ledger, Next
+from gateway.sink.places import Places
 from gateway.sink.ports import Clock, Files, RunBlocking
-from gateway.sink.publication import Publication, Routes, Stopped
-from gateway.sink.reading import form_of, judge_file
+from gateway.sink.publication import Publication, Stopped
+from gateway.sink.reading import judge_file
 from gateway.sink.settings import SinkSettings
 from gateway.sink.staging import Stage, StageKey, Staging, owner_of, stage_key
+from gateway.sink.ways import check_ways
 
 Result = TypeVar("Result")
 
@@ -105,6 +108,7 @@ class Sink:
         self._durable = partial(when_durable, broker)
         self._may_take = may_take
         self._running: dict[str, _Running] = {}
+        self._places = Places()
         self._stopping = False
         self.committed = 0
 
@@ -157,6 +161,15 @@ class Sink:
             for producer, known in self.ledger.producers.items()
             for key in _keys(producer, known)
         }
+
+    def _is_in_use(self, key: StageKey) -> bool:
+        return any(
+            key in _keys(producer, known)
+            for producer, known in self.ledger.producers.items()
+            if known.commit is not None
+            and known.commit.batch == key.batch
+            and owner_of(producer) == key.owner
+        )
 
     def definitions(self) -> list[CommitDefinition | ProgressDefinition]:
         """Return what each new journal segment begins with."""
@@ -238,7 +251,7 @@ class Sink:
     def abort(self, key: StageKey) -> bool:
         """Delete a stage; returns whether it was there. One that is being published stays."""
         stage = self.staging.get(key)
-        if stage is None or stage.writing or key in self._stages_in_use():
+        if stage is None or stage.writing or self._is_in_use(key):
             return False
         self._remove(stage)
         return True
@@ -256,7 +269,7 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool = False,
-        user: str | None = None,
+        principal: Principal | None = None,
         seconds: float = 0.0,
     ) -> Deferred[Standing]:
         """Publish a batch; the answer comes when that is durable, or after so many seconds.
@@ -265,7 +278,9 @@ class Sink:
         remembered when it had.
         """
         stage_key(producer, batch, 0, "0")
-        done = self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
+        done = self._commit(
+            producer, batch, stages, passing=passing, principal=principal, seconds=seconds
+        )
         return _shielded(Deferred.fromCoroutine(done))
 
     async def _commit(
@@ -275,14 +290,14 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool,
-        user: str | None,
+        principal: Principal | None,
         seconds: float,
     ) -> Standing:
         if self._stopping:
             raise RefusedError(STOPPING)
         step = self.ledger.ask(producer, batch)
         if step is Next.BEGIN:
-            await self._check(producer, batch, stages, user)
+            await self._check(producer, batch, stages, principal)
             step = self.ledger.ask(producer, batch)  # another call may have been faster
         if step is Next.DONE:
             self._clear(producer, range(batch, batch + 1))
@@ -290,7 +305,7 @@ class Sink:
             return Standing(done=True)
         if step is Next.BEGIN:
             self._begin(producer, batch, stages, passing=passing)
-        return await self._outcome(producer, batch, seconds, user)
+        return await self._outcome(producer, batch, seconds, principal)
 
     def _begin(
         self, producer: str, batch: int, stages: Sequence[StageRow], *, passing: bool
@@ -305,7 +320,7 @@ class Sink:
         broker.turn.need_end()
 
     async def _check(
-        self, producer: str, batch: int, stages: Sequence[StageRow], user: str | None
+        self, producer: str, batch: int, stages: Sequence[StageRow], principal: Principal | None
     ) -> None:
         """Look whether all of a batch is there and has ways to go. Raises RefusedError.
 
@@ -313,9 +328,17 @@ class Sink:
         """
         owner, now = owner_of(producer), self._clock.seconds()
         found: list[Stage] = []
+        partitions = [partition for partition, _, _ in stages]
+        if len(set(partitions)) < len(partitions):
+            twice = next(one for one in partitions if partitions.count(one) > 1)
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"Batch {batch} of producer {producer!r} names partition {twice} twice; each one "
+                "counts by one stage.",
+            )
         for partition, attempt, rows in stages:
             stage = self.staging.get(StageKey(owner, batch, partition, attempt))
-            if stage is None or stage.rows != rows:
+            if stage is None or stage.rows != rows or rows < 0:
                 raise RefusedError.of(
                     Code.NOT_FOUND,
                     f"Batch {batch} of producer {producer!r}: the stage of partition {partition} "
@@ -325,29 +348,16 @@ class Sink:
                 )
             stage.seen = now
             found.append(stage)
-        for stage in found:
-            await self._check_ways(stage, user)
+        await check_ways(
+            found,
+            self._broker,
+            self._files,
+            self._blocking,
+            message_max=self.staging.settings.max_message_size,
+            principal=principal,
+        )
 
-    async def _check_ways(self, stage: Stage, user: str | None) -> None:
-        """Look whether each address of a stage can be sent to. Raises RefusedError."""
-        most = self.staging.settings.max_message_size
-        if stage.addresses is None:
-            judged = await self._blocking.run(judge_file, self._files, stage.file, most)
-            stage.addresses = judged.addresses
-        form = await self._blocking.run(form_of, self._files, stage.file)
-        routes = Routes(self._broker, _nothing, user)
-        try:
-            for address, row in stage.addresses.items():
-                try:
-                    routes.to(address, form)
-                except RefusedError as error:
-                    refusal = error.refusal
-                    where = f"Row {row} of partition {stage.key.partition}: "
-                    raise RefusedError.of(refusal.code, where + refusal.text) from None
-        finally:
-            routes.close()
-
-    def _run(self, producer: str, user: str | None = None) -> _Running:
+    def _run(self, producer: str, principal: Principal | None = None) -> _Running:
         """Have the batch of a producer published, if it is not under way."""
         running = self._running.get(producer)
         if running is None:
@@ -358,8 +368,9 @@ class Sink:
                 files=self._files,
                 blocking=self._blocking,
                 clock=self._clock,
+                places=self._places,
                 file_of=_file_of,
-                user=user,
+                principal=principal,
             )
             running = self._running[producer] = _Running(publication)
             Deferred.fromCoroutine(self._publish(producer, running)).addErrback(_fault, producer)
@@ -388,12 +399,12 @@ class Sink:
             running.end(error)
 
     async def _outcome(
-        self, producer: str, batch: int, seconds: float, user: str | None
+        self, producer: str, batch: int, seconds: float, principal: Principal | None
     ) -> Standing:
         """Wait for the end of a publication, but not longer than that; says how far it is."""
         commit = self.ledger.producers[producer].commit
         total = 0 if commit is None else commit.total
-        running = self._run(producer, user)
+        running = self._run(producer, principal)
         waiter = running.wait()
         self._clock.callLater(seconds, lambda: running.late(waiter))
         if await waiter:
@@ -478,7 +489,3 @@ def _not_removed(failure: object, file: str) -> None:
 def _fault(failure: object, producer: str) -> None:
     """Tell of a fault of ours: the next commit call, or start, goes on."""
     _log.error("sink.publication_failed", producer=producer, error=str(failure))
-
-
-def _nothing() -> None:
-    """Stand for whoever does not want to know of room."""

@@ -93,7 +93,7 @@ class Routes:
                 prefixed or routing,
                 self._owner,
                 origin=session.origin,
-                user=session.user,
+                principal=session.principal,
             )
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.pop(next(iter(self._routes))).close()

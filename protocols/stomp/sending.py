@@ -23,8 +23,8 @@ from gateway.model.message import (
     STOMP,
     TEXT,
 )
-from gateway.model.objects import NOBODY
 from gateway.model.ports import Broker, Producer, Relay
+from gateway.model.principal import ANYBODY
 from gateway.model.run import Outcome, Run
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
@@ -136,7 +136,7 @@ class Sending:
         "_reply_to",
         "_senders",
         "_unblocked",
-        "user",
+        "principal",
     )
 
     def __init__(
@@ -153,9 +153,9 @@ class Sending:
         """Start without senders; `on_evict` is called when routes handed out so far are void.
 
         `reply_to` makes of a SEND's what others answer to, and raises RefusedError.
-        `user`: for whom what is missing is made; set when it is known.
+        `principal`: for whom it sends; set when it is known.
         """
-        self.user = NOBODY
+        self.principal = ANYBODY
         self._broker = broker
         self._limits = limits
         self._unblocked = unblocked
@@ -226,14 +226,14 @@ class Sending:
         if sender is not None:
             return sender
         named, routing = resolve(headers, "SEND", (_TYPE_HEADER,), self._limits)
-        destination = self._places.find(named, self.user)
+        destination = self._places.find(named, self.principal)
         if destination is None:
             return self._lost(named.name)
         if len(self._senders) >= self._limits.destinations_max:
             self.close_all()
         sender = Sender(self._unblocked)
         sender.producer = self._broker.open_producer(
-            destination, routing, sender, origin=self._origin, user=self.user
+            destination, routing, sender, origin=self._origin, principal=self.principal
         )
         sender.producer.credited = False
         sender.producer.remakes = named.place is not Place.EXISTING

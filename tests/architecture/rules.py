@@ -315,6 +315,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.tap": "twisted",
     # The sink waits for threads, the journal and room.
     "gateway.sink.durable": "twisted",
+    "gateway.sink.places": "twisted",
     "gateway.sink.ports": "twisted",
     "gateway.sink.publication": "twisted",
     "gateway.sink.sink": "structlog twisted",
@@ -362,6 +363,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pacing": "socket time",
     "pyspark_sluicegate.pushdown": "pyspark",
     "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
@@ -433,6 +435,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.trial.scratch",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
+    "pyspark_sluicegate.pacing",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
     "pyspark_sluicegate.pipelines.archive",

@@ -166,4 +166,6 @@ def test_one_runs_until_ctrl_c_and_ends_cleanly(gateway: ScratchGateway, tmp_pat
         process.kill()
         process.wait()
     assert any('"rows": 1' in line for line in lines)
-    assert not any("Traceback" in line for line in lines), "".join(lines)
+    # Spark's own daemon may find its pipe closed, and says so by a traceback of its own.
+    frames = [line for line in lines if line.lstrip().startswith('File "')]
+    assert all("/pyspark/" in line for line in frames), "".join(lines)

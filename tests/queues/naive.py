@@ -99,7 +99,7 @@ class NaiveQueue:
             self._evict()
 
     def _supersede(self, item: Item) -> bool:
-        """It begins to wait: an earlier value that waits goes; returns whether one did."""
+        """It begins to wait: an earlier value goes; returns whether one did that waited."""
         if not self.last_value or item.key is None:
             return False
         if item.rank is None:
@@ -109,10 +109,12 @@ class NaiveQueue:
             for i in self.waiting + self.scheduled
             if i.key == item.key and i.rank is not None and i.rank < item.rank
         ]
+        waited = False
         for one in old:
+            waited |= one in self.waiting
             (self.waiting if one in self.waiting else self.scheduled).remove(one)
             self._leave("replaced", one)
-        return bool(old)
+        return waited
 
     def _outdated(self, item: Item) -> bool:
         """Whether a later value is there, waiting or in delivery."""

@@ -503,3 +503,17 @@ HastyQueueMachine.TestCase.settings = settings(
     max_examples=examples(200), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestHastyQueueAgainstNaive = HastyQueueMachine.TestCase
+
+
+def test_a_value_in_place_of_a_scheduled_one_takes_room_in_the_ring() -> None:
+    """What comes back late took no room; its successor does."""
+    machine = QueueMachine()
+    machine.start(evicts_next=False, last_value=True)
+    machine.change(ring=1, attempts=None, paused=False)
+    machine.send_mixed(shapes=[(0, False, 1, b"b")])
+    machine.dispatch(limit=1)
+    machine.release(which=0, subset=set(), failed=False, bar=False, delay=1)
+    for key in (b"a", b"b"):
+        machine.send_mixed(shapes=[(0, False, -1, key)])
+        machine.same()
+    assert [m.seq for m in machine.queue.browse(0, 9)] == [3]

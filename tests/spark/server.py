@@ -31,6 +31,7 @@ from gateway.management.router import Router
 from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
+from gateway.model.principal import Principal
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
@@ -53,7 +54,7 @@ class OpenGate:
     open = True
 
     def check(self, user: str, password: str, done: Any) -> None:
-        done(True)
+        done(Principal(user))
 
 
 class Faults:

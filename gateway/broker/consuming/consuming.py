@@ -16,6 +16,7 @@ from gateway.broker.pressure.load import Load
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.ports import Consumer, Subscription
+from gateway.model.principal import Principal, account_of
 from gateway.model.stream_start import StreamStart
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
@@ -70,7 +71,7 @@ class Consuming:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: Mapping[str, str] | None = None,
     ) -> Hold | Look:
         """See the Broker port."""
@@ -88,11 +89,11 @@ class Consuming:
                 condition=condition,
                 no_local=no_local,
                 owner=owner,
-                user=user,
+                principal=principal,
             )
             browse, no_local, condition = False, "", condition if queue.paged_count else None
         else:
-            queue = self._on_demand.for_consuming(destination, routing, user)
+            queue = self._on_demand.for_consuming(destination, routing, principal)
         check_owner(queue, owner)
         if not browse and 0 <= queue.max_consumers <= queue.consumer_count:
             self.closed(queue)  # one that was made for it goes again
@@ -156,8 +157,10 @@ class Consuming:
             return None
         return queue.filter_text, bool(queue.no_local)
 
-    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+    def create_temporary(
+        self, routing: RoutingType, owner: object, principal: Principal | None = None
+    ) -> str:
         """See the Broker port."""
         name = self._make_name()
-        self._directory.make_temporary(name, routing, owner, user)
+        self._directory.make_temporary(name, routing, owner, account_of(principal))
         return name

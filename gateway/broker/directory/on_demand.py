@@ -15,6 +15,7 @@ from gateway.broker.directory.remembered import queue_definition
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.objects import Kind
+from gateway.model.principal import Principal, account_of
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
 
@@ -22,8 +23,8 @@ from gateway.queues.queue import Queue
 class OnDemand:
     """Finds what clients name, and makes it where settings allow it.
 
-    `user` is for whom something is to be made, as far as the directory's `objects` have room for
-    it; None is the gateway itself, which is never refused.
+    `principal` is for whom something is to be made, as far as the directory's `objects` have room
+    for its account; None is the gateway itself, which is never refused.
     """
 
     __slots__ = ("_directory", "_refilter")
@@ -53,7 +54,10 @@ class OnDemand:
     # ---- sending
 
     def for_sending(
-        self, destination: Destination, routing: RoutingType | None, user: str | None = None
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        principal: Principal | None = None,
     ) -> tuple[Address, Queue | None]:
         """Return where a sender's messages go, making it where allowed. Raises RefusedError."""
         settings = self._directory.settings.for_address(destination.address)
@@ -61,7 +65,9 @@ class OnDemand:
         if address is None and not settings.auto_create_addresses:
             raise _not_found(destination.address)
         if destination.queue is not None:
-            return self._fqqn_address(destination, user), self._fqqn(destination, routing, user)
+            return self._fqqn_address(destination, principal), self._fqqn(
+                destination, routing, principal
+            )
         known = frozenset() if address is None else address.routing_types
         wanted = routing or (None if known else settings.default_address_routing_type)
         has_queue = False
@@ -72,31 +78,31 @@ class OnDemand:
                 raise _mismatch(address, wanted)
         kinds = known if wanted is None else {wanted}
         makes = RoutingType.ANYCAST in kinds and not has_queue and settings.auto_create_queues
-        self._directory.check_room(destination.address, user, queue=makes)
+        self._directory.check_room(destination.address, account_of(principal), queue=makes)
         if address is None:
             address = self._directory.make_address(
-                destination.address, auto_created=True, user=user
+                destination.address, auto_created=True, user=account_of(principal)
             )
         if wanted is not None:
             self._directory.add_type(address, wanted)
         if makes:
-            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST, user)
+            self._make_on_demand(address.name, address.name, RoutingType.ANYCAST, principal)
         return address, None
 
-    def _fqqn_address(self, destination: Destination, user: str | None) -> Address:
+    def _fqqn_address(self, destination: Destination, principal: Principal | None) -> Address:
         """Return the address of a named queue, made if it is not there."""
         address = self._directory.addresses.get(destination.address)
         if address is None:
             settings = self._directory.settings.for_address(destination.address)
             makes = destination.queue not in self._directory.queues and settings.auto_create_queues
-            self._directory.check_room(destination.address, user, queue=makes)
+            self._directory.check_room(destination.address, account_of(principal), queue=makes)
             address = self._directory.make_address(
-                destination.address, auto_created=True, user=user
+                destination.address, auto_created=True, user=account_of(principal)
             )
         return address
 
     def _fqqn(
-        self, destination: Destination, routing: RoutingType | None, user: str | None
+        self, destination: Destination, routing: RoutingType | None, principal: Principal | None
     ) -> Queue:
         assert destination.queue is not None
         queue = self._directory.queues.get(destination.queue)
@@ -109,7 +115,7 @@ class OnDemand:
                     "is false for its address.",
                 )
             kind = routing or settings.default_queue_routing_type
-            return self._make_on_demand(destination.queue, destination.address, kind, user)
+            return self._make_on_demand(destination.queue, destination.address, kind, principal)
         if queue.address != destination.address:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -143,7 +149,10 @@ class OnDemand:
         return routing
 
     def for_consuming(
-        self, destination: Destination, routing: RoutingType | None, user: str | None = None
+        self,
+        destination: Destination,
+        routing: RoutingType | None,
+        principal: Principal | None = None,
     ) -> Queue:
         """Return the queue that a consumer reads, making it where allowed. Raises RefusedError."""
         settings = self._directory.settings.for_address(destination.address)
@@ -151,8 +160,8 @@ class OnDemand:
         if address is None and not settings.auto_create_addresses:
             raise _not_found(destination.address)
         if destination.queue is not None:
-            self._fqqn_address(destination, user)
-            return self._fqqn(destination, routing, user)
+            self._fqqn_address(destination, principal)
+            return self._fqqn(destination, routing, principal)
         if address is not None and address.anycast:
             namesake = [queue for queue in address.anycast if queue.name == address.name]
             return (namesake or address.anycast)[0]
@@ -163,16 +172,18 @@ class OnDemand:
                 "false for it.",
             )
         name = destination.address
-        self._directory.check_room(name, user, queue=True)
+        self._directory.check_room(name, account_of(principal), queue=True)
         if address is None:
-            self._directory.make_address(name, auto_created=True, user=user)
-        return self._make_on_demand(name, name, RoutingType.ANYCAST, user)
+            self._directory.make_address(name, auto_created=True, user=account_of(principal))
+        return self._make_on_demand(name, name, RoutingType.ANYCAST, principal)
 
     def _make_on_demand(
-        self, name: str, address: str, kind: RoutingType, user: str | None
+        self, name: str, address: str, kind: RoutingType, principal: Principal | None
     ) -> Queue:
-        self._directory.objects.check(Kind.QUEUES, user)
-        queue = self._directory.make_queue(name, address, kind, auto_created=True, user=user)
+        self._directory.objects.check(Kind.QUEUES, account_of(principal))
+        queue = self._directory.make_queue(
+            name, address, kind, auto_created=True, user=account_of(principal)
+        )
         self._directory.watcher.queue_made(queue)
         return queue
 
@@ -187,7 +198,7 @@ class OnDemand:
         condition: Condition | None = None,
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> Queue:
         """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
 
@@ -196,10 +207,12 @@ class OnDemand:
         and `no_local` decide what the queue takes, and with others than before what it keeps.
         """
         queue = self._subscription_there(durable_name, name)
-        self._make_topic(name, user, queue)
+        self._make_topic(name, principal, queue)
         if durable_name is None:
             kind = RoutingType.MULTICAST
-            made = self._directory.make_queue(make_name(), name, kind, temporary=True, user=user)
+            made = self._directory.make_queue(
+                make_name(), name, kind, temporary=True, user=account_of(principal)
+            )
             made.owner = owner
             self._begin(made, condition, no_local)
             return made
@@ -213,7 +226,7 @@ class OnDemand:
                 RoutingType.MULTICAST,
                 auto_created=True,
                 temporary=temporary,
-                user=user,
+                user=account_of(principal),
             )
             if not shared:
                 queue.max_consumers = 1
@@ -247,7 +260,7 @@ class OnDemand:
             )
         return queue
 
-    def _make_topic(self, name: str, user: str | None, queue: Queue | None) -> None:
+    def _make_topic(self, name: str, principal: Principal | None, queue: Queue | None) -> None:
         """See to it that there is a multicast address, and room for a queue if there is none yet.
 
         Raises RefusedError, and has made nothing then.
@@ -256,10 +269,12 @@ class OnDemand:
         if not known and not self._directory.settings.for_address(name).auto_create_addresses:
             raise _not_found(name)
         # One that moves takes the place that it had, unless another user had that.
-        stays = queue is not None and (queue.address == name or queue.made_by == user)
-        self._directory.check_room(name, user, queue=not stays)
+        stays = queue is not None and (
+            queue.address == name or queue.made_by == account_of(principal)
+        )
+        self._directory.check_room(name, account_of(principal), queue=not stays)
         if not known:
-            self._directory.make_address(name, auto_created=True, user=user)
+            self._directory.make_address(name, auto_created=True, user=account_of(principal))
         self._directory.add_type(self._directory.addresses[name], RoutingType.MULTICAST)
 
     def _begin(self, queue: Queue, condition: Condition | None, no_local: str) -> None:

@@ -26,6 +26,7 @@ from gateway.model.bounds import NO_LIMIT
 from gateway.model.errors import Refusal, RefusedError
 from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Message
 from gateway.model.ports import ProducerOwner
+from gateway.model.principal import Principal
 from gateway.model.run import TAKEN, MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
@@ -50,10 +51,10 @@ class Route:
         "_version",
         "credited",
         "is_leg",
+        "principal",
         "promised",
         "remakes",
         "sent",
-        "user",
     )
 
     stamps: bool = False
@@ -79,7 +80,7 @@ class Route:
         self._spread = Spread(shared, self._place, origin, is_owned=owner is not None)
         self._version = -1
         self.is_leg = is_leg
-        self.user: str | None = None  # for whom the address is made again; None: the gateway
+        self.principal: Principal | None = None  # who sends, and makes the address again
         self.credited = True
         self.remakes = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
@@ -109,6 +110,11 @@ class Route:
     def is_fixed(self) -> bool:
         """Whether it leads to one queue."""
         return self._place.only is not None
+
+    @property
+    def is_picky(self) -> bool:
+        """Whether some queue does not take everything; known once it is resolved."""
+        return self._place.picky
 
     @property
     def fan(self) -> Fan | None:
@@ -235,7 +241,7 @@ class Route:
         if not self.remakes:
             self._shared.on_demand.check_there(destination)
         self._address, queue = self._shared.on_demand.for_sending(
-            destination, place.routing, self.user
+            destination, place.routing, self.principal
         )
         place.move(self._address, queue)
         if self._shared.branches.ends(old, self._key):

@@ -21,6 +21,7 @@ from gateway.broker.routing.shared import Shared
 from gateway.broker.routing.stamped import route_kind
 from gateway.model.address import Destination, RoutingType, check_not_ours
 from gateway.model.ports import ProducerOwner
+from gateway.model.principal import Principal
 
 
 class Routing:
@@ -69,14 +70,14 @@ class Routing:
         owner: ProducerOwner,
         *,
         origin: str = "",
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> Route:
         """See the Broker port."""
         check_not_ours(destination.address)
         shared = self.shared
-        address, only = shared.on_demand.for_sending(destination, routing, user)
+        address, only = shared.on_demand.for_sending(destination, routing, principal)
         route = route_kind(address)(shared, address, routing, owner, only=only, origin=origin)
-        route.user = user
+        route.principal = principal
         if address.branched:
             route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:

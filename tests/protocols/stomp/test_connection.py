@@ -7,6 +7,7 @@ import pytest
 from gateway.model.errors import Code, Refusal
 from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause, Ending
+from gateway.model.principal import By, Principal
 from protocols.stomp.connection import Connection, Input, State
 from protocols.stomp.greeting import Greeting, greet
 from protocols.stomp.intake import Intake, Pause
@@ -100,9 +101,9 @@ def test_a_step_outside_the_table_asserts(state: State, what: Input) -> None:
 
 def test_what_a_greeting_says_is_known_from_then_on() -> None:
     line = Line()
-    line.connection.opened(greeting("1.1"), "ann")
+    line.connection.opened(greeting("1.1"), Principal("ann", by=By.PASSWORD))
     connection = line.connection
-    assert (connection.version, connection.user, connection.account) == (
+    assert (connection.version, connection.principal.user, connection.principal.account) == (
         Version.V1_1,
         "ann",
         "ann",
