@@ -38,6 +38,7 @@ from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.stream_answers import shown_loss, shown_stream
 from gateway.management.stream_patterns import Patterns, Planned, find_taps
+from gateway.management.stream_reads import Read as UnderWay
 from gateway.management.stream_reads import Reads
 from gateway.model.errors import Code, RefusedError
 from gateway.selectors import compile_selector
@@ -356,7 +357,15 @@ class StreamsApi:
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
-        fields = read_fields(request, Read)
+        # Asked first: looking at what is asked for is work, too.
+        under_way = self._reads.begin(reading.STORED_BYTES)
+        try:
+            return self._read(read_fields(request, Read), under_way)
+        except BaseException:
+            under_way.end()
+            raise
+
+    def _read(self, fields: Read, under_way: UnderWay) -> Deferred[Response]:
         if not fields.ranges or len(fields.ranges) > RANGES_MAX:
             raise RefusedError.of(
                 Code.BAD_VALUE,
@@ -368,20 +377,21 @@ class StreamsApi:
         for index, one in enumerate(fields.ranges):
             tap = self._registry.get(one.stream)
             self._pin(tap, fields.pin, fields.pin_ms)
-            asked.add(index, one, tap)
+            if asked.beyond is None:
+                asked.add(index, one, tap)
         if asked.losses and not fields.skip_losses:
+            under_way.end()
             text = "Some of the messages asked for are not there any more; see 'losses'."
             shown = {"code": "lost", "message": text, "losses": asked.losses}
             return _done(json_response(410, shown))
         most = reading.STORED_BYTES if view is None else reading.SLICE_BYTES
-        under_way = self._reads.begin(most)
         function = partial(
             reading.read_slice,
             skip_losses=fields.skip_losses,
             losses=asked.losses,
             selector=fields.selector,
             beyond=asked.beyond,
-            bytes_max=under_way.bytes_max,
+            bytes_max=min(most, under_way.bytes_max),
         )
         made = self._registry.run(function, view, asked.snapshots)
 
@@ -425,7 +435,7 @@ class _Asked:
         if one.epoch != tap.stream.epoch:
             return
         low = plan.effective_start(tap.place, one.epoch, one.start)
-        if one.end <= low or self.beyond is not None:
+        if one.end <= low:
             return
         if self._left <= 0:
             self.beyond = [index, low]
