@@ -92,6 +92,7 @@ class Replay:
         asleep: it waits for the head to rise.
         touched: it is to be dispatched.
         again: it could hand out more in its next turn.
+        share: messages that it looks at in one turn; whoever has it hand out adapts them.
     """
 
     __slots__ = (
@@ -105,6 +106,7 @@ class Replay:
         "asleep",
         "consumer",
         "cursor",
+        "share",
         "stage",
         "tap",
         "touched",
@@ -117,7 +119,10 @@ class Replay:
         start: StreamStart,
         consumer: Consumer,
         matches: Matches | None,
+        *,
+        share: int,
     ) -> None:
+        self.share = share
         self._around = around
         self.tap = tap
         self.consumer = consumer
