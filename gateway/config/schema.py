@@ -19,6 +19,7 @@ from gateway.model import attributes
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
+from gateway.model.principal import Permission
 from gateway.model.rows import rows_of
 
 
@@ -74,7 +75,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses"
+        " sink streams archive wildcard-addresses security-settings"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -83,7 +84,7 @@ TOP: Final = Table(
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files"
-        " security-settings persistence-enabled"
+        " persistence-enabled"
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
@@ -126,6 +127,23 @@ ADDRESS_SETTINGS: Final = Table(
     keys=v.readers(settings.ROWS),
     later=frozenset(_NOT_HERE),
     why=_NOT_HERE,
+)
+
+
+def _artemis(key: str) -> str:
+    """Return a key as Artemis writes it: `createAddress`."""
+    first, *others = key.split("-")
+    return first + "".join(word.title() for word in others)
+
+
+#: Each permission by its key here and by that of Artemis.
+PERMISSIONS: Final = {name: one for one in Permission for name in (one.value, _artemis(one.value))}
+SECURITY_SETTINGS: Final = Table(
+    keys=dict.fromkeys(PERMISSIONS, v.roles),
+    later=frozenset({"security-setting-plugin"}),
+    why={
+        "security-setting-plugin": "loads a class of Java's into Artemis; write the settings here"
+    },
 )
 
 QUEUE: Final = Table(
