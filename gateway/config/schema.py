@@ -33,6 +33,7 @@ class Table:
         later: known keys that this version does not support.
         why: of those, key -> what it is for, and why it does nothing here.
         nested: keys that are tables of their own, checked elsewhere.
+        aliases: of `keys`, those that are another word for one of them.
     """
 
     keys: Mapping[str, v.Reader]
@@ -40,6 +41,7 @@ class Table:
     later: frozenset[str] = frozenset()
     why: Mapping[str, str] = field(default_factory=dict)
     nested: frozenset[str] = field(default_factory=frozenset)
+    aliases: frozenset[str] = frozenset()
 
     def refusal(self, key: str) -> str:
         """Say why a key of `later` is refused."""
@@ -47,7 +49,7 @@ class Table:
 
     def known(self) -> list[str]:
         """Return every key that is worth suggesting for a misspelt one."""
-        return sorted({*self.keys, *self.nested})
+        return sorted({*self.keys, *self.nested} - self.aliases)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -140,6 +142,7 @@ def _artemis(key: str) -> str:
 PERMISSIONS: Final = {name: one for one in Permission for name in (one.value, _artemis(one.value))}
 SECURITY_SETTINGS: Final = Table(
     keys=dict.fromkeys(PERMISSIONS, v.roles),
+    aliases=frozenset(PERMISSIONS) - {one.value for one in Permission},
     later=frozenset({"security-setting-plugin"}),
     why={
         "security-setting-plugin": "loads a class of Java's into Artemis; write the settings here"
