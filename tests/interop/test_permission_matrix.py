@@ -18,6 +18,7 @@ from proton import Message, symbol
 from proton.reactor import Copy, DurableSubscription, LinkOption
 from proton.utils import LinkDetached, SendException
 from stomp.exception import NotConnectedException
+from websocket import WebSocketConnectionClosedException
 
 from gateway.model.principal import Permission
 from gateway.trial.scratch import HOST, ScratchGateway
@@ -233,7 +234,9 @@ def stomp_py(gateway: ScratchGateway, user: str, version: str) -> Iterator[Clien
     try:
         yield StompClient(connection, version, user)
     finally:
-        with suppress(NotConnectedException):  # 1.2 ends with an ERROR
+        with suppress(
+            NotConnectedException, WebSocketConnectionClosedException
+        ):
             connection.disconnect()
 
 
@@ -246,7 +249,9 @@ def web_stomp(gateway: ScratchGateway, user: str) -> Iterator[Client]:
     try:
         yield StompClient(connection, "1.2", user)
     finally:
-        with suppress(NotConnectedException):  # 1.2 ends with an ERROR
+        with suppress(
+            NotConnectedException, WebSocketConnectionClosedException
+        ):
             connection.disconnect()
 
 
