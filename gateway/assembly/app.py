@@ -36,6 +36,7 @@ from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import Contexts, secured
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -130,6 +131,7 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
+        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
         self.site = ApiSite(
             reactor,
             self._router,
@@ -300,6 +302,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.allowing.roles = config.api_roles.roles()
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:

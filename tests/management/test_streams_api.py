@@ -24,7 +24,9 @@ BASE = "/api/v1/streams"
 SUBSCRIPTION = f"{BASE}/subscriptions"
 
 
-class ApiTest(SynchronousTestCase):
+class Asking(SynchronousTestCase):
+    """A registry behind a router, and whoever asks it."""
+
     def setUp(self) -> None:
         self.files = PowerFiles()
         self.open()
@@ -38,7 +40,9 @@ class ApiTest(SynchronousTestCase):
     def start(self, method: str, path: str, body: Any = None) -> Deferred[Response]:
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"} if data else {}
-        request = Request(method=method, path=path, headers=headers, body=data)
+        return self.answered(Request(method=method, path=path, headers=headers, body=data))
+
+    def answered(self, request: Request) -> Deferred[Response]:
         answer = self.router.dispatch(request)
         if isinstance(answer, Response):
             done: Deferred[Response] = Deferred()
@@ -67,6 +71,8 @@ class ApiTest(SynchronousTestCase):
 
     # -- operators
 
+
+class ApiTest(Asking):
     def test_make_show_list_delete(self) -> None:
         made = self.good("POST", BASE, {"name": "all", "address": "orders"})
         assert made == {
