@@ -53,6 +53,7 @@ from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
 from gateway.store.hanging import StoreWatch
 from gateway.time.lag import ReactorLag
@@ -270,6 +271,7 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)

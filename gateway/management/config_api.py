@@ -83,7 +83,7 @@ class ConfigApi:
         check_query(request, ())
         reloads = self._reloads
         refused = reloads.refused
-        told = None
+        told: dict[str, object] | None = None
         if refused is not None:
             problems = [problem_view(problem) for problem in refused.problems]
             told = {"atMs": refused.at_ms, "problems": problems}
@@ -93,6 +93,7 @@ class ConfigApi:
             "reloads": reloads.count,
             "needsRestart": restart_keys(reloads.last),
             "refused": told,
+            "usersRefused": [problem_view(problem) for problem in reloads.users.problems],
         }
         return json_response(200, shown)
 
