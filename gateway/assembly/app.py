@@ -36,6 +36,7 @@ from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import Contexts, secured
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -52,6 +53,7 @@ from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
 from gateway.security.permits import Permits
 from gateway.security.refusals import PermissionLog, use_permissions
@@ -135,6 +137,7 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
+        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
         self.site = ApiSite(
             reactor,
             self._router,
@@ -274,6 +277,7 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -306,6 +310,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.allowing.roles = config.api_roles.roles()
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:

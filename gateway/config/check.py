@@ -21,6 +21,7 @@ from gateway.addresses.permissions import (
 )
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
@@ -141,6 +142,10 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "streams": _streams(walk, tree.get("streams", {}), top),
         "archive": _archive(walk, tree.get("archive", {})),
         "management": _management(walk, tree.get("management", {}), base),
+        "api_roles": ApiRolesConfig(
+            **walk.table(tree.get("api-roles", {}), ("api-roles",), schema.API_ROLES)
+        ),
+        "ldap": _ldap(walk, tree.get("ldap"), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
         ),
@@ -195,6 +200,21 @@ def _management(walk: _Walk, raw: object, base: str) -> ManagementConfig:
     read = walk.table(raw, ("management",), schema.MANAGEMENT)
     config = ManagementConfig(**read)
     return replace(config, endpoint=_secured(walk, ("management",), raw, config.endpoint, base))
+
+
+def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
+    if raw is None:
+        return LdapConfig()
+    before = len(walk.problems)
+    read = walk.table(raw, ("ldap",), schema.LDAP)
+    for key in ("ca_file", "password_file"):
+        if key in read:
+            read[key] = _absolute(read[key], base)
+    config = LdapConfig(**read)
+    problem = config.problem() if len(walk.problems) == before else None
+    if problem is not None:
+        walk.wrong(("ldap", problem[0]), problem[1])
+    return config
 
 
 def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:

@@ -20,7 +20,10 @@ from gateway.model.definitions import DivertDefinition
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
-_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive")}
+_SECTIONS: Final = {
+    "api-roles": "api_roles",
+    **{name: name for name in ("management", "metrics", "logging", "archive", "ldap")},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

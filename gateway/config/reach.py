@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
+from gateway.config import access, streams, tree
 from gateway.model import attributes
 from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
@@ -46,6 +46,8 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "diverts": _all(Reach.AT_ONCE, "address forwarding-address exclusive filter routing-type"),
     "wildcard-addresses": _all(Reach.AT_ONCE, "routing-enabled"),
     "management": _of_rows(rows_of(tree.ManagementConfig)),
+    "api-roles": _of_rows(rows_of(access.ApiRolesConfig)),
+    "ldap": _of_rows(rows_of(access.LdapConfig)),
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
+from gateway.config import access, streams, tree
 from gateway.config import values as v
 from gateway.config.tls import TlsVersion
 from gateway.model import attributes
@@ -77,7 +77,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses security-settings"
+        " sink streams archive wildcard-addresses security-settings api-roles ldap"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -203,6 +203,8 @@ MANAGEMENT: Final = Table(
     nested=frozenset({"tls"}),
     later=_words("console token"),
 )
+API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
+LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))

@@ -16,6 +16,7 @@ from gateway.addresses.match import SettingsTable, markers_problem
 from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
@@ -450,6 +451,8 @@ class Config:
     addresses: tuple[AddressConfig, ...] = ()
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    api_roles: ApiRolesConfig = field(default_factory=ApiRolesConfig)
+    ldap: LdapConfig = field(default_factory=LdapConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True

@@ -119,6 +119,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "tls.failed": "a connection ended because TLS with it could not go on; `reason` says why",
     "twisted.failed": "an error that Twisted or a library under it reported",
     "twisted.reported": "a message that Twisted or a library under it logged",
+    "users.refused": "the users file is wrong, and the users of before stay",
+    "users.reloaded": "the users file was read again, and is in force",
     "users.readable_by_others": "the users file can be read by other users of the machine",
 }
 

@@ -235,7 +235,10 @@ class Exchange:
             access.check_host(request.headers["host"], allowed)
             access.check_origin(request.method, request.headers["host"], request.headers)
             authenticator = self._resource.for_peer(self._wire.peer)
-            if request.path in OPEN_PATHS or authenticator.open:
+            if request.path in OPEN_PATHS:
+                self._answer(request)
+            elif authenticator.open:
+                self._principal = authenticator.anybody(None)
                 self._answer(request)
             else:
                 self._authenticate(request, authenticator)

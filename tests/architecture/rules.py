@@ -277,6 +277,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
     "gateway.reload.reloads": "structlog twisted",
+    "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
     "gateway.process.heap": "ctypes os",
@@ -345,7 +346,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click logging os rich select signal socket ssl time",
+    "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"

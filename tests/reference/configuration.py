@@ -10,8 +10,9 @@ from enum import Enum
 from gateway.addresses import settings
 from gateway.addresses.permissions import PermissionEntry
 from gateway.addresses.settings import AddressSettings
-from gateway.config import schema, tree
+from gateway.config import access, schema, tree
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
@@ -48,6 +49,11 @@ _PLAIN = {
     v.address: "address",
     v.optional_address: "address, or empty for none",
     v.selector: "selector",
+    access.role_names: "array of roles",
+    access.group_roles: "table of arrays of roles",
+    access.ldap_url: "`ldap://` or `ldaps://`, host and port",
+    access.with_user: "text with `{user}`",
+    access.with_entry: "text with `{dn}` or `{user}`",
     schema._forwarding: "address, several with commas, or an array",
 }
 #: Rules that are not made of numbers.
@@ -152,6 +158,13 @@ SECTIONS = (
         reach="management",
         classes=(ManagementConfig,),
     ),
+    Section(
+        title="`[api-roles]`",
+        keys=schema.API_ROLES,
+        reach="api-roles",
+        classes=(ApiRolesConfig,),
+    ),
+    Section(title="`[ldap]`", keys=schema.LDAP, reach="ldap", classes=(LdapConfig,)),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
