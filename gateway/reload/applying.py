@@ -20,6 +20,7 @@ from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings
 from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import disk_limit, keep_declared, periods
+from gateway.listening.certificates import Certificates
 from gateway.listening.connections import Connections, connection_limits
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
@@ -51,6 +52,7 @@ class Running(Protocol):
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
+    certificates: dict[str, Certificates]
     containers: Containers
 
     def serve(self, config: Config) -> None:
@@ -97,6 +99,8 @@ async def apply(
             await core.registry.create(stream.name, stream.address)
     _use_store(reactor, core, old, new)
     running.serve(new)
+    for certificates in running.certificates.values():
+        certificates.look()
     broker.turn.need_end()  # what was defined goes to the disk, also where nobody sends
     for key, seconds in periods(new).items():
         if seconds != periods(old)[key]:
@@ -140,6 +144,9 @@ async def _use_users(
     gate, new = running.gate, wanted.held
     before, was_open = gate.users, gate.open
     gate.use(wanted.users)
+    ruled = gate.certificates is not None and gate.certificates.rules != new.certificate_users
+    if gate.certificates is not None:
+        gate.certificates.rules = new.certificate_users
     for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
@@ -154,14 +161,17 @@ async def _use_users(
             containers=running.containers,
             objects=core.broker.directory.objects,
         )
-    if gate.open or not (was_open or before.keys() - wanted.users.keys()):
+    if gate.open or not (was_open or ruled or before.keys() - wanted.users.keys()):
         return 0
     closed = looked = 0
     for group, acceptor in doors(running, new):
         for wire in list(group.wires.values()):
             peer = None if wire.session is None else wire.session.seen
             anonymous = acceptor.allow_anonymous
-            if not _may_stay(peer, wanted.users, was_open=was_open, anonymous=anonymous):
+            if not (
+                _may_stay(peer, wanted.users, was_open=was_open, anonymous=anonymous)
+                or _is_certified(gate, wire, peer)
+            ):
                 closed += _dismiss(wire, peer)
             looked += 1
             if looked % _WIRES_STEP == 0:
@@ -182,6 +192,14 @@ def _may_stay(peer: Peer | None, users: Users, *, was_open: bool, anonymous: boo
     if not user:
         return anonymous or not was_open
     return user in users and not was_open
+
+
+def _is_certified(gate: PasswordGate, wire: Wire, peer: Peer | None) -> bool:
+    """Whether the rules of now say of a connection's certificate what it was let in as."""
+    shown, judges = wire.peer().certificate, gate.certificates
+    if shown is None or judges is None or peer is None:
+        return False
+    return judges.is_of(shown, peer.state().user)
 
 
 def _dismiss(wire: Wire, peer: Peer | None) -> int:

@@ -16,10 +16,12 @@ from twisted.internet.defer import Deferred
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
-from gateway.config.tree import AddressConfig, Config, tls_listeners
+from gateway.config.listeners import tls_listeners
+from gateway.config.tree import AddressConfig, Config
 from gateway.core.core import Core
 from gateway.core.declared import contradictions
-from gateway.listening.certificates import CertificateError, check_files
+from gateway.listening.certificates import check_files
+from gateway.listening.contexts import CertificateError
 from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users
@@ -58,15 +60,16 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
     config = read()
     held = in_force(now, config)
     found = _users_of(held)
-    problems = exposure_problems(held, has_users=bool(found))
+    has_users = bool(found or held.certificate_users)
+    problems = exposure_problems(held, has_users=has_users)
     known = {problem.path for problem in problems}
     problems += [
         problem
-        for problem in exposure_problems(config, has_users=bool(found))
+        for problem in exposure_problems(config, has_users=has_users)
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
-    if users and not found:
+    if users and not has_users:
         text = (
             "has no users any more, and without users anybody is let in; a start may do that, a"
             " reload does not"

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from gateway.model.principal import By, Judge, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
+from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
@@ -82,18 +83,20 @@ class PasswordGate:
 
     Attributes:
         realms: asked in this order before the users file; the first that takes a login judges it.
+        certificates: whose the certificates of clients are; None: nobody's.
         judge: asked what principals may do; None: they may do everything.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
         "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
-        "decoy_key", "judge", "realms", "refused", "waiting",
+        "certificates", "decoy_key", "judge", "realms", "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
         self.realms: tuple[Realm, ...] = ()
+        self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
         self._surroundings = surroundings
         self._key = key
@@ -117,8 +120,9 @@ class PasswordGate:
 
     @property
     def open(self) -> bool:
-        """Whether no user is configured, and no realm, so that anybody is let in."""
-        return not self._users and not self.realms
+        """Whether no user is configured, no realm and no rule, so that anybody is let in."""
+        ruled = self.certificates is not None and bool(self.certificates.rules)
+        return not (self._users or self.realms or ruled)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -156,6 +160,26 @@ class PasswordGate:
     def principal(self, user: str, by: By) -> Principal:
         """Return for whom a user of the file acts who has proved to be it."""
         return Principal(user, roles=self.roles(user), by=by, judge=self.judge)
+
+    def certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        """Return for whom a peer acts that has shown a certificate to TLS; None: for nobody."""
+        if certificate is None or self.certificates is None or not self.certificates.rules:
+            return None
+        owner = self.certificates.owner(certificate, peer)
+        if owner is None:
+            return None
+        return Principal(
+            owner.user,
+            roles=self.roles(owner.user) if owner.roles is None else owner.roles,
+            by=By.CERTIFICATE,
+            until_ms=owner.until_ms,
+            judge=self.judge,
+        )
+
+    def admit(self, principal: Principal, peer: str) -> Principal:
+        """Count a login by certificate, which nothing is left to be checked of."""
+        self.accepted += 1
+        return principal
 
     def proved(self, peer: str, user: str, *, right: bool) -> Principal | None:
         """Count a SCRAM login; returns for whom it acts, if it is let in."""
