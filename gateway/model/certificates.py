@@ -22,7 +22,9 @@ TEXT_MAX: Final = 256
 NAMES_MAX: Final = 100
 #: Ways in which a pattern may be laid over a text: some ten milliseconds at the worst.
 WAYS_MAX: Final = 2_000_000
+#: Characters of a name that are told, and names of a kind.
 SHOWN_MAX: Final = 200
+NAMES_TOLD: Final = 3
 _REPEATS: Final = re.compile(r"\{(\d*)(,?)(\d*)\}")
 _REFERENCE: Final = re.compile(r"\\([1-9])")
 #: Writing that runs from right to left turns the rest of a line around.
@@ -244,9 +246,11 @@ def _plain(one: str) -> bool:
 
 
 def facts(shown: Shown) -> Mapping[str, str]:
-    """Return what the log tells of a certificate."""
+    """Return what the log tells of a certificate; of many names the first."""
+    names = (*shown.dns[:NAMES_TOLD], *shown.uris[:NAMES_TOLD], *shown.emails[:NAMES_TOLD])
     return {
         "subject": escaped(shown.subject),
+        "names": " ".join(escaped(name) for name in names),
         "issuer": escaped(shown.issuer),
         "serial": escaped(shown.serial),
     }
