@@ -214,7 +214,7 @@ class _Ways:
         if sign in "*+?":
             self._at += 1
             ways = 2 if sign == "?" else TEXT_MAX
-        elif (found := _REPEATS.match(text, at)) and (found[1] or found[3]):
+        elif (found := _REPEATS.match(text, at)) and (found[1] or found[2]):
             least = int(found[1] or 0)
             most = int(found[3] or TEXT_MAX) if found[2] else least
             ways = min(most, TEXT_MAX) - min(least, TEXT_MAX) + 1
