@@ -36,7 +36,11 @@ from gateway.listening.trust import read_trusted, trust_files
 from gateway.model.certificates import escaped
 
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
     from cryptography import x509
+
+    Unraisable = Callable[[UnraisableHookArgs], None]
 
 #: How often the files are looked at, at most.
 LOOK_SECONDS: Final = 1.0
@@ -366,6 +370,21 @@ def _signed_by(
         certificate, pem = signers[name]
         if certificate.issuer != certificate.subject:
             yield certificate, pem
+
+
+def keep_quiet_about_names(before: Callable[[UnraisableHookArgs], object]) -> Unraisable:
+    """Return a hook for what Python cannot raise that says nothing of names that are no text.
+
+    Any client may look for a server by such a name. Its handshake fails, which the log has, and
+    Python would write a traceback for each, past the log.
+    """
+
+    def hear(told: UnraisableHookArgs) -> None:
+        # The name is the object that it is about.
+        if not (isinstance(told.exc_value, UnicodeDecodeError) and isinstance(told.object, bytes)):
+            before(told)
+
+    return hear
 
 
 def _choose_by_name(context: ssl.SSLContext, by_name: dict[str, ssl.SSLContext]) -> None:

@@ -30,6 +30,7 @@ _TLS_FAILURES: Final = {
     "sslv3-alert-handshake-failure": "the client broke it off and says no more; Proton does so when"
     " the certificate is not for the name that it connects to",
     "sslv3-alert-certificate-expired": "the client finds that the certificate has expired",
+    "callback-failed": "the client looks for a name that is no text",
     "peer-did-not-return-a-certificate": "the client shows no certificate, and this listener has"
     ' client-certificates = "required"',
     "unable-to-get-local-issuer-certificate": "the client's certificate is of no authority in"
