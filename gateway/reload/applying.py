@@ -28,6 +28,8 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
+from gateway.security.permits import Permits
+from gateway.security.refusals import use_permissions
 from gateway.security.users import Users
 from protocols.amqp.containers import Containers
 from protocols.transport.shell import Wire
@@ -49,6 +51,7 @@ class Running(Protocol):
 
     config: Config
     gate: PasswordGate
+    permits: Permits
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
@@ -78,7 +81,14 @@ async def apply(
 ) -> int:
     """Bring all of it into force; returns how many connections were closed for their user."""
     old, new = running.config, wanted.held
+    grants = core.broker.grants
+    if _permissions(old) != _permissions(new):
+        use_permissions(running.gate, running.permits, new.security_settings)
+        grants.judge_all()
+    running.permits.table = new.security_settings  # its lines may be others
     closed = await _use_users(running, core, wanted, pause)
+    while grants.judging:
+        await pause()
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
@@ -106,6 +116,12 @@ async def apply(
         if seconds != periods(old)[key]:
             running.pace(key, seconds)
     return closed
+
+
+def _permissions(config: Config) -> tuple[object, ...]:
+    """Return what decides who may do what."""
+    entries = {entry.match: dict(entry.roles) for entry in config.security_settings.entries}
+    return entries, config.literal_match_markers
 
 
 def _settings(config: Config) -> tuple[object, ...]:
@@ -145,8 +161,7 @@ async def _use_users(
     before, was_open = gate.users, gate.open
     gate.use(wanted.users)
     ruled = gate.certificates is not None and gate.certificates.rules != new.certificate_users
-    if gate.certificates is not None:
-        gate.certificates.rules = new.certificate_users
+    gate.use_rules(new.certificate_users)
     for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum

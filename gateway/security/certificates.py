@@ -68,13 +68,18 @@ class CertificateUsers:
         self._tell(shown, peer, found)
         return None
 
-    def is_of(self, der: bytes, user: str | None) -> bool:
-        """Whether a certificate is a user's by the rules of now; nothing is told."""
+    def look(self, der: bytes) -> Owner | None:
+        """Return whose a certificate is by the rules of now; nothing is told."""
         try:
             found = self._judge(self._shown(der))
         except ValueError:
-            return False
-        return isinstance(found, Owner) and found.user == user
+            return None
+        return found if isinstance(found, Owner) else None
+
+    def is_of(self, der: bytes, user: str | None) -> bool:
+        """Whether a certificate is a user's by the rules of now; nothing is told."""
+        owner = self.look(der)
+        return owner is not None and owner.user == user
 
     def _judge(self, shown: Shown) -> Owner | str:
         """Return whose it is, or why it is nobody's."""

@@ -138,7 +138,7 @@ def ann(running: Running) -> Shown:
 
 
 def frame(performative: object, kind: int = 0) -> bytes:
-    body = encode_performative(performative)  # type: ignore[arg-type]
+    body = encode_performative(performative)
     return struct.pack(">IBBH", 8 + len(body), 2, kind, 0) + body
 
 
@@ -208,7 +208,7 @@ def test_external_lets_in_as_the_certificates_user(running: Running) -> None:
         encoded = base64.b64encode(b"bob:se:cret").decode()
         status, found = running.get("/api/v1/connections", Authorization=f"Basic {encoded}")
         assert status == 200
-        users = {one["user"] for one in found["items"]}  # type: ignore[index]
+        users = {one["user"] for one in found["items"]}
         assert "svc" in users
 
 

@@ -177,7 +177,7 @@ def stores(running: Running, shown: Shown | None, folder: Path) -> dict[str, str
     every = x509.load_pem_x509_certificates(shown.certificate.read_bytes())
     key = serialization.load_pem_private_key(shown.key.read_bytes(), None)
     keys.write_bytes(
-        pkcs12.serialize_key_and_certificates(b"client", key, every[0], every[1:], hidden)  # type: ignore[arg-type]
+        pkcs12.serialize_key_and_certificates(b"client", key, every[0], every[1:], hidden)
     )
     return options | {
         "transport.keyStoreLocation": str(keys),

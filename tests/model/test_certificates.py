@@ -21,7 +21,7 @@ from gateway.model.certificates import (
 
 
 def shown(subject: str = "CN=ann,O=Example", **more: object) -> Shown:
-    return Shown(subject=subject, issuer="CN=us", serial="1f", from_ms=0, until_ms=1, **more)  # type: ignore[arg-type]
+    return Shown(subject=subject, issuer="CN=us", serial="1f", from_ms=0, until_ms=1, **more)
 
 
 @pytest.mark.parametrize(

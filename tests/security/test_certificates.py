@@ -189,3 +189,18 @@ def test_a_gate_with_rules_is_not_open(told: Told) -> None:
     assert made.open
     made.certificates = told.users(ANN)
     assert not made.open
+
+
+def test_other_rules_give_those_who_are_there_other_roles(maker: Maker, told: Told) -> None:
+    made = gate(told, ANN)
+    one = made.certified(der(maker), "p")
+    assert one is not None
+    renewed: list[frozenset[str]] = []
+    one.changed.append(lambda: renewed.append(one.roles))
+    rule = CertificateRule(user="ann", subject=ANN.subject, roles=frozenset({"rule"}))
+    made.use_rules((rule,))
+    made.use_rules((rule,))
+    made.use({})
+    assert renewed == [frozenset({"rule"})]  # and those of the users file do not count any more
+    made.use_rules((CertificateRule(user="eve", subject=ANN.subject, roles=frozenset({"x"})),))
+    assert one.roles == {"rule"}
