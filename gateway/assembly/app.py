@@ -14,7 +14,7 @@ Whatever is not determined by its inputs is made here and in `ambient`, and hand
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import structlog
@@ -35,7 +35,7 @@ from gateway.core.upkeep import chores, periods, tidy
 from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
-from gateway.listening.tls import Contexts, secured
+from gateway.listening.tls import secured
 from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
@@ -46,6 +46,7 @@ from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
@@ -105,6 +106,7 @@ class GatewayService(MultiService):
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
+        certificates: those of the listeners that speak TLS, by path in the configuration.
     """
 
     def __init__(
@@ -126,10 +128,10 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.gate = make_gate(config, self._around, make_key())
         self.permission_log = PermissionLog(reactor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
+        self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -138,12 +140,8 @@ class GatewayService(MultiService):
         self._router = Router()
         self._router.on_change = tell_change
         self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
-        self.site = ApiSite(
-            reactor,
-            self._router,
-            self.gate.for_peer,
-            wire_settings(config),
-        )
+        self.site = ApiSite(reactor, self._router, self.gate.for_peer, wire_settings(config))
+        self.site.certified = self._certified
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
         self.containers = Containers()
@@ -153,8 +151,10 @@ class GatewayService(MultiService):
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
-        secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
-        self.groups: Sequence[Connections] = self._make_groups(secrets)
+        self.certificates = read_certificates(
+            config, seconds=reactor.seconds, now_ms=self.clock.now_ms
+        )
+        self.groups: Sequence[Connections] = self._make_groups()
         self.web = self._make_web()
         self._descriptors.crowds = self._everybody()
         self.acceptors = [
@@ -165,11 +165,12 @@ class GatewayService(MultiService):
         if config.management.enabled:
             path, endpoint = MANAGEMENT, config.management.endpoint
             site: IProtocolFactory = self.site
-            if path in secrets:
-                site = secured(reactor, path, site, secrets[path])
+            if path in self.certificates:
+                site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
-    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+    def _make_groups(self) -> list[Connections]:
+        secrets = {path: one.context for path, one in self.certificates.items()}
         return [
             Connections(
                 a.name,
@@ -196,6 +197,10 @@ class GatewayService(MultiService):
             descriptors=self._descriptors,
             path=MANAGEMENT,
         )
+
+    def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        owner = self.gate.certified(certificate, peer)
+        return None if owner is None else self.gate.admit(owner, peer)
 
     def _everybody(self) -> list[Connections]:
         return [*self.groups, self.web]
@@ -355,6 +360,7 @@ class GatewayService(MultiService):
             disk=core.disk,
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
+            certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
             ages=self._ages(core),
             python=platform.python_version(),

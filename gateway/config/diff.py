@@ -16,6 +16,7 @@ from gateway.config.endpoints import Endpoint
 from gateway.config.errors import Path, show_path
 from gateway.config.reach import ADDED, REACH, REMOVED, reach_of
 from gateway.config.tree import Acceptor, AddressConfig, Config, QueueConfig
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
 from gateway.model.rows import Reach
 
@@ -100,6 +101,12 @@ def _top(old: Config, new: Config) -> Iterable[Change]:
         new.wildcard_routing,
         reach_of("wildcard-addresses", "routing-enabled"),
     )
+    yield from _one(
+        ("certificate-users",),
+        [_rule(one) for one in old.certificate_users],
+        [_rule(one) for one in new.certificate_users],
+        reach_of("certificate-users", "user"),
+    )
     # Its default lies in the data directory.
     if (old.users_file_required or new.users_file_required) and old.users_file != new.users_file:
         reach = reach_of("authentication", "path")
@@ -173,6 +180,11 @@ def _divert(divert: DivertDefinition) -> dict[str, object]:
     shown["forwarding-address"] = shown.pop("forwarding")
     shown["routing-type"] = shown.pop("routing")
     return shown
+
+
+def _rule(rule: CertificateRule) -> dict[str, object]:
+    written = {key: _plain(value) for key, value in _written(rule).items()}
+    return {key: value for key, value in written.items() if value not in ("", None)}
 
 
 def _streams(config: Config) -> _Tables:

@@ -21,11 +21,11 @@ def permissions_judged(config: Config) -> bool:
 
 def other_realms(config: Config) -> bool:
     """Whether users are known elsewhere than in the users file."""
-    return bool(config.ldap.url)
+    return bool(config.ldap.url or config.certificate_users)
 
 
 def lockout_problem(config: Config, users: Iterable[frozenset[str]]) -> Problem | None:
-    """Return what is wrong when neither a user nor a group of the directory may administer.
+    """Return what is wrong when nobody may administer: no user, group or rule for certificates.
 
     `users` are the roles of each user of the file.
     """
@@ -33,6 +33,7 @@ def lockout_problem(config: Config, users: Iterable[frozenset[str]]) -> Problem 
         return None
     api = config.api_roles.roles()
     held = [*users, *(config.ldap.roles.values() if config.ldap.url else ())]
+    held += [rule.roles for rule in config.certificate_users if rule.roles is not None]
     if any(api.highest(roles) is Role.ADMIN for roles in held):
         return None
     text = (

@@ -55,6 +55,12 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),
+    # Compared as a whole, since the first rule that fits counts.
+    "certificate-users": _all(
+        Reach.AT_ONCE,
+        "user roles subject subject-matches issuer dns dns-matches uri uri-matches email"
+        " email-matches",
+    ),
 }
 
 #: Table of named tables -> what it is that one more, and one less, reaches.

@@ -404,6 +404,9 @@ def _connections(sources: Sources) -> Iterator[str]:
     refused = [(_labels(acceptor=one.name), one.refused) for one in acceptors]
     text = "Connections not taken because too many were open"
     yield _family("connections_refused_total", "counter", text, refused)
+    left = [(_labels(listener=path), round(s)) for path, s in sources.certificates().items()]
+    text = "Until the first certificate of a listener ends; less than 0 when it has"
+    yield _family("tls_certificate_expires_seconds", "gauge", text, left)
     logins = sources.logins
     if logins is not None:
         yield _family("logins_total", "counter", "Logins let in", [("", logins.accepted)])
