@@ -15,7 +15,7 @@ from gateway.addresses import settings
 from gateway.config import streams, tree
 from gateway.config import values as v
 from gateway.config.tls import TlsVersion
-from gateway.model import attributes
+from gateway.model import attributes, quota
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses"
+        " sink streams archive wildcard-addresses quotas"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -87,8 +87,9 @@ TOP: Final = Table(
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
-        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
-        " and the other user-max keys hold for each user"
+        "resource-limit-settings": "limits single users by name in Artemis; here a table below"
+        " quotas.users does, with the keys connections and links, and user-max-queues holds for"
+        " each user"
     },
 )
 
@@ -189,6 +190,7 @@ LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
 )
+QUOTA: Final = Table(keys=v.readers(quota.ROWS))
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),
     required=frozenset({"address"}),

@@ -34,10 +34,12 @@ from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
+from gateway.management.quotas_api import check_quota, count_quota
 from gateway.management.router import Router
 from gateway.management.stream_answers import arrow_response, shown_loss, shown_stream
 from gateway.management.stream_patterns import Patterns, Planned, find_taps
 from gateway.model.errors import Code, RefusedError
+from gateway.quotas.meters import Meters
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
@@ -146,8 +148,15 @@ class Read(Fields):
 class StreamsApi:
     """The functions behind the routes."""
 
-    def __init__(self, clock: IReactorTime, registry: StreamRegistry, name: str = "") -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        registry: StreamRegistry,
+        name: str = "",
+        meters: Meters | None = None,
+    ) -> None:
         """`name` is the gateway's."""
+        self._meters = meters
         self._clock = clock
         self._registry = registry
         self._name = name
@@ -354,6 +363,7 @@ class StreamsApi:
             )
         view = _view(fields)
         _check_selector(fields.selector)
+        check_quota(self._meters, request, inward=False)
         snapshots: list[reading.Snapshot] = []
         losses: list[dict[str, object]] = []
         for index, one in enumerate(fields.ranges):
@@ -377,8 +387,13 @@ class StreamsApi:
             losses=losses,
             selector=fields.selector,
         )
-        made = self._registry.run(function, view, snapshots)
-        return made.addCallback(arrow_response)
+        rows = sum(max(0, one.end - one.start) for one in fields.ranges)
+
+        def answer(pieces: list[bytes]) -> Response:
+            count_quota(self._meters, request, rows, sum(map(len, pieces)), inward=False)
+            return arrow_response(pieces)
+
+        return self._registry.run(function, view, snapshots).addCallback(answer)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:

@@ -25,6 +25,7 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
+from gateway.quotas.meters import Meters
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
@@ -52,6 +53,7 @@ class Running(Protocol):
     web: Connections
     budgets: dict[str, Budget]
     containers: Containers
+    meters: Meters
 
     def serve(self, config: Config) -> None:
         """Bring what it says of the management API into force."""
@@ -80,6 +82,7 @@ async def apply(
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
+    running.meters.use(new.quotas)
     if _settings(old) == _settings(new):
         broker.directory.settings = new.address_settings  # its lines may be others
     else:
@@ -153,6 +156,7 @@ async def _use_users(
             budget,
             containers=running.containers,
             objects=core.broker.directory.objects,
+            meters=running.meters,
         )
     if gate.open or not (was_open or before.keys() - wanted.users.keys()):
         return 0

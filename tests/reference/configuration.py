@@ -28,6 +28,7 @@ from gateway.config.tree import (
 from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Quota
 from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
@@ -134,6 +135,13 @@ SECTIONS = (
         reach="wildcard-addresses",
         classes=(Config,),
         fields={"routing-enabled": "wildcard_routing"},
+    ),
+    Section(
+        title="`[quotas.users.NAME]`, `[quotas.roles.NAME]`, `[quotas.remotes.NAME]` and "
+        '`[quotas.addresses."MATCH"]`',
+        keys=schema.QUOTA,
+        reach="quotas",
+        classes=(Quota,),
     ),
     Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
