@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from proton import ConnectionException, Message
 from proton.utils import BlockingConnection, LinkDetached
 
+from gateway.management.sink_api import ARROW
 from gateway.trial.scratch import HOST, ScratchGateway
 from tests.gateway.reloading import Live, Start
 from tests.gateway.stomp_peer import StompPeer
@@ -21,6 +23,7 @@ from tests.gateway.web_tab import Tab
 from tests.interop.support import wait_until
 from tests.logs import wait_records
 from tests.quotas.test_senders import sends
+from tests.sink.core import stream
 
 pytestmark = pytest.mark.timeout(120)
 BEN = ("ben", "tea")
@@ -177,6 +180,51 @@ def test_a_browser_tab_is_read_as_fast_as_it_may_send(tmp_path: Path) -> None:
             assert tab.end is None
         assert got == [str(number) for number in range(40)]
         assert 2.5 <= time.monotonic() - began <= 30
+
+
+def test_programs_that_stage_or_read_too_much_are_told_when_to_come_again(tmp_path: Path) -> None:
+    quota = ('quotas.users."*".bytes-in=8192', 'quotas.users."*".bytes-out=8192')
+    with ScratchGateway(tmp_path, settings=quota) as gateway:
+        gateway.request("POST", "/api/v1/streams", {"name": "q", "address": "q"})
+        piece, stage = stream(2_000), "/api/v1/sink/stages/p/0/0/a"
+        assert len(piece) > 8192
+        assert post(gateway, stage, piece, ARROW)[0] == 200
+        sealed = {"size": len(piece), "crc32": zlib.crc32(piece)}
+        status, after, answer = post(gateway, f"{stage}:seal", sealed)
+        assert (status, answer["code"]) == (429, "quota-reached")
+        assert 'quotas.users."*".bytes-in is 8192 a second' in answer["message"]
+        assert 1 <= after <= 1 + len(piece) // 8192
+        wait_until(lambda: post(gateway, f"{stage}:seal", sealed)[0] == 200)
+        stages = [{"partition": 0, "attempt": "a", "rows": 2_000}]
+        commit = "/api/v1/sink/producers/p:commit"
+        wait_until(lambda: post(gateway, commit, {"batch": 0, "stages": stages})[0] == 200)
+        epoch = json.loads(ask(gateway, "/api/v1/streams/q"))["epoch"]
+        ranges = [{"stream": "q", "epoch": epoch, "start": 0, "end": 2_000}]
+        read = "/api/v1/streams/read"
+        assert post(gateway, read, {"ranges": ranges, "columns": ["body"]})[0] == 200
+        status, after, answer = post(gateway, read, {"ranges": ranges, "columns": ["body"]})
+        assert (status, answer["code"]) == (429, "quota-reached")
+        assert after >= 1
+        wait_until(lambda: post(gateway, read, {"ranges": ranges, "columns": ["body"]})[0] == 200)
+
+
+def post(
+    gateway: ScratchGateway, path: str, body: object, kind: str = "application/json"
+) -> tuple[int, int, Any]:
+    """Return status, Retry-After and the JSON of an answer; None where it is none."""
+    connection = http.client.HTTPConnection(HOST, gateway.management_port, timeout=30)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", path, data, {"Content-Type": kind})
+    answer = connection.getresponse()
+    text = answer.read()
+    shown = json.loads(text) if answer.headers["Content-Type"] == "application/json" else None
+    return answer.status, int(answer.headers.get("Retry-After", 0)), shown
+
+
+def ask(gateway: ScratchGateway, path: str) -> bytes:
+    connection = http.client.HTTPConnection(HOST, gateway.management_port, timeout=30)
+    connection.request("GET", path)
+    return connection.getresponse().read()
 
 
 def test_a_reload_sets_quotas_for_what_is_open_and_names_each(
