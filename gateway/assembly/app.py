@@ -36,11 +36,13 @@ from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import secured
+from gateway.logs.quotas import QuotaTeller
 from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
+from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
@@ -52,6 +54,8 @@ from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
+from gateway.quotas.ends import spares
+from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.reload.users_file import LOOK_SECONDS
@@ -86,6 +90,8 @@ WATCH_SECONDS: Final = 1.0
 
 #: How often it is looked whether a scrub is due, or a repair may go on.
 SCRUB_LOOK_SECONDS: Final = 1.0
+#: How often it is looked which quotas are reached, and which have room again.
+QUOTA_LOOK_SECONDS: Final = 1.0
 
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
@@ -151,6 +157,8 @@ class GatewayService(MultiService):
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
+        self.meters = Meters(reactor.seconds, reactor.callLater)
+        self.meters.use(config.quotas)
         self.certificates = read_certificates(
             config, seconds=reactor.seconds, now_ms=self.clock.now_ms
         )
@@ -180,6 +188,7 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
+                meters=self.meters,
             )
             for a in self.config.acceptors
         ]
@@ -195,6 +204,7 @@ class GatewayService(MultiService):
             self._reads,
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
+            meters=self.meters,
             path=MANAGEMENT,
         )
 
@@ -228,6 +238,7 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        core.broker.pressure.slow.spares = spares
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -241,6 +252,7 @@ class GatewayService(MultiService):
                 budget,
                 containers=self.containers,
                 objects=core.broker.directory.objects,
+                meters=self.meters,
             )
         self._add_routes(core)
         self.serve(config)
@@ -283,6 +295,7 @@ class GatewayService(MultiService):
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
         recurring.start(self.reloads.users.look, LOOK_SECONDS)
+        recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -370,12 +383,18 @@ class GatewayService(MultiService):
             sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
+            meters=self.meters,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
-        SinkApi(core.sink).add_routes(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name, self.meters).install(
+            self._router
+        )
+        SinkApi(core.sink, self.meters).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
-        connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
+        QuotasApi(self.meters).add_routes(self._router)
+        connections = ConnectionsApi(
+            self._everybody(), self._reactor, self.clock.now_ms, self.meters
+        )
         connections.add_routes(self._router)
 
     def not_ready(self) -> str | None:

@@ -15,7 +15,7 @@ from gateway.addresses import settings
 from gateway.config import access, streams, tree
 from gateway.config import values as v
 from gateway.config.tls import ClientCertificates, TlsVersion
-from gateway.model import attributes
+from gateway.model import attributes, quota
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.certificates import checked_pattern
 from gateway.model.definitions import DivertRouting
@@ -79,7 +79,7 @@ TOP: Final = Table(
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
         " sink streams archive wildcard-addresses security-settings api-roles"
-        " ldap certificate-users"
+        " ldap certificate-users quotas"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -92,8 +92,9 @@ TOP: Final = Table(
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
-        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
-        " and the other user-max keys hold for each user"
+        "resource-limit-settings": "limits single users by name in Artemis; here a table below"
+        " quotas.users does, with the keys connections and links, and user-max-queues holds for"
+        " each user"
     },
 )
 
@@ -258,6 +259,7 @@ CERTIFICATE_USER: Final = Table(
     },
     required=frozenset({"user"}),
 )
+QUOTA: Final = Table(keys=v.readers(quota.ROWS))
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),
     required=frozenset({"address"}),

@@ -24,6 +24,7 @@ from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.quota import Quotas
 from gateway.model.rows import Reach, Unit
 
 AT_ONCE: Final = Reach.AT_ONCE
@@ -397,6 +398,7 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        quotas: what users, remotes and addresses may use in a second, and have open.
         stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
             `archived`, what no archive has yet and the newest `stream-local-bytes`.
         stream_local_bytes: bytes of a stream that stay here although they are archived.
@@ -458,6 +460,7 @@ class Config:
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
+    quotas: Quotas = field(default_factory=Quotas)
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
     stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL

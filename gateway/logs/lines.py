@@ -94,6 +94,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "login.refused_more": "`count` more were refused within `seconds`, from so many `peers`",
     "login.refused": "a user and password were not let in; `reason` says why",
     "objects.limit_reached": "`user`, or all users together, may have no more of what `key` names",
+    "quota.reached": "a user, a remote or an address has used, or has open, all that it may",
+    "quota.room_again": "that quota was not in the way any more for some seconds",
     "objects.room_again": "below a limit of addresses, queues, consumers or links",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",

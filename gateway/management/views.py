@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gateway.disk.watching import DiskWatch
     from gateway.model.histogram import Histogram
     from gateway.queues.ages import Ages
+    from gateway.quotas.meters import Meters
     from gateway.sink.sink import Sink
     from gateway.store.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
@@ -126,6 +127,7 @@ class Sources:
         streams: None where there are none.
         sink: None where nothing is stored.
         scrubber: what reads all that is stored; None where nothing is.
+        meters: of quotas; None where there are none.
         reactor: seconds, for answers that do not wait for ever; None where they do.
     """
 
@@ -145,6 +147,7 @@ class Sources:
     streams: StreamRegistry | None = None
     sink: Sink | None = None
     scrubber: Scrubber | None = None
+    meters: Meters | None = None
     reactor: IReactorTime | None = None
 
 

@@ -27,6 +27,7 @@ from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
 from gateway.model.principal import By, Principal
+from gateway.quotas.meters import Meters
 from gateway.reload import staying
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
@@ -59,6 +60,7 @@ class Running(Protocol):
     budgets: dict[str, Budget]
     certificates: dict[str, Certificates]
     containers: Containers
+    meters: Meters
 
     def serve(self, config: Config) -> None:
         """Bring what it says of the management API into force."""
@@ -94,6 +96,7 @@ async def apply(
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
+    running.meters.use(new.quotas)
     if _settings(old) == _settings(new):
         broker.directory.settings = new.address_settings  # its lines may be others
     else:
@@ -184,6 +187,7 @@ async def use_users(
             budget,
             containers=running.containers,
             objects=core.broker.directory.objects,
+            meters=running.meters,
         )
     if gate.open or not (was_open or ruled or before != users):
         return 0

@@ -101,6 +101,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.broker",
         "gateway.config",
         "gateway.model",
+        "gateway.quotas",
         "protocols.transport.shell",
     ),
     "gateway.disk.judging": ("gateway.model",),
@@ -138,12 +139,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.time",
         "storage",
     ),
+    "gateway.quotas": ("gateway.addresses", "gateway.model"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
         "gateway.logs",
         "gateway.model",
         "gateway.process",
+        "gateway.quotas",
         "gateway.security",
         "protocols",
     ),
@@ -153,6 +156,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.core",
         "gateway.listening",
         "gateway.model",
+        "gateway.quotas",
         "gateway.security",
         "protocols.amqp",
         "protocols.transport",
@@ -167,6 +171,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.logs",
         "gateway.model",
         "gateway.queues",
+        "gateway.quotas",
         "gateway.reload",
         "gateway.selectors",
         "gateway.sink",
@@ -306,6 +311,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.upkeep": "structlog",
     "gateway.logs.fullness": "structlog",
     "gateway.logs.connections": "structlog",
+    "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.

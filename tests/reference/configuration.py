@@ -31,6 +31,7 @@ from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Quota
 from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
@@ -160,6 +161,13 @@ SECTIONS = (
         reach="certificate-users",
         classes=(CertificateRule,),
         unwritten="none",
+    ),
+    Section(
+        title="`[quotas.users.NAME]`, `[quotas.roles.NAME]`, `[quotas.remotes.NAME]` and "
+        '`[quotas.addresses."MATCH"]`',
+        keys=schema.QUOTA,
+        reach="quotas",
+        classes=(Quota,),
     ),
     Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
