@@ -25,9 +25,10 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.access import HttpLogins, Logins, make_gate, read_certificates
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
+from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
+from gateway.assembly.auditing import Auditing
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -100,6 +101,7 @@ class GatewayService(MultiService):
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
+        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -121,6 +123,8 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
+        self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
+        self.auditor = self._around.auditor = self.audit.auditor
         self.gate = make_gate(config, self._around, make_key())
         self.clock = make_clock()
         self._turn = Turn(lambda action: reactor.callLater(0, action))
@@ -129,15 +133,14 @@ class GatewayService(MultiService):
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
-        self._router.on_change = tell_change
+        self._router.on_change = lambda change: tell_change(change, self.auditor)
         self.site = ApiSite(
             reactor,
             self._router,
-            self.gate.for_peer,
+            HttpLogins(self.gate, self.auditor, wall_ms).for_peer,
             wire_settings(config),
         )
-        again = again or Again(read=lambda: config, relog=_no_log)
-        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -161,6 +164,11 @@ class GatewayService(MultiService):
                 site = secured(reactor, path, site, secrets[path])
             self.management = Listener(reactor, path, endpoint, site)
 
+    def _make_reloads(self, again: Again) -> Reloads:
+        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
+        reloads.auditor = self.auditor
+        return reloads
+
     def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
         return [
             Connections(
@@ -171,6 +179,7 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
+                auditor=self.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -187,6 +196,7 @@ class GatewayService(MultiService):
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
             path=MANAGEMENT,
+            auditor=self.auditor,
         )
 
     def _everybody(self) -> list[Connections]:
@@ -214,6 +224,8 @@ class GatewayService(MultiService):
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
         self._around.start()
+        self.serve(config)
+        self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -229,7 +241,6 @@ class GatewayService(MultiService):
                 objects=core.broker.directory.objects,
             )
         self._add_routes(core)
-        self.serve(config)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
 
@@ -300,6 +311,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.audit.follow(config, users=not self.gate.open)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -401,7 +413,10 @@ class GatewayService(MultiService):
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
-        _log.info("gateway.stopped", clean=core.store.journal.failure is None)
+        clean = core.store.journal.failure is None
+        self.auditor.note("gateway.stopped", clean=clean)
+        self.audit.close()
+        _log.info("gateway.stopped", clean=clean)
 
     async def _stop_management(self) -> None:
         if self.management is None:

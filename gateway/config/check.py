@@ -16,6 +16,7 @@ from typing import Any
 from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
@@ -131,6 +132,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
         "archive": _archive(walk, tree.get("archive", {})),
+        "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
@@ -337,6 +339,15 @@ def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
     if not table and (read.get("endpoint") or read.get("region")):
         walk.wrong(("archive",), "names a store, and no table; write table = as well")
     return ArchiveConfig(**read)
+
+
+def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
+    read = walk.table(raw, ("audit",), schema.AUDIT)
+    names = [name for name in ("file", "key_file") if name in read]
+    paths: dict[str, Any] = {name: _absolute(read[name], base) for name in names}
+    if paths and len(set(paths.values())) < len(paths):
+        walk.wrong(("audit", "key-file"), "is the audit file itself; the key is a file of its own")
+    return AuditConfig(**{**read, **paths})
 
 
 def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:

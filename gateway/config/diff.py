@@ -20,7 +20,7 @@ from gateway.model.definitions import DivertDefinition
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
-_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive")}
+_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive", "audit")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

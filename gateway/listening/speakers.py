@@ -98,8 +98,14 @@ class _Making:
     def open_to_all(self) -> bool:
         return self.gate.open or self.acceptor.allow_anonymous
 
-    def _known(self, peer: PeerFacts) -> PeerGate:
-        return self.gate.for_peer(peer.address, anonymous=self.acceptor.allow_anonymous)
+    def _known(self, peer: PeerFacts, protocol: Protocol) -> PeerGate:
+        acceptor = self.acceptor
+        return self.gate.for_peer(
+            peer.address,
+            anonymous=acceptor.allow_anonymous,
+            listener=MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}",
+            protocol=protocol.value,
+        )
 
     def amqp(self) -> Speaker:
         gate = self.gate
@@ -113,7 +119,7 @@ class _Making:
         limits = replace(limits, objects=self.objects)
 
         def build(peer: PeerFacts) -> AmqpConnection:
-            known = self._known(peer)
+            known = self._known(peer, Protocol.AMQP)
             exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
             return AmqpConnection(
                 self.broker, known, limits, peer, exchanges, containers=self.containers
@@ -131,7 +137,7 @@ class _Making:
             limits = replace(limits, window_bytes=window, frames_apart=True)
 
         def build(peer: PeerFacts) -> StompSession:
-            known, remote = self._known(peer), peer.address
+            known, remote = self._known(peer, Protocol.STOMP), peer.address
             return StompSession(self.broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
 
         return Speaker(guess=Guess.STOMP.value, build=build)

@@ -11,9 +11,11 @@ import structlog
 from twisted.python.failure import Failure
 
 from gateway.logs.summing import Summed
+from gateway.model.audit import SILENT, Auditor
 from gateway.process.threads import started_pool
 from gateway.security.gate import Why
 from gateway.security.passwords import hash_problem
+from gateway.security.remote import Remote
 from gateway.security.users import User, UsersError, parse_users
 
 #: More threads would let logins take more than two cores from the messages.
@@ -26,9 +28,14 @@ _log = structlog.get_logger()
 
 
 class ReactorSurroundings:
-    """Implements `gateway.security.gate.Surroundings`; `start` and `stop` its threads."""
+    """Implements `gateway.security.gate.Surroundings`; `start` and `stop` its threads.
+
+    Attributes:
+        auditor: is told of each login that was refused.
+    """
 
     def __init__(self, reactor: Any) -> None:  # noqa: ANN401 - several zope interfaces in one
+        self.auditor: Auditor = SILENT
         self._reactor = reactor
         self._pool = started_pool(THREADS, "passwords")
         self._told = Summed(reactor, self._tell_more)
@@ -65,6 +72,16 @@ class ReactorSurroundings:
     def refused(self, user: str, peer: str, why: Why) -> None:
         """See the port."""
         self.refusals[why.value] += 1
+        door = peer if isinstance(peer, Remote) else Remote(peer)
+        self.auditor.note(
+            "login.refused",
+            user=user,
+            remote=str(peer),
+            reason=why.value,
+            listener=door.listener,
+            protocol=door.protocol,
+            by=door.how.value,
+        )
         if self._told.whole():
             _log.warning("login.refused", user=user, peer=peer, reason=why.value)
             return

@@ -133,6 +133,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.time",
         "storage",
     ),
+    "gateway.audit.events": (),
+    "gateway.audit": ("gateway.audit.events", "storage.files"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
@@ -257,6 +259,7 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.auditing": "structlog",
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
@@ -301,6 +304,9 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.logs.connections": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
+    # The trail is written on a thread.
+    "gateway.audit.keys": "os",
+    "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     # Streams wait for rows (Deferreds).
@@ -430,6 +436,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
+    "gateway.cli.audit",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",

@@ -25,6 +25,7 @@ TABLES = {
     "management": schema.MANAGEMENT,
     "metrics": schema.METRICS,
     "logging": schema.LOGGING,
+    "audit": schema.AUDIT,
     "authentication": schema.AUTHENTICATION,
     "streams": schema.STREAM,
 }
