@@ -113,10 +113,27 @@ def load_users(path: str, *, required: bool) -> dict[str, User]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UsersError(f"cannot be read: {error}") from None
+    users = _parsed(source)
+    if mode & _READABLE_BY_OTHERS:
+        _log.warning("users.readable_by_others", path=path, mode=oct(mode & 0o777))
+    return users
+
+
+def read_users(path: str, *, required: bool) -> dict[str, User]:
+    """Read a users file as `load_users` does, and log nothing."""
+    try:
+        return _parsed(Path(path).read_text("utf-8"))
+    except FileNotFoundError:
+        if required:
+            raise UsersError("does not exist; `sluicegate user add NAME` makes it") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsersError(f"cannot be read: {error}") from None
+
+
+def _parsed(source: str) -> dict[str, User]:
     users = parse_users(source)
     wrong = [f"users.{u.name}: {p}" for u in users.values() if (p := hash_problem(u.password))]
     if wrong:
         raise UsersError("; ".join(wrong))
-    if mode & _READABLE_BY_OTHERS:
-        _log.warning("users.readable_by_others", path=path, mode=oct(mode & 0o777))
     return users

@@ -174,6 +174,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.websocket",
     ),
     # The whole, and the commands.
+    "gateway.doctor": (
+        "gateway.config",
+        "gateway.listening.certificates",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.assembly": ("*",),
     "gateway.trial": (),
     "gateway.demo": ("gateway.trial",),
@@ -277,6 +283,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.reload.reloads": "structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
+    "gateway.doctor.facts": "os",
+    "gateway.process.dumps": "resource",
     "gateway.process.heap": "ctypes os",
     "gateway.process.descriptors": "os resource",
     "gateway.process.figures": "os resource",
@@ -437,6 +445,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.demo.senders",
     "gateway.trial.scratch",
     "gateway.cli.audit",
+    "gateway.cli.doctor",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.client",
