@@ -357,6 +357,7 @@ class GatewayService(MultiService):
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
             logins=Logins(self.gate, self._around),
+            audit=self.audit,
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,

@@ -179,6 +179,8 @@ def _running(said: Mapping[str, Mapping[str, Any]], now_ms: int) -> Iterator[Fin
         yield _found("not-ready", "/readyz", told)
     elif ready.get("code"):
         yield _found("under-pressure", "/readyz", told)
+    if ready.get("auditFails"):
+        yield _found("audit-fails", "/readyz", str(ready["auditFails"]))
     for stream in ready.get("archiveLags") or ():
         yield _found("archive-lags", "/readyz", f"the archive of {stream} is far behind")
     config = said.get("/api/v1/config", {})

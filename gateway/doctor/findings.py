@@ -123,6 +123,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         "nobody can say later who came in and who changed what",
         "take `enabled = false` out of `[audit]`",
     ),
+    "audit-fails": _unsafe(
+        "logins and changes go unrecorded: the audit trail cannot be written",
+        "make room, or mend the place that the text names; lines wait meanwhile",
+    ),
     "audit-without-key": _note(
         "whoever can write the disk can make a whole new audit trail",
         "`openssl rand -out audit.key 32; chmod 600 audit.key`, then `[audit] key-file`",

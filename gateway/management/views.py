@@ -97,6 +97,22 @@ class LoginFigures(Protocol):
     def refusals(self) -> Mapping[str, int]: ...
 
 
+class AuditFigures(Protocol):
+    """Whether the audit trail can be written: `failing` says why not, and is empty where it can."""
+
+    @property
+    def kept(self) -> bool: ...
+
+    @property
+    def failing(self) -> str: ...
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+
 def _no_acceptors() -> Sequence[AcceptorFigures]:
     return ()
 
@@ -114,6 +130,7 @@ class Sources:
         clock: broker time; None where it is not judged.
         acceptors: and their connections.
         logins: None where there is no gate.
+        audit: the audit trail; None where there can be none.
         ages: of messages; None where nobody looks.
         python: the version of the interpreter.
         process: what the kernel says of this process: name, kind, text, value.
@@ -132,6 +149,7 @@ class Sources:
     clock: BrokerClock | None = None
     acceptors: Callable[[], Sequence[AcceptorFigures]] = _no_acceptors
     logins: LoginFigures | None = None
+    audit: AuditFigures | None = None
     ages: Ages | None = None
     python: str = ""
     process: Callable[[], Iterable[tuple[str, str, str, float]]] | None = None

@@ -228,10 +228,15 @@ def test_a_place_that_cannot_be_written_is_an_alarm_or_the_end(
         return
     with gateway:
         wait_records(gateway, "audit.failed", stops=False)
+        _, ready = gateway.request("GET", "/readyz")
+        assert isinstance(ready, dict)
+        assert "audit" in ready["auditFails"]
         assert stomp_login(gateway, "ann", WRONG).startswith(b"ERROR")
         (gateway.data / "audit").unlink()
         wait_records(gateway, "audit.goes_on")
         assert wait_lines(gateway, "login.refused")
+        _, ready = gateway.request("GET", "/readyz")
+        assert "auditFails" not in str(ready)
     assert verified(gateway)["findings"] == []
 
 

@@ -107,14 +107,20 @@ def test_what_is_as_it_should_be_is_not_found(facts: Facts) -> None:
 
 def test_what_a_running_gateway_says() -> None:
     said = {
-        "/readyz": {"status": "ready", "code": "disk-full", "message": "m", "archiveLags": ["s"]},
+        "/readyz": {
+            "status": "ready",
+            "code": "disk-full",
+            "message": "m",
+            "archiveLags": ["s"],
+            "auditFails": "f",
+        },
         "/api/v1/config": {"needsRestart": ["name"], "refused": {"problems": [{"message": "no"}]}},
         "/api/v1/clock": {"distrusted": True, "aheadSeconds": 7, "brokerTimeMs": 60_000},
         "/api/v1/scrub": {"damage": [{"file": "f", "offset": 1, "what": "rot"}]},
     }
     assert {one.code for one in judge_running(said, 0)} == {
-        "under-pressure", "archive-lags", "not-in-force", "reload-refused", "clock-distrusted",
-        "clock-skewed", "stored-data-damaged",
+        "audit-fails", "under-pressure", "archive-lags", "not-in-force", "reload-refused",
+        "clock-distrusted", "clock-skewed", "stored-data-damaged",
     }  # fmt: skip
     bad = {"/readyz": {"code": "not-ready", "message": "The store has failed."}}
     assert [one.code for one in judge_running(bad, 0)] == ["not-ready"]
