@@ -22,7 +22,7 @@ from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
 from gateway.management.http import Request, Response, check_query
 from gateway.management.router import Router
-from gateway.management.views import JournalFigures, Sources, persistent_bytes
+from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
 from gateway.model.quota import ROWS, Scope
@@ -147,6 +147,13 @@ _SINK: Final[Sequence[_Figure[Sink]]] = (
     _gauge("sink_staged_bytes", "Bytes of these stages", lambda s: s.staging.bytes),
     _gauge("sink_publishing", "Batches that are being published", lambda s: s.publishing),
     _counter("sink_committed_total", "Batches committed", lambda s: s.committed),
+)
+
+_AUDIT: Final[Sequence[_Figure[AuditFigures]]] = (
+    _gauge("audit_kept", "1 where an audit trail is kept", lambda a: a.kept),
+    _gauge("audit_failing", "1 while it cannot be written", lambda a: bool(a.failing)),
+    _counter("audit_lines_total", "Lines handed to it", lambda a: a.lines),
+    _counter("audit_lost_total", "Events that could not be kept", lambda a: a.lost),
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
@@ -364,6 +371,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
     if sources.sink is not None:
         yield from _single(_SINK, sources.sink)
+    if sources.audit is not None:
+        yield from _single(_AUDIT, sources.audit)
     if sources.scrubber is not None:
         yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:

@@ -140,6 +140,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "storage",
     ),
     "gateway.quotas": ("gateway.addresses", "gateway.model"),
+    "gateway.audit.events": (),
+    "gateway.audit": ("gateway.audit.events", "storage.files"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
@@ -182,6 +184,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.websocket",
     ),
     # The whole, and the commands.
+    "gateway.doctor": (
+        "gateway.config",
+        "gateway.listening.certificates",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.assembly": ("*",),
     "gateway.trial": (),
     "gateway.demo": ("gateway.trial",),
@@ -267,6 +275,7 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.auditing": "structlog",
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.app": "structlog twisted",
@@ -286,6 +295,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
+    "gateway.doctor.facts": "os",
+    "gateway.process.dumps": "resource",
     "gateway.process.heap": "ctypes os",
     "gateway.process.descriptors": "os resource",
     "gateway.process.figures": "os resource",
@@ -314,6 +325,9 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
+    # The trail is written on a thread.
+    "gateway.audit.keys": "os",
+    "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     "gateway.security.refusals": "structlog",
@@ -447,6 +461,8 @@ AMBIENT_ALLOWED: Final = (
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
+    "gateway.cli.audit",
+    "gateway.cli.doctor",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.pacing",
