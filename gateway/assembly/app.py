@@ -53,6 +53,8 @@ from gateway.queues.ages import Ages
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.security.around import ReactorSurroundings
+from gateway.security.permits import Permits
+from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
@@ -95,6 +97,7 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
+        permits: judges what principals may do; its refusals go through `permission_log`.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
@@ -122,6 +125,8 @@ class GatewayService(MultiService):
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
         self.gate = make_gate(config, self._around, make_key())
+        self.permission_log = PermissionLog(reactor)
+        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
@@ -213,6 +218,7 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
+        use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
         declare(core, config)
         tidy(core.broker, config)

@@ -40,8 +40,10 @@ from gateway.broker.routing.routing import Routing
 from gateway.broker.transactions import Work
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
+from gateway.model.grants import Grants
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner, Subscription
+from gateway.model.principal import Principal
 from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.queues.queue import Queue
@@ -52,6 +54,7 @@ class Gateway:
 
     Attributes:
         durable: the highest ticket on disk.
+        grants: what principals were allowed and still have.
         failure: why nothing is confirmed any more; None while the disk works.
     """
 
@@ -66,6 +69,7 @@ class Gateway:
         "durable",
         "failure",
         "figures",
+        "grants",
         "listeners",
         "on_demand",
         "operations",
@@ -95,7 +99,8 @@ class Gateway:
         self.dispatch = dispatch = Dispatch(turn, clock, figures)
         self.streams: Streams = NoStreams()
         self.directory = directory = Directory(settings, store)
-        self.on_demand = OnDemand(directory, lambda *which: refilter(self, *which))
+        self.grants = Grants(turn.after)
+        self.on_demand = OnDemand(directory, lambda *which: refilter(self, *which), self.grants)
         self.administration = Administration(directory)
         self.branches = Branches(directory.queues, store)
         self.reaper = Reaper(directory, clock.now_ms, self.branches.diverted)
@@ -234,10 +239,12 @@ class Gateway:
         owner: ProducerOwner,
         *,
         origin: str = "",
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> Route:
         """See the Broker port."""
-        return self.routing.open_producer(destination, routing, owner, origin=origin, user=user)
+        return self.routing.open_producer(
+            destination, routing, owner, origin=origin, principal=principal
+        )
 
     def open_relay(self, owner: ProducerOwner) -> Relay:
         """See the Broker port."""
@@ -257,14 +264,20 @@ class Gateway:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: Mapping[str, str] | None = None,
         start: StreamStart | None = None,
     ) -> Subscription:
         """See the Broker port."""
         if start is not None:
             return self._consuming.replay(
-                self.streams, destination, consumer, start, selector=selector, owner=owner
+                self.streams,
+                destination,
+                consumer,
+                start,
+                selector=selector,
+                owner=owner,
+                principal=principal,
             )
         return self._consuming.subscribe(
             destination,
@@ -278,7 +291,7 @@ class Gateway:
             selector=selector,
             no_local=no_local,
             owner=owner,
-            user=user,
+            principal=principal,
             options=options,
         )
 
@@ -290,13 +303,15 @@ class Gateway:
         """See the Broker port."""
         return self._consuming.find_subscription(durable_name)
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         """See the Broker port."""
-        self.administration.delete_subscription(durable_name)
+        self.administration.delete_subscription(durable_name, principal)
 
-    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+    def create_temporary(
+        self, routing: RoutingType, owner: object, principal: Principal | None = None
+    ) -> str:
         """See the Broker port."""
-        return self._consuming.create_temporary(routing, owner, user)
+        return self._consuming.create_temporary(routing, owner, principal)
 
     def delete_temporary(self, name: str) -> None:
         """See the Broker port."""

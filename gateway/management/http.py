@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from gateway.model.errors import Code, Refusal, RefusedError
+from gateway.model.principal import ANYBODY, Principal
 
 if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
@@ -75,7 +76,7 @@ class Request:
         headers: names in lower case; values of a repeated header joined by `, `.
         body: at most `BODY_BYTES_MAX` bytes.
         peer: the address of the other end.
-        user: who logged in; None when the gateway is open or the path needs nobody.
+        principal: for whom it is asked; ANYBODY when the gateway is open or the path needs nobody.
     """
 
     method: str
@@ -83,8 +84,13 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    user: str | None = None
+    principal: Principal = ANYBODY
     peer: str = ""
+
+    @property
+    def user(self) -> str | None:
+        """The name of who logged in; None when nobody needs to."""
+        return self.principal.user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ class SinkApi:
                 fields.batch,
                 [(one.partition, one.attempt, one.rows) for one in fields.stages],
                 passing=fields.passing,
-                user=request.user,
+                principal=request.principal,
                 seconds=min(max(fields.wait_ms, 0), WAIT_MS_MAX) / 1000,
             )
         )

@@ -41,6 +41,7 @@ from gateway.management.http import (
 )
 from gateway.management.router import Router
 from gateway.model.ports import Authenticator
+from gateway.model.principal import ANYBODY, Principal
 from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: The gate as the peer with this address meets it.
@@ -209,9 +210,9 @@ class Exchange:
         "_began",
         "_deadline",
         "_over",
+        "_principal",
         "_resource",
         "_sender",
-        "_user",
         "_waiting",
         "_wire",
     )
@@ -222,7 +223,7 @@ class Exchange:
         self._began = float(resource.clock.seconds())
         self._over = False
         self._sender: ChunkSender | None = None
-        self._user: str | None = None
+        self._principal = ANYBODY
         self._waiting: Deferred[Response] | None = None
         self._deadline: IDelayedCall | None = None
 
@@ -248,11 +249,11 @@ class Exchange:
             raise access.insecure()
         user, password = access.basic_credentials(request.headers)
 
-        def checked(good: bool) -> None:  # noqa: FBT001 - the port's signature
+        def checked(principal: Principal | None) -> None:
             if self._over:
                 return
-            if good:
-                self._user = user
+            if principal is not None:
+                self._principal = principal
                 self._answer(request)
             else:
                 self._send(problem_response(access.unauthorized()))
@@ -266,7 +267,7 @@ class Exchange:
             query=request.query,
             headers=request.headers,
             body=request.body,
-            user=self._user,
+            principal=self._principal,
             peer=self._wire.peer,
         )
         try:
@@ -373,7 +374,7 @@ class Exchange:
             path=wire.shown_path,
             status=wire.code,
             peer=wire.peer,
-            user=self._user,
+            user=self._principal.user,
             seconds=round(float(self._resource.clock.seconds()) - self._began, 6),
         )
         if fault is None:

@@ -16,6 +16,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Refusal
 from gateway.model.message import Message
+from gateway.model.principal import Principal
 from gateway.model.run import MixedRun, Outcome, Run
 from gateway.model.stream_start import StreamStart
 
@@ -44,6 +45,12 @@ class ProducerOwner(Protocol):
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """The address became full (BLOCK): grant no more credit, stop reading."""
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """What was allowed is not any more: the producer refuses all that it is given from now on.
+
+        It is to be closed. Another one may be opened for its address, and is judged anew.
+        """
 
 
 class Producer(Protocol):
@@ -312,12 +319,13 @@ class Broker(Protocol):
         owner: ProducerOwner,
         *,
         origin: str = "",
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> Producer:
         """Resolve (and, where allowed, make) the address. Raises RefusedError.
 
         `origin` is what `no_local` of a subscription is compared with. What is made counts for
-        `user` (`gateway.model.objects`; None: nobody's), here and below.
+        the account of `principal`, which must be allowed to do it; None is the gateway itself,
+        which may do all, here and below.
         """
 
     def open_relay(self, owner: ProducerOwner) -> Relay:
@@ -337,7 +345,7 @@ class Broker(Protocol):
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: Mapping[str, str] | None = None,
         start: StreamStart | None = None,
     ) -> Subscription:
@@ -374,10 +382,12 @@ class Broker(Protocol):
         None when there is no such subscription.
         """
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""
 
-    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+    def create_temporary(
+        self, routing: RoutingType, owner: object, principal: Principal | None = None
+    ) -> str:
         """Make a temporary address with a name nobody else has; returns it. Raises RefusedError.
 
         All may send to it; only subscriptions of `owner`, the connection, read from it.
@@ -401,11 +411,17 @@ class Authenticator(Protocol):
     def open(self) -> bool:
         """True when no user is configured: any login, or none, is taken."""
 
-    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
-        """Verify off the reactor; `done` gets the answer later, never inside this call."""
+    def anybody(self, user: str | None) -> Principal:
+        """Return for whom a peer acts that is let in unproved, and called itself `user`."""
+
+    def check(self, user: str, password: str, done: Callable[[Principal | None], None]) -> None:
+        """Verify off the reactor; `done` gets the answer later, never inside this call.
+
+        None: it is not let in. A token may stand in the password's place.
+        """
 
     def held(self, user: str) -> float:
         """Return for how many seconds no login of a user is looked at; 0: the next one is."""
 
     def proves(self, user: str) -> bool:
-        """Whether who is let in by this name has proved it; else anybody may give it."""
+        """Whether who is let in by this name has to prove it; else anybody may give it."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.model.principal import Principal
+
 #: Best first.
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
@@ -36,8 +38,8 @@ class Verifiers(Protocol):
     def find(self, mechanism: str, user: str) -> Verifier | None:
         """Return the verifier of a user who has one."""
 
-    def told(self, user: str, *, right: bool) -> bool:
-        """Note whether the proof of a login was right; returns whether it is let in.
+    def told(self, user: str, *, right: bool) -> Principal | None:
+        """Note whether the proof of a login was right; returns for whom it acts, if it is let in.
 
         A right one is not, while the peer has to wait after wrong ones.
         """

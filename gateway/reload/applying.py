@@ -27,6 +27,8 @@ from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
+from gateway.security.permits import Permits
+from gateway.security.refusals import use_permissions
 from gateway.security.users import Users
 from protocols.amqp.containers import Containers
 from protocols.transport.shell import Wire
@@ -48,6 +50,7 @@ class Running(Protocol):
 
     config: Config
     gate: PasswordGate
+    permits: Permits
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
@@ -76,7 +79,14 @@ async def apply(
 ) -> int:
     """Bring all of it into force; returns how many connections were closed for their user."""
     old, new = running.config, wanted.held
+    grants = core.broker.grants
+    if _permissions(old) != _permissions(new):
+        use_permissions(running.gate, running.permits, new.security_settings)
+        grants.judge_all()
+    running.permits.table = new.security_settings  # its lines may be others
     closed = await _use_users(running, core, wanted, pause)
+    while grants.judging:
+        await pause()
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
@@ -102,6 +112,12 @@ async def apply(
         if seconds != periods(old)[key]:
             running.pace(key, seconds)
     return closed
+
+
+def _permissions(config: Config) -> tuple[object, ...]:
+    """Return what decides who may do what."""
+    entries = {entry.match: dict(entry.roles) for entry in config.security_settings.entries}
+    return entries, config.literal_match_markers
 
 
 def _settings(config: Config) -> tuple[object, ...]:

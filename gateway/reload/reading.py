@@ -72,6 +72,12 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
             " reload does not"
         )
         problems.append(Problem(where=held.users_file, path="", text=text))
+    if now.security_settings and not config.security_settings:
+        text = (
+            "is not there any more, and without it every user may do everything; a start may do"
+            " that, a reload does not"
+        )
+        problems.append(Problem(where=config.file or "", path="security-settings", text=text))
     if problems:
         raise ConfigError(problems)
     differences = (*changes(now, config), *user_changes(users, found))

@@ -6,6 +6,7 @@ What a check passes, in this order:
     verified within the last minute (keyed hash) ────────> let in
     too many wrong passwords from this peer for this user > refused, nothing computed
     too many checks waiting ─────────────────────────────> refused, nothing computed
+    another realm takes it (a token, a directory's user) ─> let in or refused
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
 A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
@@ -22,7 +23,9 @@ import hmac
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
+from weakref import WeakSet
 
+from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.throttle import FailureThrottle
@@ -35,7 +38,7 @@ BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
 
-Done = Callable[[bool], None]
+Done = Callable[[Principal | None], None]
 
 
 class Why(Enum):
@@ -44,6 +47,9 @@ class Why(Enum):
     WRONG = "wrong-password"
     THROTTLED = "throttled"
     BUSY = "busy"
+    EXPIRED = "expired"  # what it proves itself with has ended
+    UNTRUSTED = "untrusted"  # it is signed by nobody who is known, or meant for somebody else
+    UNREACHABLE = "unreachable"  # nobody could be asked: an issuer, a directory
 
 
 class Surroundings(Protocol):
@@ -55,26 +61,43 @@ class Surroundings(Protocol):
     def later(self, action: Callable[[], None]) -> None:
         """Run `action` on a later turn of the reactor."""
 
-    def verify(self, work: Callable[[], bool], done: Done) -> None:
+    def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Run `work` on a worker thread and `done` with its result on the reactor."""
 
     def refused(self, user: str, peer: str, why: Why) -> None:
         """Tell the log."""
 
 
+class Realm(Protocol):
+    """Where users are known that stand in no file of ours."""
+
+    def takes(self, user: str, secret: str) -> bool:
+        """Whether it is the one to judge this login, by its form alone; costs nothing."""
+
+    def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
+        """Judge a login; `done` is called later, on the reactor."""
+
+
 class PasswordGate:
     """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
 
-    Figures (read only): `accepted`, `refused`, `waiting`.
+    Attributes:
+        realms: asked in this order before the users file; the first that takes a login judges it.
+        judge: asked what principals may do, those of before as well; None: they may do everything.
+        accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
-        "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
-        "decoy_key", "refused", "waiting",
+        "_bench", "_here", "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users",
+        "accepted", "decoy_key", "judge", "realms", "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
+        self.realms: tuple[Realm, ...] = ()
+        self.judge: Judge | None = None
+        self._bench = _Bench(self)
+        self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
@@ -84,11 +107,18 @@ class PasswordGate:
         self.use(users)
 
     def use(self, users: Users) -> None:
-        """Know these users, and no others, from the next login on; also one that is under way."""
+        """Know these users, and no others, from the next login on; also one that is under way.
+
+        Who is here already has the roles from now on that its user has.
+        """
         self._users = users
         # The same for as long as the users are: a salt that changes would tell who is made up.
         stored = "\0".join(sorted(user.password.reveal() for user in users.values()))
         self.decoy_key = hmac.digest(b"decoy", stored.encode(), hashlib.sha256)
+        for one in tuple(self._here):
+            roles = self.roles(one.account)
+            if roles != one.roles:
+                one.renew(roles, one.until_ms)
 
     @property
     def users(self) -> Users:
@@ -97,8 +127,8 @@ class PasswordGate:
 
     @property
     def open(self) -> bool:
-        """Whether no user is configured, so that anybody is let in."""
-        return not self._users
+        """Whether no user is configured, and no realm, so that anybody is let in."""
+        return not self._users and not self.realms
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -129,19 +159,29 @@ class PasswordGate:
         like = found[int.from_bytes(drawn[:8], "big") % len(found)]
         return min(len(like.salt), SALT_BYTES_MAX), like.iterations
 
-    def proved(self, peer: str, user: str, *, right: bool) -> bool:
-        """Count a SCRAM login; returns whether it is let in."""
+    def anybody(self, user: str | None) -> Principal:
+        """See `Authenticator`."""
+        return Principal(user, judge=self._bench)
+
+    def principal(self, user: str, by: By) -> Principal:
+        """Return for whom a user of the file acts who has proved to be it."""
+        made = Principal(user, roles=self.roles(user), by=by, judge=self._bench)
+        self._here.add(made)
+        return made
+
+    def proved(self, peer: str, user: str, *, right: bool) -> Principal | None:
+        """Count a SCRAM login; returns for whom it acts, if it is let in."""
         pair, now = (peer, user), self._surroundings.now()
         right = right and (self.open or user in self._users)  # or gone since the proof began
         if right and self._throttle.allows(pair, now):
             self._throttle.succeeded(pair)
             self.accepted += 1
-            return True
+            return self.principal(user, By.SCRAM)
         self.refused += 1
         if not right:
             self._throttle.failed(pair, now)
         self._surroundings.refused(user, peer, Why.THROTTLED if right else Why.WRONG)
-        return False
+        return None
 
     def roles(self, user: str) -> frozenset[str]:
         """Return the roles of a user; none for a user who does not exist."""
@@ -177,58 +217,91 @@ class PasswordGate:
 
     def check_from(self, peer: str, user: str, password: str, done: Done) -> None:
         """Check a login; `done` is called later with the answer."""
-        around = self._surroundings
         if self.open:
-            self.let_in(done)
-            return
-        known = self._users.get(user)
-        mark = self._mark(known, user, password)
-        now = around.now()
-        if self._is_remembered(mark, now):
-            self.let_in(done)
+            self.let_in(self.anybody(user), done)
             return
         pair = (peer, user)
-        if not self._throttle.allows(pair, now):
+        for realm in self.realms:
+            if realm.takes(user, password):
+                if self._has_turn(pair, done):
+                    self._ask(realm, pair, password, done)
+                return
+        known = self._users.get(user)
+        mark = self._mark(known, user, password)
+        if self._is_remembered(mark, self._surroundings.now()):
+            self.let_in(self.principal(user, By.PASSWORD), done)
+        elif self._has_turn(pair, done):
+            self._verify(known, pair, password, mark, done)
+
+    def _has_turn(self, pair: tuple[str, str], done: Done) -> bool:
+        """Whether a login is looked at now; it is refused, later, if not."""
+        if not self._throttle.allows(pair, self._surroundings.now()):
             self._refuse(pair, Why.THROTTLED, done)
-            return
+            return False
         if self.waiting >= WAITING_MAX:
             self._refuse(pair, Why.BUSY, done)
-            return
+            return False
         self.waiting += 1
+        return True
 
-        def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Done
+    def _verify(
+        self, known: User | None, pair: tuple[str, str], password: str, mark: bytes, done: Done
+    ) -> None:
+        peer, user = pair
+        around = self._surroundings
+
+        def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Surroundings.verify
             self.waiting -= 1
             if right and self._still_so(known):
                 self._throttle.succeeded(pair)
                 self._remember(mark, around.now())
-                self._answer(True, done)
+                self._answer(self.principal(user, By.PASSWORD), done)
             else:
                 self._throttle.failed(pair, around.now())
                 around.refused(user, peer, Why.WRONG)
-                self._answer(False, done)
+                self._answer(None, done)
 
         around.verify(lambda: _verify(known, password), verified)
+
+    def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
+        """Have another realm judge; an answer that nobody could give counts for nothing."""
+        peer, user = pair
+        around = self._surroundings
+
+        def judged(answer: Principal | Why) -> None:
+            self.waiting -= 1
+            if isinstance(answer, Principal):
+                answer.judged_by(self._bench)
+                self._throttle.succeeded(pair)
+                self._answer(answer, done)
+                return
+            if answer is not Why.UNREACHABLE:
+                self._throttle.failed(pair, around.now())
+            around.refused(user, peer, answer)
+            self._answer(None, done)
+
+        realm.check(user, secret, judged)
 
     def _still_so(self, known: User | None) -> bool:
         """Whether a user who was found right is still the same: other users may have been read."""
         now = None if known is None else self._users.get(known.name)
         return now is not None and known is not None and now.password == known.password
 
-    def let_in(self, done: Done) -> None:
+    def let_in(self, principal: Principal, done: Done) -> None:
         """Answer yes, later."""
-        self._surroundings.later(lambda: self._answer(True, done))
+        self._surroundings.later(lambda: self._answer(principal, done))
 
     def _refuse(self, pair: tuple[str, str], why: Why, done: Done) -> None:
         peer, user = pair
         self._surroundings.refused(user, peer, why)
-        self._surroundings.later(lambda: self._answer(False, done))
+        self._surroundings.later(lambda: self._answer(None, done))
 
-    def _answer(self, let_in: bool, done: Done) -> None:  # noqa: FBT001 - private
-        if let_in:
-            self.accepted += 1
-        else:
+    def _answer(self, principal: Principal | None, done: Done) -> None:
+        if principal is None:
             self.refused += 1
-        done(let_in)
+        else:
+            self.accepted += 1
+        done(principal)
 
     def _mark(self, known: User | None, user: str, password: str) -> bytes:
         """Return a keyed hash of login and stored hash: it tells nothing without the key."""
@@ -251,6 +324,23 @@ class PasswordGate:
         self._remembered[mark] = now + REMEMBER_SECONDS
 
 
+class _Bench:
+    """Where principals are judged: by whoever is the judge when they ask."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: PasswordGate) -> None:
+        self._gate = gate
+
+    def check(
+        self, principal: Principal, permission: Permission, address: str, queue: str | None
+    ) -> None:
+        """See `Judge`."""
+        judge = self._gate.judge
+        if judge is not None:
+            judge.check(principal, permission, address, queue)
+
+
 class PeerGate:
     """The `Authenticator` of one peer, and its `Verifiers`."""
 
@@ -265,10 +355,14 @@ class PeerGate:
     def open(self) -> bool:
         return self._anonymous or self._gate.open
 
+    def anybody(self, user: str | None) -> Principal:
+        """See `Authenticator`."""
+        return self._gate.anybody(user)
+
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login of this peer; `done` is called later."""
         if self._anonymous and not user:
-            self._gate.let_in(done)
+            self._gate.let_in(self.anybody(None), done)
         else:
             self._gate.check_from(self._address, user, password, done)
 
@@ -288,8 +382,8 @@ class PeerGate:
         """Return the verifier of a user who has one."""
         return self._gate.verifier(mechanism, user)
 
-    def told(self, user: str, *, right: bool) -> bool:
-        """Count a login of this peer by SCRAM; returns whether it is let in."""
+    def told(self, user: str, *, right: bool) -> Principal | None:
+        """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
         return self._gate.proved(self._address, user, right=right)
 
 

@@ -34,7 +34,8 @@ from gateway.model.address import parse_destination
 from gateway.model.definitions import StageRow
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
-from gateway.model.ports import Send
+from gateway.model.ports import Producer, Send
+from gateway.model.principal import Principal
 from gateway.model.run import Outcome, Run
 from gateway.sink.form import Form
 from gateway.sink.ledger import Commit, Ledger
@@ -66,10 +67,12 @@ class Stopped(Exception):  # noqa: N818 - no error: the gateway stops
 class Routes:
     """The ways that a publication sends on; implements the ProducerOwner port for all of them."""
 
-    def __init__(self, broker: Gateway, woken: Callable[[], None], user: str | None) -> None:
+    def __init__(
+        self, broker: Gateway, woken: Callable[[], None], principal: Principal | None
+    ) -> None:
         self._broker = broker
         self._woken = woken
-        self._user = user
+        self._principal = principal
         self._open: OrderedDict[tuple[str, Form], Route] = OrderedDict()
 
     def to(self, address: str, form: Form) -> Route:
@@ -78,7 +81,7 @@ class Routes:
         route = self._open.get(key)
         if route is None:
             route = self._broker.open_producer(
-                parse_destination(address), form.routing, self, user=self._user
+                parse_destination(address), form.routing, self, principal=self._principal
             )
             # What comes was promised to nobody, so that an address that blocks says so.
             route.credited = False
@@ -101,6 +104,14 @@ class Routes:
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: it is asked before each slice."""
 
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """See the ProducerOwner port: what is published next is judged anew, and told."""
+        for key, route in list(self._open.items()):
+            if route is producer:
+                del self._open[key]
+        producer.close()
+        self._woken()
+
 
 class Publication:
     """See the module text.
@@ -120,7 +131,7 @@ class Publication:
         clock: Clock,
         places: Places,
         file_of: Callable[[str, int, StageRow], str],
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> None:
         """`file_of` names the file of a stage, by producer, batch and what the intent says."""
         self.refusal: Refusal | None = None
@@ -132,7 +143,7 @@ class Publication:
         self._clock = clock
         self._places = places
         self._file_of = file_of
-        self._routes = Routes(broker, self._wake, user)
+        self._routes = Routes(broker, self._wake, principal)
         self._pause: Deferred[None] | None = None
         self._stopping = False
 

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from gateway.broker import Gateway
 from gateway.model.definitions import CommitDefinition, ProgressDefinition, StageRow
 from gateway.model.errors import STOPPING, Code, Refusal, RefusedError
+from gateway.model.principal import Principal
 from gateway.sink.durable import when_durable
 from gateway.sink.ledger import Known, Ledger, Next
 from gateway.sink.places import Places
@@ -268,7 +269,7 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool = False,
-        user: str | None = None,
+        principal: Principal | None = None,
         seconds: float = 0.0,
     ) -> Deferred[Standing]:
         """Publish a batch; the answer comes when that is durable, or after so many seconds.
@@ -277,7 +278,9 @@ class Sink:
         remembered when it had.
         """
         stage_key(producer, batch, 0, "0")
-        done = self._commit(producer, batch, stages, passing=passing, user=user, seconds=seconds)
+        done = self._commit(
+            producer, batch, stages, passing=passing, principal=principal, seconds=seconds
+        )
         return _shielded(Deferred.fromCoroutine(done))
 
     async def _commit(
@@ -287,14 +290,14 @@ class Sink:
         stages: Sequence[StageRow],
         *,
         passing: bool,
-        user: str | None,
+        principal: Principal | None,
         seconds: float,
     ) -> Standing:
         if self._stopping:
             raise RefusedError(STOPPING)
         step = self.ledger.ask(producer, batch)
         if step is Next.BEGIN:
-            await self._check(producer, batch, stages, user)
+            await self._check(producer, batch, stages, principal)
             step = self.ledger.ask(producer, batch)  # another call may have been faster
         if step is Next.DONE:
             self._clear(producer, range(batch, batch + 1))
@@ -302,7 +305,7 @@ class Sink:
             return Standing(done=True)
         if step is Next.BEGIN:
             self._begin(producer, batch, stages, passing=passing)
-        return await self._outcome(producer, batch, seconds, user)
+        return await self._outcome(producer, batch, seconds, principal)
 
     def _begin(
         self, producer: str, batch: int, stages: Sequence[StageRow], *, passing: bool
@@ -317,7 +320,7 @@ class Sink:
         broker.turn.need_end()
 
     async def _check(
-        self, producer: str, batch: int, stages: Sequence[StageRow], user: str | None
+        self, producer: str, batch: int, stages: Sequence[StageRow], principal: Principal | None
     ) -> None:
         """Look whether all of a batch is there and has ways to go. Raises RefusedError.
 
@@ -351,10 +354,10 @@ class Sink:
             self._files,
             self._blocking,
             message_max=self.staging.settings.max_message_size,
-            user=user,
+            principal=principal,
         )
 
-    def _run(self, producer: str, user: str | None = None) -> _Running:
+    def _run(self, producer: str, principal: Principal | None = None) -> _Running:
         """Have the batch of a producer published, if it is not under way."""
         running = self._running.get(producer)
         if running is None:
@@ -367,7 +370,7 @@ class Sink:
                 clock=self._clock,
                 places=self._places,
                 file_of=_file_of,
-                user=user,
+                principal=principal,
             )
             running = self._running[producer] = _Running(publication)
             Deferred.fromCoroutine(self._publish(producer, running)).addErrback(_fault, producer)
@@ -396,12 +399,12 @@ class Sink:
             running.end(error)
 
     async def _outcome(
-        self, producer: str, batch: int, seconds: float, user: str | None
+        self, producer: str, batch: int, seconds: float, principal: Principal | None
     ) -> Standing:
         """Wait for the end of a publication, but not longer than that; says how far it is."""
         commit = self.ledger.producers[producer].commit
         total = 0 if commit is None else commit.total
-        running = self._run(producer, user)
+        running = self._run(producer, principal)
         waiter = running.wait()
         self._clock.callLater(seconds, lambda: running.late(waiter))
         if await waiter:

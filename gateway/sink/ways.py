@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gateway.broker import Gateway
 from gateway.broker.pressure.demand import Demand, joined, no_room
 from gateway.model.errors import RefusedError
+from gateway.model.principal import Principal
 from gateway.sink.form import Form
 from gateway.sink.ports import Files, RunBlocking
 from gateway.sink.publication import Routes
@@ -26,12 +27,12 @@ async def check_ways(
     blocking: RunBlocking,
     *,
     message_max: int,
-    user: str | None,
+    principal: Principal | None,
 ) -> None:
     """Look whether the rows of all stages of a batch can be sent. Raises RefusedError."""
     wanted: defaultdict[str, list[Demand]] = defaultdict(list)
     forms: dict[str, Form] = {}
-    routes = Routes(broker, _nothing, user)
+    routes = Routes(broker, _nothing, principal)
     try:
         for stage in stages:
             if stage.addresses is None:

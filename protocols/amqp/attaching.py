@@ -63,7 +63,7 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
     if target.dynamic:
         session.nodes.check(target)
         kind = routing_of(target.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind, session.nodes, session.user)
+        link.temporary = session.broker.create_temporary(kind, session.nodes, session.principal)
         target = with_address(target, link.temporary)
     if target.address:
         try:
@@ -71,7 +71,7 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
                 target.address, target.capabilities, session.limits.prefixes
             )
             link.producer = session.broker.open_producer(
-                destination, routing, link, origin=session.origin, user=session.user
+                destination, routing, link, origin=session.origin, principal=session.principal
             )
         except RefusedError:
             _forget(session, link.temporary)
@@ -118,7 +118,7 @@ def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
     if source.dynamic:
         session.nodes.check(source)
         kind = routing_of(source.capabilities) or RoutingType.ANYCAST
-        link.temporary = session.broker.create_temporary(kind, session.nodes, session.user)
+        link.temporary = session.broker.create_temporary(kind, session.nodes, session.principal)
         source = replace(source, address=link.temporary)
     try:
         wanted = wanted_source(attach, source, session.container, session.limits.prefixes)
@@ -134,7 +134,7 @@ def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
             selector=wanted.filters.selector,
             no_local=session.origin if wanted.filters.no_local else "",
             owner=session.nodes,
-            user=session.user,
+            principal=session.principal,
             options=_NO_ADD,
             start=wanted.filters.start,
         )

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
+from gateway.model.principal import ANYBODY, Principal
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
@@ -101,6 +102,7 @@ class AmqpConnection:
         "open_links",
         "paused_reading",
         "peer",
+        "principal",
         "quiescing",
         "remote_frame_max",
         "retick",
@@ -111,7 +113,6 @@ class AmqpConnection:
         "spent",
         "state",
         "transactions",
-        "user",
         "wake",
         "write_room",
     )
@@ -131,7 +132,7 @@ class AmqpConnection:
         self.peer = peer
         self.state = State.ENTERING
         self.container = ""
-        self.user: str | None = None
+        self.principal = ANYBODY
         self.seen = AmqpPeer(self)
         self.nodes = DynamicNodes(broker, limits.links_max)
         self.remote_frame_max = FRAME_MIN
@@ -238,10 +239,10 @@ class AmqpConnection:
             self.write(said)
         match handshake.stage:
             case Stage.LOGGED_IN:
-                self.user = handshake.user
+                self.principal = handshake.principal
             case Stage.OPENED:
                 assert handshake.opened is not None, "that is what opened it"
-                self._open(handshake.opened, handshake.proved)
+                self._open(handshake.opened, handshake.principal)
             case Stage.LOGIN_FAILED | Stage.REFUSED:
                 self.cut(handshake.reason, handshake.cause)
             case Stage.HEADER | Stage.SASL | Stage.OPEN:
@@ -256,11 +257,13 @@ class AmqpConnection:
         self.go_on(self.now)
         self.wake()
 
-    def _open(self, opened: Open, user: str) -> None:
+    def _open(self, opened: Open, principal: Principal) -> None:
         self.containers.enter(self, opened)
         self._handshake = None
         self.container = opened.container_id
-        self.open_links.user = user
+        self.principal = principal
+        principal.remote = self.peer.address
+        self.open_links.account = principal.account
         self.channel_max = min(opened.channel_max, self.limits.channel_max)
         self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)
         self._pulse.remote_idle = (opened.idle_time_out or 0) / 1000

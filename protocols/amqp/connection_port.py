@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gateway.model.ports import Broker
+from gateway.model.principal import Principal
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.limits import AmqpLimits
@@ -43,7 +44,7 @@ class ConnectionPort(Protocol):
 
     Attributes:
         container: how the peer calls itself.
-        user: who has logged in.
+        principal: for whom it acts.
         remote_frame_max: the largest frame that the peer takes.
         closing: the connection is over: nothing is written any more.
         retick: set by what wants another look at the time.
@@ -54,7 +55,7 @@ class ConnectionPort(Protocol):
     limits: AmqpLimits
     peer: PeerFacts
     container: str
-    user: str | None
+    principal: Principal
     remote_frame_max: int
     closing: bool
     retick: bool

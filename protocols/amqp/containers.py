@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from gateway.model.amqp_types import Symbol, Value
+from gateway.model.principal import Principal
 from protocols.amqp.conditions import INVALID_FIELD, RESOURCE_LOCKED, ConnectionFaultError
 from protocols.amqp.performatives import Error, Open
 from protocols.amqp.session import AmqpSession
@@ -33,8 +34,8 @@ class ContainedConnection(Protocol):
     """A connection, as others of its container see it."""
 
     @property
-    def user(self) -> str | None:
-        """The name that it has logged in with."""
+    def principal(self) -> Principal:
+        """For whom it acts."""
 
     @property
     def container(self) -> str:
@@ -102,7 +103,7 @@ class Containers:
 
 def _same_user(one: ContainedConnection, other: ContainedConnection) -> bool:
     """Whether both logged in as one user; those without a name are one."""
-    return (one.user or None) == (other.user or None)
+    return (one.principal.user or None) == (other.principal.user or None)
 
 
 def _policy_of(opened: Open) -> int:

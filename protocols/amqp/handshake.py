@@ -19,9 +19,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, assert_never
 
-from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator
+from gateway.model.principal import ANYBODY
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
     ILLEGAL_STATE,
@@ -61,8 +61,7 @@ class Handshake:
     Attributes:
         stage: see the module text.
         need: how many bytes must be there before `take` can take one more step.
-        user: who has logged in; None for nobody in particular.
-        proved: for whom the links count: a user that the login has proved, or NOBODY.
+        principal: for whom the peer acts.
         opened: the peer's open, once the stage is OPENED.
         reason: why it failed or was refused, for the log.
         cause: what that was, for an operator.
@@ -79,10 +78,9 @@ class Handshake:
         "cause",
         "need",
         "opened",
-        "proved",
+        "principal",
         "reason",
         "stage",
-        "user",
     )
 
     def __init__(
@@ -102,8 +100,7 @@ class Handshake:
         self._came = 0
         self.stage = Stage.HEADER
         self.need = HEAD_BYTES
-        self.user: str | None = None
-        self.proved = NOBODY
+        self.principal = ANYBODY
         self.opened: Open | None = None
         self.reason = ""
         self.cause = Cause.PROTOCOL_ERROR
@@ -189,6 +186,7 @@ class Handshake:
         """Take the first protocol header [AMQP 2.2]."""
         anonymous = self._limits.anonymous and self._authenticator.open
         if header == AMQP_HEADER and anonymous:
+            self.principal = self._authenticator.anybody(None)
             self._out.append(AMQP_HEADER)
             self.stage = Stage.OPEN
             return
@@ -227,9 +225,8 @@ class Handshake:
             head = (len(body) + HEAD_BYTES).to_bytes(4, "big") + b"\x02\x01\x00\x00"
             self._out.append(head + body)
         if sasl.outcome is True:
-            self.user = sasl.user
-            if sasl.user is not None and self._authenticator.proves(sasl.user):
-                self.proved = sasl.user
+            assert sasl.principal is not None, "let in, and nobody"
+            self.principal = sasl.principal
             self._sasl = None
             self.stage = Stage.LOGGED_IN
         elif sasl.outcome is False:

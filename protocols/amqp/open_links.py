@@ -11,14 +11,14 @@ from protocols.amqp.ports import Link
 
 
 class OpenLinks:
-    """Those of one connection: `count` of them, for `user`, who it has proved to be."""
+    """Those of one connection: `count` of them, for `account`, who it has proved to be."""
 
-    __slots__ = ("_limits", "count", "user")
+    __slots__ = ("_limits", "account", "count")
 
     def __init__(self, limits: AmqpLimits) -> None:
         self._limits = limits
         self.count = 0
-        self.user = NOBODY
+        self.account = NOBODY
 
     def check(self, attach: Attach) -> None:
         """Raise RefusedError (too-many) unless there may be one more."""
@@ -27,21 +27,21 @@ class OpenLinks:
             text = f"This connection has {self.count} links; the limit is {most}."
             raise RefusedError.of(Code.TOO_MANY, text)
         objects, weight = self._limits.objects, weight_of(attach.name)
-        objects.check(Kind.LINKS, self.user, weight)
+        objects.check(Kind.LINKS, self.account, weight)
         if attach.role is ROLE_RECEIVER:
-            objects.check(Kind.CONSUMERS, self.user, weight)
+            objects.check(Kind.CONSUMERS, self.account, weight)
 
     def opened(self, link: Link) -> None:
         """Count one that is there."""
         self.count += 1
         for kind in _kinds(link):
-            self._limits.objects.add(kind, self.user, weight_of(link.name))
+            self._limits.objects.add(kind, self.account, weight_of(link.name))
 
     def gone(self, link: Link) -> None:
         """Count one that is not there any more."""
         self.count -= 1
         for kind in _kinds(link):
-            self._limits.objects.remove(kind, self.user, weight_of(link.name))
+            self._limits.objects.remove(kind, self.account, weight_of(link.name))
 
 
 def _kinds(link: Link) -> tuple[Kind, ...]:

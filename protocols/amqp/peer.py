@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Cause, ConsumerState, Ending, PeerState, SessionState, cause_of
+from gateway.model.principal import Principal
 from protocols.amqp.conditions import (
     DETACH_FORCED,
     REASON,
@@ -36,8 +37,8 @@ class SeenConnection(Protocol):
         """What it may ask for."""
 
     @property
-    def user(self) -> str | None:
-        """The name that it has logged in with."""
+    def principal(self) -> Principal:
+        """For whom it acts."""
 
     @property
     def container(self) -> str:
@@ -138,7 +139,7 @@ class AmqpPeer:
         return PeerState(
             protocol="AMQP",
             version="1.0",
-            user=connection.user,
+            user=connection.principal.user,
             client_id=connection.container,
             product=self._product,
             product_version=self._product_version,

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gateway.model.errors import Refusal
 from gateway.model.ports import Broker, ConsumerFacts, Producer
+from gateway.model.principal import Principal
 from gateway.model.run import Run
 from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.limits import AmqpLimits
@@ -89,7 +90,7 @@ class SessionPort(Protocol):
     Attributes:
         channel: its number.
         container: how the peer calls itself.
-        user: for whom its links count.
+        principal: for whom it acts.
         flow_links: links that are to have their credit topped up with the next write.
         received: deliveries that came; each link counts its own there.
         remote_incoming_window: transfer frames that the peer takes now.
@@ -104,7 +105,7 @@ class SessionPort(Protocol):
     broker: Broker
     nodes: DynamicNodes
     container: str
-    user: str
+    principal: Principal
     flow_links: list[SendersLink]
     received: int
     remote_incoming_window: int

@@ -93,7 +93,7 @@ class Routes:
                 prefixed or routing,
                 self._owner,
                 origin=session.origin,
-                user=session.user,
+                principal=session.principal,
             )
             if len(self._routes) >= _ROUTES_MAX:
                 self._routes.pop(next(iter(self._routes))).close()
@@ -106,6 +106,13 @@ class Routes:
         if tag is None:
             return error
         return replace(error, info={**(error.info or {}), Symbol("delivery-tag"): tag})
+
+    def drop(self, producer: Producer) -> None:
+        """Close one of them; a message that needs it opens another, if that is allowed."""
+        for key, route in list(self._routes.items()):
+            if route is producer:
+                del self._routes[key]
+        producer.close()
 
     def close(self) -> None:
         """Close all of them."""

@@ -24,6 +24,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Authenticator
+from gateway.model.principal import Principal
 from protocols.amqp.performatives import (
     SASL_AUTH,
     SASL_OK,
@@ -84,9 +85,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The peer is `user` (None: nobody in particular); `data` goes out with the outcome."""
+    """The peer acts for `principal`, None: for nobody known; `data` goes out with the outcome."""
 
-    user: str | None
+    principal: Principal | None
     data: bytes | None = None
 
 
@@ -142,7 +143,7 @@ class External:
 
     __slots__ = ("_identity",)
 
-    def __init__(self, identity: str | None) -> None:
+    def __init__(self, identity: Principal | None) -> None:
         self._identity = identity
 
     def step(self, response: bytes | None) -> Step:
@@ -164,23 +165,22 @@ class SaslServer:
         state: see the module text.
         outcome: None while open, then whether the peer is let in. When False, send what is
             there to send and close.
-        user: who it is, once `outcome` is True; None for ANONYMOUS.
+        principal: for whom it acts, once `outcome` is True.
         mechanism: the chosen one, for the log.
         reason: why not, for the log; empty unless `outcome` is False.
     """
 
     __slots__ = (
         "_authenticator",
-        "_claimed",
         "_exchange",
         "_exchanges",
         "_out",
         "_rounds",
         "_wake",
         "mechanism",
+        "principal",
         "reason",
         "state",
-        "user",
     )
 
     def __init__(
@@ -199,17 +199,16 @@ class SaslServer:
         self._exchanges = {name: exchanges[name] for name in mechanisms}
         self._wake = wake
         self._exchange: Exchange | None = None
-        self._claimed: str | None = None
         self._rounds = 0
         self.state = State.AWAIT_INIT
-        self.user: str | None = None
+        self.principal: Principal | None = None
         self.mechanism = ""
         self.reason = ""
         offer = SaslMechanisms(sasl_server_mechanisms=tuple(mechanisms))
         self._out = [encode_performative(offer)]
 
     def __repr__(self) -> str:
-        return f"SaslServer({self.state.value}, mechanism={self.mechanism!r}, user={self.user!r})"
+        return f"SaslServer({self.state.value}, mechanism={self.mechanism!r}, {self.principal!r})"
 
     @property
     def wants_input(self) -> bool:
@@ -290,24 +289,23 @@ class SaslServer:
                 self._out.append(encode_performative(SaslChallenge(challenge=step.data)))
             case Check():
                 self.state = State.CHECKING
-                self._claimed = step.user
                 self._authenticator.check(step.user, step.password, self._answered)
             case Passed():
                 self._finish(State.PASSED, SASL_OK, step.data)
-                self.user = step.user
+                self.principal = step.principal or self._authenticator.anybody(None)
             case Refused():
                 self.reason = step.reason
                 self._finish(State.FAILED, SASL_AUTH, step.data)
             case _:
                 assert_never(step)
 
-    def _answered(self, known: bool) -> None:  # noqa: FBT001 - the port's callback
+    def _answered(self, principal: Principal | None) -> None:
         if self.state is State.CHECKING:
-            self._advance(Input.YES if known else Input.NO, None)
+            self.principal = principal
+            self._advance(Input.NO if principal is None else Input.YES, None)
             self._wake()
 
     def _let_in(self, _frame: Composite | None) -> None:
-        self.user = self._claimed
         self._finish(State.PASSED, SASL_OK, None)
 
     def _turn_away(self, _frame: Composite | None) -> None:

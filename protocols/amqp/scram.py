@@ -58,8 +58,9 @@ class Scram:
             self._verifiers.told(self._user, right=False)
             return Refused(f"{self._name}: {type(error).__name__}")
         # A decoy's keys are no password's, so the proof has failed already; this says so twice.
-        if self._verifiers.told(self._user, right=self._known):
-            return Passed(self._user, final)
+        principal = self._verifiers.told(self._user, right=self._known)
+        if principal is not None:
+            return Passed(principal, final)
         return Refused(f"{self._name}: not let in")
 
     def _find(self, user: str) -> tuple[bytes, bytes, bytes, int]:

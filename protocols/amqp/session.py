@@ -79,10 +79,10 @@ class AmqpSession:
         "next_outgoing_delivery",
         "next_outgoing_id",
         "nodes",
+        "principal",
         "received",
         "remote_incoming_window",
         "unsettled",
-        "user",
     )
 
     def __init__(self, connection: ConnectionPort, channel: int, begin: Begin) -> None:
@@ -92,7 +92,7 @@ class AmqpSession:
         self.broker = connection.broker
         self.nodes = connection.nodes
         self.container = connection.container
-        self.user = connection.open_links.user
+        self.principal = connection.principal
         self.handles = Handles(self, connection, begin.handle_max)
         self.links = self.handles.links  # looked up for every run
         self.next_incoming_id = begin.next_outgoing_id
@@ -188,7 +188,7 @@ class AmqpSession:
             protocol="AMQP",
             connection=peer.name,
             remote=peer.address,
-            user=self._connection.user,
+            user=self._connection.principal.user,
             name=link,
         )
 

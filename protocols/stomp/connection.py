@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Final, Protocol
 
 from gateway.model.errors import Code, Refusal
-from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import ConsumerFacts
+from gateway.model.principal import ANYBODY, Principal
 from protocols.mistakes import Mistakes
 from protocols.stomp import frame
 from protocols.stomp.greeting import Greeting
@@ -84,8 +84,7 @@ class Connection:
         now: seconds of the session's clock, as it told them last.
         name, remote: its own name, and the network address of the peer.
         version, client_id, agent: as CONNECT agreed on them or told them; none before.
-        user: login of the peer, None when it gave none.
-        account: the user who it has proved to be, and for whom what it opens counts.
+        principal: for whom it acts, and for whose account what it opens counts.
         ending: why it has ended; None while it has not.
     """
 
@@ -93,7 +92,6 @@ class Connection:
         "_mistakes",
         "_removed",
         "_session",
-        "account",
         "agent",
         "client_id",
         "ending",
@@ -103,9 +101,9 @@ class Connection:
         "name",
         "now",
         "outbox",
+        "principal",
         "remote",
         "state",
-        "user",
         "version",
     )
 
@@ -123,8 +121,7 @@ class Connection:
         self.version: Version | None = None
         self.client_id: str | None = None
         self.agent = ""
-        self.user: str | None = None
-        self.account = NOBODY
+        self.principal = ANYBODY
         self.ending: Ending | None = None
         self.look_due = False
         self._removed: list[Refusal] = []
@@ -135,14 +132,14 @@ class Connection:
         """Whether no input counts any more."""
         return self.state is State.ENDED or self.state is State.CLOSED
 
-    def opened(self, greeting: Greeting, account: str) -> None:
-        """The peer was let in, and has proved to be `account`."""
+    def opened(self, greeting: Greeting, principal: Principal) -> None:
+        """The peer was let in, and acts for `principal`."""
         self._step(Input.LET_IN)
         self.version = greeting.version
         self.client_id = greeting.client_id
         self.agent = greeting.agent
-        self.user = greeting.user
-        self.account = account
+        self.principal = principal
+        principal.remote = self.remote
 
     # ---- answers
 
@@ -222,7 +219,7 @@ class Connection:
             protocol="STOMP",
             connection=self.name,
             remote=self.remote,
-            user=self.user,
+            user=self.principal.user,
             name=subscription,
         )
 

@@ -20,9 +20,9 @@ from enum import Enum
 from typing import Final, NoReturn
 
 from gateway.model.errors import Code, Refusal, RefusedError
-from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import Authenticator
+from gateway.model.principal import ANYBODY, Principal
 from protocols.stomp import frame
 from protocols.stomp.frame import Head
 from protocols.stomp.greeting import (
@@ -81,7 +81,7 @@ class Login:
     Attributes:
         stage: see the module text.
         greeting: what was agreed, once the stage is LET_IN.
-        account: the user who the peer has proved to be, or NOBODY.
+        principal: for whom the peer acts, once the stage is LET_IN.
         ending: why it was refused, once the stage is REFUSED.
         last_word: the ERROR that says so; empty where an answer would help an attacker.
     """
@@ -94,10 +94,10 @@ class Login:
         "_moved",
         "_name",
         "_receipt",
-        "account",
         "ending",
         "greeting",
         "last_word",
+        "principal",
         "stage",
     )
 
@@ -118,7 +118,7 @@ class Login:
         self._receipt: bytes | None = None  # of the CONNECT that is being checked
         self.stage = Stage.CONNECT
         self.greeting: Greeting | None = None
-        self.account = NOBODY
+        self.principal = ANYBODY
         self.ending: Ending | None = None
         self.last_word = b""
 
@@ -178,7 +178,7 @@ class Login:
             ending = Ending(cause=Cause.PROTOCOL_ERROR, text=text)
             self._end(Input.BAD, ending, no_common_version(head.receipt))
         elif self._authenticator.open and not self._authenticator.proves(greeting.user or ""):
-            self._let_in(Input.WELCOME, greeting)
+            self._let_in(Input.WELCOME, greeting, self._authenticator.anybody(greeting.user))
         elif greeting.user is None:
             self._refuse(Input.BAD, wrong_login(None), head.receipt)
         else:
@@ -190,7 +190,7 @@ class Login:
             self._authenticator.check(
                 greeting.user,
                 greeting.password,
-                lambda good: self._checked(greeting, good=good, held=held),
+                lambda principal: self._checked(greeting, principal, held),
             )
 
     def broken(self, error: FrameError) -> None:
@@ -215,21 +215,21 @@ class Login:
 
     # ---- outcomes
 
-    def _checked(self, greeting: Greeting, *, good: bool, held: float) -> None:
+    def _checked(self, greeting: Greeting, principal: Principal | None, held: float) -> None:
         """The authenticator has answered, on a later turn; see its `held`."""
         if self.over:
             return
-        if good:
-            self.account = greeting.user or NOBODY
-            self._let_in(Input.YES, greeting)
+        if principal is not None:
+            self._let_in(Input.YES, greeting, principal)
         elif held and greeting.user is not None:
             self._refuse(Input.NO, login_held(greeting.user, held))
         else:
             self._refuse(Input.NO, wrong_login(greeting.user), self._receipt)
 
-    def _let_in(self, what: Input, greeting: Greeting) -> None:
+    def _let_in(self, what: Input, greeting: Greeting, principal: Principal) -> None:
         self._step(what)
         self.greeting = greeting
+        self.principal = principal
         self._moved()
 
     def _refuse(

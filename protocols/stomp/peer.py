@@ -40,7 +40,7 @@ class StompPeer:
         return PeerState(
             protocol="STOMP",
             version="" if connection.version is None else connection.version.text,
-            user=connection.user,
+            user=connection.principal.user,
             client_id=connection.client_id or "",
             product=product,
             product_version=version,

@@ -12,6 +12,7 @@ from typing import assert_never
 from gateway.model.address import Destination, RoutingType, check_name, parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.ports import Broker
+from gateway.model.principal import Principal
 from protocols.stomp.heads import shown
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.styles import ANSWER_QUEUE, ANSWER_TOPIC, Named, Place
@@ -29,10 +30,10 @@ class Places:
         self._owner = owner
         self._temporary: dict[str, str] = {}  # the word that was chosen -> address
 
-    def find(self, named: Named, user: str | None) -> Destination | None:
+    def find(self, named: Named, principal: Principal | None) -> Destination | None:
         """Return where a destination leads; None: to nobody, since who was to answer is gone.
 
-        What is temporary is made for `user`.
+        What is temporary is made for `principal`.
 
         Raises:
             RefusedError: not-found for a queue that must be there and is not; an impossible name;
@@ -42,7 +43,7 @@ class Places:
             case Place.ADDRESS:
                 return parse_destination(named.name)
             case Place.OWN:
-                return Destination(self.own(named, user))
+                return Destination(self.own(named, principal))
             case Place.ANSWERS:
                 check_name(named.name, "address")
                 return self._broker.find(named.name)
@@ -62,7 +63,7 @@ class Places:
             )
         return found
 
-    def own(self, named: Named, user: str | None) -> str:
+    def own(self, named: Named, principal: Principal | None) -> str:
         """Return the temporary address of a word, made if it is not there. Raises RefusedError."""
         address = self._temporary.get(named.text)
         if address is not None and self._broker.find(address) is not None:
@@ -75,7 +76,7 @@ class Places:
                 "for many questions, and tell the answers apart by correlation-id.",
             )
         assert named.routing is not None, "each style says what it makes"
-        address = self._broker.create_temporary(named.routing, self._owner, user)
+        address = self._broker.create_temporary(named.routing, self._owner, principal)
         self._temporary[named.text] = address
         return address
 

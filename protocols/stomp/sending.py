@@ -23,8 +23,8 @@ from gateway.model.message import (
     STOMP,
     TEXT,
 )
-from gateway.model.objects import NOBODY
 from gateway.model.ports import Broker, Producer, Relay
+from gateway.model.principal import ANYBODY
 from gateway.model.run import Outcome, Run
 from protocols.stomp.destinations import required, resolve
 from protocols.stomp.frame import Head
@@ -57,12 +57,15 @@ class Sender:
         lost: it leads nowhere; what comes next for its destination is looked at anew.
     """
 
-    __slots__ = ("_unblocked", "full", "lost", "producer", "routes", "routing_header")
+    __slots__ = ("_refused", "_unblocked", "full", "lost", "producer", "routes", "routing_header")
 
     producer: Producer
 
-    def __init__(self, unblocked: Callable[[Sender], None]) -> None:
+    def __init__(
+        self, unblocked: Callable[[Sender], None], refused: Callable[[Sender], None]
+    ) -> None:
         self._unblocked = unblocked
+        self._refused = refused
         self.full = self.lost = False
         self.routes: dict[int, Route] = {}
         self.routing_header: str | None = None
@@ -75,6 +78,12 @@ class Sender:
         """Go on, if nothing else holds [gateway.model.ports.ProducerOwner]."""
         self.full = self.producer.blocked() is not None and self.producer.waits
         self._unblocked(self)
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """Be dropped, so that the next send is judged anew [gateway.model.ports.ProducerOwner]."""
+        self._refused(self)
+        self.full = False
+        self._unblocked(self)  # what waits for room is refused now
 
 
 class DiskWait:
@@ -102,6 +111,9 @@ class DiskWait:
         """Go on [gateway.model.ports.ProducerOwner]."""
         self.full = False
         self._unblocked(self)
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """A disk allows nothing to anybody [gateway.model.ports.ProducerOwner]."""
 
 
 class Route:
@@ -136,7 +148,7 @@ class Sending:
         "_reply_to",
         "_senders",
         "_unblocked",
-        "user",
+        "principal",
     )
 
     def __init__(
@@ -153,9 +165,9 @@ class Sending:
         """Start without senders; `on_evict` is called when routes handed out so far are void.
 
         `reply_to` makes of a SEND's what others answer to, and raises RefusedError.
-        `user`: for whom what is missing is made; set when it is known.
+        `principal`: for whom it sends; set when it is known.
         """
-        self.user = NOBODY
+        self.principal = ANYBODY
         self._broker = broker
         self._limits = limits
         self._unblocked = unblocked
@@ -226,14 +238,14 @@ class Sending:
         if sender is not None:
             return sender
         named, routing = resolve(headers, "SEND", (_TYPE_HEADER,), self._limits)
-        destination = self._places.find(named, self.user)
+        destination = self._places.find(named, self.principal)
         if destination is None:
             return self._lost(named.name)
         if len(self._senders) >= self._limits.destinations_max:
             self.close_all()
-        sender = Sender(self._unblocked)
+        sender = Sender(self._unblocked, self._drop)
         sender.producer = self._broker.open_producer(
-            destination, routing, sender, origin=self._origin, user=self.user
+            destination, routing, sender, origin=self._origin, principal=self.principal
         )
         sender.producer.credited = False
         sender.producer.remakes = named.place is not Place.EXISTING
@@ -244,10 +256,18 @@ class Sending:
 
     def _lost(self, name: str) -> Sender:
         """Return a sender to a requester that is gone."""
-        sender = Sender(self._unblocked)
+        sender = Sender(self._unblocked, self._drop)
         sender.producer = Nowhere(name)
         sender.lost = True
         return sender
+
+    def _drop(self, sender: Sender) -> None:
+        """Close one sender, which has become void."""
+        for key, one in list(self._senders.items()):
+            if one is sender:
+                del self._senders[key]
+        self._on_evict()
+        sender.producer.close()
 
     def addresses(self) -> list[str]:
         """Return where it sends to, as far as routes are open."""

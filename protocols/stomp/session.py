@@ -17,6 +17,7 @@ from typing import Final, assert_never
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending
 from gateway.model.ports import Authenticator, Broker
+from gateway.model.principal import Principal
 from protocols.stomp.commands import Commands
 from protocols.stomp.connection import Connection, State
 from protocols.stomp.greeting import Greeting
@@ -319,7 +320,7 @@ class StompSession:
                 self._intake.pause(Pause.LOGIN)
             case Stage.LET_IN:
                 assert login.greeting is not None, "in stage LET_IN"
-                self._open(login.greeting, login.account)
+                self._open(login.greeting, login.principal)
                 self._intake.resume(Pause.LOGIN)
                 self._traffic.pause_if_idle()
             case Stage.REFUSED:
@@ -331,14 +332,14 @@ class StompSession:
                 assert_never(login.stage)
         self.settle()
 
-    def _open(self, greeting: Greeting, account: str) -> None:
+    def _open(self, greeting: Greeting, principal: Principal) -> None:
         connection = self.connection
-        connection.opened(greeting, account)
+        connection.opened(greeting, principal)
         self._login = None
         self._parser.opened(greeting.version, self._traffic)
         self._commands.version = greeting.version
         self._commands.client_id = greeting.client_id
-        self._traffic.opened(greeting.connected, account)
+        self._traffic.opened(greeting.connected, principal)
         self._watch.opened(greeting.beats, connection.now)
         self.retick = True
         self._outbox.write(greeting.connected)

@@ -24,6 +24,7 @@ from typing import Final, Protocol
 from gateway.model.errors import Refusal
 from gateway.model.message import REPLAYED, Message, let_go
 from gateway.model.ports import ConsumerFacts, Subscription
+from gateway.model.principal import Principal
 from protocols.stomp.holds import CumulativeHold, Hold, IndividualHold
 from protocols.stomp.limits import StompLimits
 from protocols.stomp.message_frames import MessageFrames
@@ -84,7 +85,7 @@ class Host(Protocol):
 
     outbox: Outbox
     limits: StompLimits
-    account: str
+    principal: Principal
     now: float
 
     def must_hear_acks(self) -> None:

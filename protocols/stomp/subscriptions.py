@@ -136,7 +136,7 @@ class Subscriptions:
         return self._open(asked, self._find(named))
 
     def _find(self, named: Named) -> Destination:
-        destination = self.places.find(named, self._host.account)
+        destination = self.places.find(named, self._host.principal)
         if destination is None:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -153,7 +153,7 @@ class Subscriptions:
         named = read_destination(text, self._host.limits)
         if named.place is not Place.OWN:
             return text
-        address = self.places.own(named, self._host.account)
+        address = self.places.own(named, self._host.principal)
         if not any(one.subscription.address == address for one in self.by_id.values()):
             self._check_id(text)
             asked = Asked(
@@ -179,7 +179,7 @@ class Subscriptions:
         """Open a subscription; raises RefusedError."""
         host = self._host
         weight = weight_of(asked.name)
-        host.limits.objects.check(Kind.CONSUMERS, host.account, weight)
+        host.limits.objects.check(Kind.CONSUMERS, host.principal.account, weight)
         self._count += 1
         key = f"{self._prefix}-{self._count}".encode()
         frames = MessageFrames(
@@ -212,11 +212,11 @@ class Subscriptions:
             selector=asked.selector,
             no_local=asked.no_local,
             owner=self,
-            user=host.account,
+            principal=host.principal,
             start=asked.start,
         )
         consumer.number = self._count
-        host.limits.objects.add(Kind.CONSUMERS, host.account, weight)
+        host.limits.objects.add(Kind.CONSUMERS, host.principal.account, weight)
         self.by_id[asked.name] = consumer
         self._by_key[key] = consumer
         return consumer
@@ -263,7 +263,7 @@ class Subscriptions:
                 Code.NOT_FOUND, f"No subscription '{shown(name or '')}' is open on this connection."
             )
         if durable is not None:
-            self._broker.delete_subscription(durable)
+            self._broker.delete_subscription(durable, self._host.principal)
 
     def drop(self, consumer: StompConsumer) -> None:
         """Forget a subscription that has ended or is about to."""
@@ -287,7 +287,7 @@ class Subscriptions:
 
     def _discount(self, consumer: StompConsumer) -> None:
         host = self._host
-        host.limits.objects.remove(Kind.CONSUMERS, host.account, weight_of(consumer.id))
+        host.limits.objects.remove(Kind.CONSUMERS, host.principal.account, weight_of(consumer.id))
 
     def named(
         self, headers: Mapping[str, str], command: str, version: Version

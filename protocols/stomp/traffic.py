@@ -19,6 +19,7 @@ from typing import Final
 
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.ports import Broker
+from gateway.model.principal import Principal
 from gateway.model.run import Outcome
 from protocols.stomp import frame
 from protocols.stomp.commands import Commands
@@ -83,10 +84,10 @@ class Traffic:
         """Whether something waits for room at an address."""
         return self._stalled is not None
 
-    def opened(self, connected: bytes, user: str) -> None:
-        """The client was let in, and told `connected`: `user` is who it has proved to be."""
+    def opened(self, connected: bytes, principal: Principal) -> None:
+        """The client was let in, and told `connected`; it acts for `principal`."""
         self._connected = connected
-        self._sending.user = user
+        self._sending.principal = principal
 
     def addresses(self) -> list[str]:
         """Return where the client sends to."""

@@ -114,7 +114,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.security": (
+        "gateway.addresses",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -303,6 +308,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
@@ -424,6 +430,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.archive",
     "gateway.bench.drive",
+    "gateway.bench.history",
     "gateway.bench.spark",
     "gateway.bench.spark_write",
     "gateway.bench.store",

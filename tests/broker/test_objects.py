@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gateway.model.address import parse_destination
 from gateway.model.errors import Code, RefusedError
 from gateway.model.objects import NOBODY, Kind, ObjectLimits
+from gateway.model.principal import By, Principal
 from gateway.model.run import Run
 from tests.broker.core import ANYCAST, MULTICAST, Core, Owner, Taker, entry, flags_of, stomp
 from tests.lanes import examples
@@ -26,13 +27,20 @@ def limited(*entries, user: int = 3, gateway: int = 100) -> Core:
     return core
 
 
+def acting(user: str | None) -> Principal | None:
+    """Return for whom a user acts who has proved its name; None the gateway itself."""
+    return None if user is None else Principal(user, by=By.PASSWORD if user else By.NOTHING)
+
+
 def producer(core: Core, name: str, user: str | None = "ann", routing=None):
-    return core.gateway.open_producer(parse_destination(name), routing, Owner(), user=user)
+    return core.gateway.open_producer(
+        parse_destination(name), routing, Owner(), principal=acting(user)
+    )
 
 
 def subscribe(core: Core, name: str, user: str | None = "ann", **how) -> Taker:
     how.setdefault("routing", MULTICAST)
-    return core.consume(name, user=user, **how)
+    return core.consume(name, principal=acting(user), **how)
 
 
 def held(core: Core, user: str | None = "ann") -> tuple[int, int]:
@@ -55,16 +63,20 @@ WAYS = {
     "send": lambda core, n: producer(core, f"a{n}"),
     "send to a topic": lambda core, n: producer(core, f"a{n}", routing=MULTICAST),
     "send to a queue of its own": lambda core, n: producer(core, f"a{n}::q{n}"),
-    "consume": lambda core, n: core.consume(f"a{n}", user="ann"),
-    "consume a queue by name": lambda core, n: core.consume(f"a{n}::q{n}", user="ann"),
-    "browse": lambda core, n: core.consume(f"a{n}", user="ann", browse=True),
+    "consume": lambda core, n: core.consume(f"a{n}", principal=acting("ann")),
+    "consume a queue by name": lambda core, n: core.consume(f"a{n}::q{n}", principal=acting("ann")),
+    "browse": lambda core, n: core.consume(f"a{n}", principal=acting("ann"), browse=True),
     "subscribe": lambda core, n: subscribe(core, f"a{n}"),
     "subscribe durably": lambda core, n: subscribe(core, "t", durable_name=f"s{n}"),
     "share": lambda core, n: subscribe(
         core, "t", durable_name=f"s{n}", shared=True, temporary=True
     ),
-    "temporary queue": lambda core, n: core.gateway.create_temporary(ANYCAST, object(), "ann"),
-    "temporary topic": lambda core, n: core.gateway.create_temporary(MULTICAST, object(), "ann"),
+    "temporary queue": lambda core, n: core.gateway.create_temporary(
+        ANYCAST, object(), acting("ann")
+    ),
+    "temporary topic": lambda core, n: core.gateway.create_temporary(
+        MULTICAST, object(), acting("ann")
+    ),
 }
 
 
@@ -152,7 +164,7 @@ def test_dead_letters_and_expired_messages_are_not_lost_for_a_limit(user: str):
     )
     producer(core, "q", user).send(Run([stomp(b"x")], flags_of()))
     core.turn()
-    taker = core.consume("q", user=user)
+    taker = core.consume("q", principal=acting(user))
     taker.reject()
     core.turn()
     assert core.gateway.figures.lost_dead_letters == 0
@@ -197,7 +209,7 @@ def test_there_is_room_again_when_the_reaper_has_been():
     core = limited(entry(auto_delete_queues=True, auto_delete_addresses=True), user=2)
     for name in ("a", "b"):
         producer(core, name).close()
-        taker = core.consume(name, user="ann")
+        taker = core.consume(name, principal=acting("ann"))
         taker.leave()
     refused(lambda: producer(core, "c"))
     for _ in range(5):
@@ -251,7 +263,7 @@ class Made(RuleBasedStateMachine):
     @rule(name=names, user=users, routing=routings, browse=st.booleans())
     def consume(self, name, user, routing, browse):
         taker = self.attempt(
-            lambda: self.core.consume(name, user=user, routing=routing, browse=browse)
+            lambda: self.core.consume(name, principal=acting(user), routing=routing, browse=browse)
         )
         if taker is not None:
             self.takers.append(taker)
@@ -270,7 +282,9 @@ class Made(RuleBasedStateMachine):
 
     @rule(user=users, routing=st.sampled_from([ANYCAST, MULTICAST]))
     def temporary(self, user, routing):
-        name = self.attempt(lambda: self.core.gateway.create_temporary(routing, object(), user))
+        name = self.attempt(
+            lambda: self.core.gateway.create_temporary(routing, object(), acting(user))
+        )
         if name is not None:
             self.nodes.append(name)
 

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from gateway.management.router import Router
 from gateway.management.wire import ApiSite, WireSettings
+from gateway.model.principal import By, Principal
 
 
 class Users:
@@ -31,7 +32,8 @@ class Users:
         return not self.passwords
 
     def check(self, user, password, done) -> None:
-        self.waiting.append(lambda: done(self.passwords.get(user) == password))
+        good = self.passwords.get(user) == password
+        self.waiting.append(lambda: done(Principal(user, by=By.PASSWORD) if good else None))
 
     def answer(self) -> None:
         waiting, self.waiting = self.waiting, []

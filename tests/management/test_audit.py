@@ -11,6 +11,7 @@ from gateway.management.connections_api import ConnectionsApi
 from gateway.management.http import SAFE_METHODS, Request, json_response
 from gateway.management.router import Change, Router
 from gateway.management.streams_api import StreamsApi
+from gateway.model.principal import Principal
 from tests.management.core import Core
 
 #: What a reader of a stream does with each batch: looks, and acknowledges.
@@ -72,7 +73,11 @@ def test_a_fault_of_ours_is_told_of_as_well() -> None:
 def test_a_line_says_who_from_where_what_and_how_many() -> None:
     structlog.reset_defaults()
     request = Request(
-        method="POST", path="/", user="ann", peer="10.0.0.9", body=b'{"filter":"a=1"}'
+        method="POST",
+        path="/",
+        principal=Principal("ann"),
+        peer="10.0.0.9",
+        body=b'{"filter":"a=1"}',
     )
     with capture_logs() as lines:
         for answer in (

@@ -30,6 +30,7 @@ from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import DURABLE, ONE_DELIVERY, SCHEDULED, Message
 from gateway.model.ports import Consumer, DurableListener, Producer, ProducerOwner, Send
+from gateway.model.principal import By, Principal
 from gateway.model.run import Run
 from gateway.model.stream_start import StreamStart
 from gateway.selectors import compile_selector
@@ -241,7 +242,7 @@ class ScriptedBroker:
         owner: ProducerOwner,
         *,
         origin: str = "",
-        user: str | None = None,
+        principal: Principal | None = None,
     ) -> ScriptedProducer:
         _refuse(self.refuse_open)
         self.note("open producer", named(destination), routing)
@@ -270,7 +271,7 @@ class ScriptedBroker:
         selector: str = "",
         no_local: str = "",
         owner: object | None = None,
-        user: str | None = None,
+        principal: Principal | None = None,
         options: Mapping[str, str] | None = None,
         start: StreamStart | None = None,
     ) -> ScriptedSubscription:
@@ -302,11 +303,13 @@ class ScriptedBroker:
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         return ("", False) if durable_name in self.queues else None
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         _refuse(self.refuse_delete)
         self.note("delete subscription", durable_name)
 
-    def create_temporary(self, routing: RoutingType, owner: object, user: str | None = None) -> str:
+    def create_temporary(
+        self, routing: RoutingType, owner: object, principal: Principal | None = None
+    ) -> str:
         self._made += 1
         name = f"temporary-{self._made}"
         self.temporaries.add(name)
@@ -344,9 +347,13 @@ class ScriptedAuthenticator:
     def proves(self, user: str) -> bool:
         return bool(user) and self._users
 
-    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
+    def anybody(self, user: str | None) -> Principal:
+        return Principal(user)
+
+    def check(self, user: str, password: str, done: Callable[[Principal | None], None]) -> None:
         self.asked.append((user, password))
-        self.answer = done
+        principal = Principal(user, by=By.PASSWORD if self.proves(user) else By.NOTHING)
+        self.answer = lambda good: done(principal if good else None)
 
 
 def named(destination: Destination) -> str:

@@ -67,7 +67,7 @@ def ask(
     gate: PasswordGate, world: World, user: str, password: str, peer: str = "p"
 ) -> tuple[bool, int]:
     answers: list[bool] = []
-    gate.for_peer(peer).check(user, password, answers.append)
+    gate.for_peer(peer).check(user, password, lambda known: answers.append(known is not None))
     assert answers == [], "answered inside the call"
     count = world.run()
     (answer,) = answers
@@ -142,7 +142,7 @@ def test_only_so_many_checks_wait(
     monkeypatch.setattr(gate_module, "verify_password", lambda stored, password: True)
     answers: list[bool] = []
     for n in range(WAITING_MAX + 3):
-        gate.for_peer(str(n)).check("ann", "x", answers.append)
+        gate.for_peer(str(n)).check("ann", "x", lambda known: answers.append(known is not None))
     assert len(world.work) == WAITING_MAX
     assert [why for _, _, why in world.diary] == [Why.BUSY] * 3
     world.run()
@@ -172,9 +172,9 @@ def test_an_acceptor_may_let_in_who_gives_no_user(gate: PasswordGate, world: Wor
     peer = gate.for_peer("p", anonymous=True)
     assert peer.open
     answers: list[bool] = []
-    peer.check("", "", answers.append)
-    peer.check("ann", "wrong", answers.append)
-    peer.check("ann", "right", answers.append)
+    peer.check("", "", lambda known: answers.append(known is not None))
+    peer.check("ann", "wrong", lambda known: answers.append(known is not None))
+    peer.check("ann", "right", lambda known: answers.append(known is not None))
     assert answers == []
     world.run()
     assert sorted(answers) == [False, True, True]
@@ -298,7 +298,7 @@ def test_a_check_that_is_under_way_ends_by_the_new_users(
     gate: PasswordGate, world: World, stored: Secret, stays: bool
 ) -> None:
     answers: list[bool] = []
-    gate.for_peer("p").check("ann", "right", answers.append)
+    gate.for_peer("p").check("ann", "right", lambda known: answers.append(known is not None))
     gate.use({"ann" if stays else "bob": User(name="x", password=stored)})
     world.run()
     assert answers == [stays]

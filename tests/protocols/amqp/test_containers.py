@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.amqp_types import Symbol, UInt
+from gateway.model.principal import Principal
 from protocols.amqp.containers import CLOSE_EXISTING, POLICY, REFUSE_CONNECTION, Containers
 from protocols.amqp.performatives import (
     Accepted,
@@ -31,7 +32,7 @@ def sole(policy: object = None) -> dict[str, object]:
 def opening(containers: Containers, *, user: str | None = None, **fields) -> tuple[Peer, list]:
     """Return a peer that says open, and what came."""
     peer = Peer(containers=containers)
-    peer.engine.user = user
+    peer.engine.principal = Principal(user)
     fields.setdefault("container_id", "me")
     return peer, peer.say(AMQP_HEADER + frame(Open(**fields)))
 
@@ -108,7 +109,7 @@ DURABLE = {"name": "sub", "source": Source(address="t", durable=2, capabilities=
 
 def returning(core: Core, containers: Containers, user: str | None = "ann", **fields) -> Amqp:
     peer = Amqp.at(core, containers=containers, container="me", **fields)
-    peer.engine.user = user
+    peer.engine.principal = Principal(user)
     return peer
 
 
@@ -137,7 +138,7 @@ def test_nobody_else_steals(user, container):
     one = returning(core, containers)
     one.receiver(credit=10, **DURABLE)
     thief = Amqp.at(core, containers=containers, container=container)
-    thief.engine.user = user
+    thief.engine.principal = Principal(user)
     came = thief.receiver(**DURABLE)
     refused = names(came) == ["attach", "detach"]
     assert refused is (container == "me")

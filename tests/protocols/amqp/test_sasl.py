@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramMechanism
 
+from gateway.model.principal import ANYBODY, By, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS as MECHANISMS
 from gateway.model.verifier import Verifier
 from protocols.amqp import performatives as p
@@ -43,10 +44,13 @@ class Users:
     def open(self) -> bool:
         return not self.passwords
 
+    def anybody(self, user):
+        return Principal(user)
+
     def check(self, user, password, done):
         right = self.open or self.passwords.get(user) == password
         self.asked.append((user, right))
-        self.waiting.append(lambda: done(right))
+        self.waiting.append(lambda: done(Principal(user, by=By.PASSWORD) if right else None))
 
     def answer(self) -> None:
         self.waiting.pop(0)()
@@ -58,6 +62,11 @@ def server(users=None, mechanisms=("PLAIN", "ANONYMOUS"), **more):
     made_frames = sent(made)
     assert made_frames == [p.SaslMechanisms(sasl_server_mechanisms=tuple(mechanisms))]
     return made, woken
+
+
+def who(sasl) -> str | None:
+    """Return the name of whom a login acts for."""
+    return None if sasl.principal is None else sasl.principal.user
 
 
 def sent(sasl) -> list:
@@ -80,10 +89,10 @@ def test_plain_lets_in_who_knows_the_password(authzid):
     users = Users(me=SECRET)
     sasl, woken = server(users)
     sasl.receive_frame(init(plain(authzid=authzid)))
-    assert (sasl.state, sasl.outcome, sasl.user) == (State.CHECKING, None, None)
+    assert (sasl.state, sasl.outcome, who(sasl)) == (State.CHECKING, None, None)
     assert sent(sasl) == []
     users.answer()
-    assert (sasl.outcome, sasl.user, sasl.mechanism) == (True, "me", "PLAIN")
+    assert (sasl.outcome, who(sasl), sasl.mechanism) == (True, "me", "PLAIN")
     assert sent(sasl) == [p.SaslOutcome(code=p.SASL_OK)]
     assert woken == [1]
 
@@ -93,7 +102,7 @@ def test_plain_for_somebody_else_is_refused_without_a_check(authzid):
     users = Users(me=SECRET)
     sasl, _ = server(users)
     sasl.receive_frame(init(plain(authzid=authzid)))
-    assert (sasl.state, sasl.outcome, sasl.user) == (State.FAILED, False, None)
+    assert (sasl.state, sasl.outcome, who(sasl)) == (State.FAILED, False, None)
     assert sent(sasl) == [p.SaslOutcome(code=p.SASL_AUTH)]
     assert "another one" in sasl.reason
 
@@ -103,7 +112,7 @@ def test_plain_with_a_wrong_password():
     sasl, woken = server(users)
     sasl.receive_frame(init(plain(password="wrong")))
     users.answer()
-    assert (sasl.outcome, sasl.user) == (False, None)
+    assert (sasl.outcome, who(sasl)) == (False, None)
     assert sent(sasl) == [p.SaslOutcome(code=p.SASL_AUTH)]
     assert woken == [1]
     assert sasl.reason
@@ -145,7 +154,7 @@ def test_plain_of_the_wrong_shape_never_reaches_the_authenticator(response):
 def test_anonymous():
     sasl, woken = server()
     sasl.receive_frame(init(b"trace@example.com", "ANONYMOUS"))
-    assert (sasl.outcome, sasl.user, sasl.mechanism) == (True, None, "ANONYMOUS")
+    assert (sasl.outcome, who(sasl), sasl.mechanism) == (True, None, "ANONYMOUS")
     assert sent(sasl) == [p.SaslOutcome(code=p.SASL_OK)]
     assert woken == []
 
@@ -161,10 +170,13 @@ def test_a_mechanism_that_was_not_offered(mechanism):
 
 @pytest.mark.parametrize(("identity", "passed"), [("cn", True), (None, False)])
 def test_external(identity, passed):
-    exchanges = {**BUILT_IN, "EXTERNAL": lambda: External(identity)}
+    exchanges = {
+        **BUILT_IN,
+        "EXTERNAL": lambda: External(identity and Principal(identity, by=By.CERTIFICATE)),
+    }
     sasl, _ = server(mechanisms=("EXTERNAL",), exchanges=exchanges)
     sasl.receive_frame(init(b"somebody", "EXTERNAL"))
-    assert (sasl.outcome, sasl.user) == (passed, identity)
+    assert (sasl.outcome, who(sasl)) == (passed, identity)
 
 
 # ---- the table
@@ -222,7 +234,7 @@ def test_every_row_of_the_table(state, happened):
         case Input.RESPONSE:
             sasl.receive_frame(p.SaslResponse(response=plain()))
         case Input.YES | Input.NO:
-            sasl._answered(happened is Input.YES)
+            sasl._answered(ANYBODY if happened is Input.YES else None)
         case Input.FOREIGN:
             sasl.receive_frame(FOREIGN[0])
     assert sasl.state is expected
@@ -250,7 +262,7 @@ def test_a_second_init_while_the_first_is_checked_decides_nothing():
     sasl.receive_frame(init(plain()))
     assert sasl.outcome is False
     users.answer()
-    assert (sasl.outcome, sasl.user, woken) == (False, None, [])
+    assert (sasl.outcome, who(sasl), woken) == (False, None, [])
 
 
 def test_an_answer_after_the_connection_is_gone():
@@ -259,14 +271,14 @@ def test_an_answer_after_the_connection_is_gone():
     sasl.receive_frame(init(plain()))
     sasl.abandon()
     users.answer()
-    assert (sasl.outcome, sasl.user, woken, sent(sasl)) == (False, None, [], [])
+    assert (sasl.outcome, who(sasl), woken, sent(sasl)) == (False, None, [], [])
 
 
 def test_nothing_after_the_end_changes_it():
     sasl = in_state(State.PASSED)
     sasl.receive_body(b"noise")
     sasl.abandon()
-    assert (sasl.outcome, sasl.user, sent(sasl)) == (True, "me", [])
+    assert (sasl.outcome, who(sasl), sent(sasl)) == (True, "me", [])
 
 
 def test_an_answer_given_twice_counts_once():
@@ -388,7 +400,7 @@ class Verifiers:
 
     def told(self, user, *, right):
         self.heard.append((user, right))
-        return right and self.open
+        return Principal(user, by=By.SCRAM) if right and self.open else None
 
 
 def scram_server(name, nonce="servernonce", **passwords):
@@ -417,7 +429,7 @@ def test_scram_lets_in_who_knows_the_password(name, initial):
     (outcome,) = sent(sasl)
     assert outcome.code == p.SASL_OK
     client.set_server_final(outcome.additional_data.decode())
-    assert (sasl.outcome, sasl.user, sasl.mechanism) == (True, "me", name)
+    assert (sasl.outcome, who(sasl), sasl.mechanism) == (True, "me", name)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -428,7 +440,7 @@ def test_scram_turns_others_away_after_the_same_rounds(name, user, password):
     sasl.receive_frame(init(client.get_client_first().encode(), name))
     client.set_server_first(challenge(sasl))
     sasl.receive_frame(p.SaslResponse(response=client.get_client_final().encode()))
-    assert (sasl.outcome, sasl.user) == (False, None)
+    assert (sasl.outcome, who(sasl)) == (False, None)
     assert sent(sasl) == [p.SaslOutcome(code=p.SASL_AUTH)]
 
 

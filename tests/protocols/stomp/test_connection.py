@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.errors import Code, Refusal
-from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause, Ending
+from gateway.model.principal import By, Principal
 from protocols.stomp.connection import Connection, Input, State
 from protocols.stomp.greeting import Greeting, greet
 from protocols.stomp.intake import Intake, Pause
@@ -58,7 +58,7 @@ def greeting(version: str) -> Greeting:
 
 def opened(version: str = "1.2", limits: StompLimits | None = None) -> Line:
     line = Line(limits)
-    line.connection.opened(greeting(version), NOBODY)
+    line.connection.opened(greeting(version), Principal(None))
     return line
 
 
@@ -100,9 +100,9 @@ def test_a_step_outside_the_table_asserts(state: State, what: Input) -> None:
 
 def test_what_a_greeting_says_is_known_from_then_on() -> None:
     line = Line()
-    line.connection.opened(greeting("1.1"), "ann")
+    line.connection.opened(greeting("1.1"), Principal("ann", by=By.PASSWORD))
     connection = line.connection
-    assert (connection.version, connection.user, connection.account) == (
+    assert (connection.version, connection.principal.user, connection.principal.account) == (
         Version.V1_1,
         "ann",
         "ann",

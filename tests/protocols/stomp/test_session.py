@@ -119,7 +119,7 @@ def test_a_right_login_lets_frames_through_that_came_meanwhile() -> None:
     assert frames(peer.hear())[0][0] == "CONNECTED"
     assert peer.bodies() == [b"x", b"y"]
     assert not peer.session.paused_reading
-    assert peer.session.connection.user == "u"
+    assert peer.session.connection.principal.user == "u"
 
 
 @pytest.mark.parametrize("connect", ["login:u\npasscode:wrong\n", "login:u\n"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gateway.broker import Gateway
 from gateway.listening.speakers import TAB_TTL_MS
 from gateway.model.ports import Authenticator
+from gateway.model.principal import By, Principal
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.limits import AmqpLimits
 from protocols.convert import amqp_to_stomp
@@ -43,9 +44,12 @@ class Login:
     def proves(self, user: str) -> bool:
         return bool(user) and not self.open
 
-    def check(self, user: str, password: str, done: Callable[[bool], None]) -> None:
+    def anybody(self, user: str | None) -> Principal:
+        return Principal(user)
+
+    def check(self, user: str, password: str, done: Callable[[Principal | None], None]) -> None:
         good = (user, password) == ("user", "pass")
-        self._later(lambda: done(good))
+        self._later(lambda: done(Principal(user, by=By.PASSWORD) if good else None))
 
 
 def plain(
