@@ -234,9 +234,7 @@ def stomp_py(gateway: ScratchGateway, user: str, version: str) -> Iterator[Clien
     try:
         yield StompClient(connection, version, user)
     finally:
-        with suppress(
-            NotConnectedException, WebSocketConnectionClosedException
-        ):
+        with suppress(NotConnectedException, WebSocketConnectionClosedException):
             connection.disconnect()
 
 
@@ -249,9 +247,7 @@ def web_stomp(gateway: ScratchGateway, user: str) -> Iterator[Client]:
     try:
         yield StompClient(connection, "1.2", user)
     finally:
-        with suppress(
-            NotConnectedException, WebSocketConnectionClosedException
-        ):
+        with suppress(NotConnectedException, WebSocketConnectionClosedException):
             connection.disconnect()
 
 
