@@ -101,6 +101,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.broker",
         "gateway.config",
         "gateway.model",
+        "gateway.quotas",
         "protocols.transport.shell",
     ),
     "gateway.disk.judging": ("gateway.model",),
@@ -138,12 +139,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.time",
         "storage",
     ),
+    "gateway.quotas": ("gateway.addresses", "gateway.model"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
         "gateway.logs",
         "gateway.model",
         "gateway.process",
+        "gateway.quotas",
         "gateway.security",
         "protocols",
     ),
@@ -153,6 +156,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.core",
         "gateway.listening",
         "gateway.model",
+        "gateway.quotas",
         "gateway.security",
         "protocols.amqp",
         "protocols.transport",
@@ -167,6 +171,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.logs",
         "gateway.model",
         "gateway.queues",
+        "gateway.quotas",
         "gateway.reload",
         "gateway.selectors",
         "gateway.sink",
@@ -271,12 +276,14 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
     "gateway.listening.tls": "ssl structlog twisted",
-    "gateway.listening.certificates": "ssl structlog tempfile",
+    "gateway.listening.certificates": "ssl structlog",
+    "gateway.listening.contexts": "ssl tempfile",
     "gateway.twist_plugin": "twisted",
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
     "gateway.reload.reloads": "structlog twisted",
+    "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
     "gateway.process.heap": "ctypes os",
@@ -304,6 +311,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.upkeep": "structlog",
     "gateway.logs.fullness": "structlog",
     "gateway.logs.connections": "structlog",
+    "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.
@@ -345,7 +353,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click logging os rich select signal socket ssl time",
+    "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"
