@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.lockout import lockout_problem, other_realms
@@ -16,6 +18,8 @@ from gateway.listening.tls import Contexts
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
+
+_log = structlog.get_logger()
 
 
 class Logins:
@@ -45,11 +49,11 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
     except UsersError as error:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
     problems = exposure_problems(config, has_users=bool(users) or other_realms(config))
-    locked_out = lockout_problem(config, (user.roles for user in users.values()))
-    if locked_out is not None:
-        problems.append(locked_out)
     if problems:
         raise ConfigError(problems)
+    locked_out = lockout_problem(config, [user.roles for user in users.values()])
+    if locked_out is not None:
+        _log.warning("roles.no_administrator", roles=config.api_roles.roles().administrators())
     return PasswordGate(users, around, key)
 
 

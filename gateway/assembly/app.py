@@ -55,6 +55,8 @@ from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
+from gateway.security.permits import Permits
+from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
@@ -97,6 +99,7 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
+        permits: judges what principals may do; its refusals go through `permission_log`.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
@@ -124,15 +127,16 @@ class GatewayService(MultiService):
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
         self.gate = make_gate(config, self._around, make_key())
+        self.permission_log = PermissionLog(reactor)
+        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self._router = Router()
-        self._router.on_change = tell_change
-        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self._router = _router(self.allowing)
         self.site = ApiSite(
             reactor,
             self._router,
@@ -216,6 +220,7 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
+        use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
         declare(core, config)
         tidy(core.broker, config)
@@ -435,6 +440,13 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+def _router(allowing: Allowing) -> Router:
+    """Return a table of routes that asks for roles, and tells of changes."""
+    router = Router()
+    router.on_change, router.allow = tell_change, allowing
+    return router
 
 
 def _no_log(logging: LoggingConfig) -> None:

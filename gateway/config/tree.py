@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Annotated, Final
 
 from gateway.addresses.match import SettingsTable, markers_problem
+from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
@@ -446,6 +447,7 @@ class Config:
     allow_insecure: Annotated[bool, AT_ONCE] = False
     acceptors: tuple[Acceptor, ...] = ()
     address_settings: SettingsTable = field(default_factory=SettingsTable)
+    security_settings: PermissionTable = field(default_factory=PermissionTable)
     addresses: tuple[AddressConfig, ...] = ()
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)

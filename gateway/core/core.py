@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
-from gateway.broker.ports.streams import Matches, Tap
+from gateway.broker.ports.streams import Granted, Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
 from gateway.core.blocking import Threads
@@ -28,7 +28,7 @@ from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.histogram import Histogram
-from gateway.model.ports import Consumer, Subscription
+from gateway.model.ports import Consumer
 from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
@@ -129,7 +129,7 @@ class Core:
 
     def replay(
         self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
-    ) -> Subscription:
+    ) -> Granted:
         """See the broker's Streams port."""
         return self.replays.open(address, consumer, start, matches)
 

@@ -25,10 +25,11 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
-from gateway.model.principal import Principal
 from gateway.reload import staying
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
+from gateway.security.permits import Permits
+from gateway.security.refusals import use_permissions
 from gateway.security.users import Users
 from protocols.amqp.containers import Containers
 from protocols.transport.shell import Wire
@@ -50,6 +51,7 @@ class Running(Protocol):
 
     config: Config
     gate: PasswordGate
+    permits: Permits
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
@@ -78,7 +80,14 @@ async def apply(
 ) -> int:
     """Bring all of it into force; returns how many connections were closed for their user."""
     old, new = running.config, wanted.held
+    grants = core.broker.grants
+    if _permissions(old) != _permissions(new):
+        use_permissions(running.gate, running.permits, new.security_settings)
+        grants.judge_all()
+    running.permits.table = new.security_settings  # its lines may be others
     closed = await use_users(running, core, wanted.users, new, pause)
+    while grants.judging:
+        await pause()
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
@@ -104,6 +113,12 @@ async def apply(
         if seconds != periods(old)[key]:
             running.pace(key, seconds)
     return closed
+
+
+def _permissions(config: Config) -> tuple[object, ...]:
+    """Return what decides who may do what."""
+    entries = {entry.match: dict(entry.roles) for entry in config.security_settings.entries}
+    return entries, config.literal_match_markers
 
 
 def _settings(config: Config) -> tuple[object, ...]:
@@ -183,18 +198,10 @@ async def use_users(
                 )
             if why is not None:
                 closed += _dismiss(wire, peer, why)
-            elif peer is not None:
-                _renew(peer.principal, before, users)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
     return closed
-
-
-def _renew(principal: Principal, before: Users, users: Users) -> None:
-    roles = staying.other_roles(principal, before, users)
-    if roles is not None:
-        principal.renew(roles, principal.until_ms)
 
 
 def _dismiss(wire: Wire, peer: Peer | None, why: str) -> int:

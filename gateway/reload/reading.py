@@ -60,7 +60,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
     """
     config = read()
     held = in_force(now, config)
-    found, problems = read_users(held, users)
+    found, problems = read_users(held, users, now)
     known = {problem.path for problem in problems}
     problems += [
         problem
@@ -68,6 +68,12 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
+    if now.security_settings and not config.security_settings:
+        text = (
+            "is not there any more, and without it every user may do everything; a start may do"
+            " that, a reload does not"
+        )
+        problems.append(Problem(where=config.file or "", path="security-settings", text=text))
     if problems:
         raise ConfigError(problems)
     of_config = changes(now, config)
@@ -103,8 +109,10 @@ def _certificate_problems(now: Config, config: Config) -> list[Problem]:
     return problems
 
 
-def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
+def read_users(config: Config, users: Users, now: Config) -> tuple[Users, list[Problem]]:
     """Return the users of the file, and what is wrong with there being those instead of `users`.
+
+    `config` is what will be in force, `now` what is.
 
     Raises ConfigError for a file that cannot be used. Blocks; any thread.
     """
@@ -121,7 +129,8 @@ def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
             " reload does not"
         )
         problems.append(Problem(where=path, path="", text=text))
-    locked_out = lockout_problem(config, (user.roles for user in found.values()))
+    old, new = ([user.roles for user in one.values()] for one in (users, found))
+    locked_out = lockout_problem(config, new, before=(now, old))
     if locked_out is not None:
         problems.append(replace(locked_out, where=path))
     return found, problems

@@ -3,7 +3,7 @@
 proved by a token or a directory ──────────────> stays: the users file says nothing of it
 its user is gone ──────────────────────────────> ends
 what it proved itself with is another now ─────> ends: it may have been stolen
-its user has other roles ──────────────────────> stays, and is judged by them
+its user has other roles ──────────────────────> stays, and is judged by them by the gate
 nobody proved it, and there were no users ─────> ends, unless nobody has to log in
 """
 
@@ -51,12 +51,3 @@ def _other_proof(by: By, before: User, after: User) -> bool:
         return False
     scram = by is By.SCRAM and before.verifiers != after.verifiers
     return scram or before.password != after.password
-
-
-def other_roles(principal: Principal, before: Users, after: Users) -> frozenset[str] | None:
-    """Return the roles that a connection's user has now; None: the same as before."""
-    user = principal.user or ""
-    if principal.by in _ELSEWHERE or not principal.proved or user not in before:
-        return None
-    found = after.get(user)
-    return None if found is None or found.roles == principal.roles else found.roles

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Code, Refusal
+from gateway.model.grants import Grant
 from gateway.model.message import REPLAYED, Message
 from gateway.model.ports import Consumer, Progress
 from gateway.model.stream_start import At, StreamStart
@@ -92,6 +93,7 @@ class Replay:
         asleep: it waits for the head to rise.
         touched: it is to be dispatched.
         again: it could hand out more in its next turn.
+        grant: given back at its end.
     """
 
     __slots__ = (
@@ -105,6 +107,7 @@ class Replay:
         "asleep",
         "consumer",
         "cursor",
+        "grant",
         "stage",
         "tap",
         "touched",
@@ -121,6 +124,7 @@ class Replay:
         self._around = around
         self.tap = tap
         self.consumer = consumer
+        self.grant: Grant | None = None
         self._matches = matches
         self._since_ms = start.value
         self._count = 0
@@ -274,6 +278,8 @@ class Replay:
 
     def _end(self) -> None:
         self.stage = Stage.ENDED
+        if self.grant is not None:
+            self.grant.give_back()
         self._around.settled(self._count)
         self._around.left(self)
 

@@ -114,7 +114,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.security": (
+        "gateway.addresses",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -259,6 +264,7 @@ SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
+    "gateway.assembly.access": "structlog",
     "gateway.assembly.app": "structlog twisted",
     "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
@@ -304,6 +310,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
@@ -316,6 +323,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.tap": "twisted",
     # The sink waits for threads, the journal and room.
     "gateway.sink.durable": "twisted",
+    "gateway.sink.places": "twisted",
     "gateway.sink.ports": "twisted",
     "gateway.sink.publication": "twisted",
     "gateway.sink.sink": "structlog twisted",
@@ -363,6 +371,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pacing": "socket time",
     "pyspark_sluicegate.pushdown": "pyspark",
     "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
@@ -423,6 +432,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.archive",
     "gateway.bench.drive",
+    "gateway.bench.history",
     "gateway.bench.spark",
     "gateway.bench.spark_write",
     "gateway.bench.store",
@@ -433,6 +443,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.trial.scratch",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
+    "pyspark_sluicegate.pacing",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
     "pyspark_sluicegate.pipelines.archive",
