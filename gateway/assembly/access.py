@@ -9,10 +9,14 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from gateway.config.access import LdapConfig
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.lockout import lockout_problem, other_realms
 from gateway.config.tree import Config, tls_listeners
+from gateway.core.core import Reactor
+from gateway.directory.realm import DirectoryRealm
+from gateway.directory.settings import DirectorySettings
 from gateway.listening.certificates import CertificateError, Certificates
 from gateway.listening.tls import Contexts
 from gateway.security.around import ReactorSurroundings, load_users
@@ -55,6 +59,73 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
     if locked_out is not None:
         _log.warning("roles.no_administrator", roles=config.api_roles.roles().administrators())
     return PasswordGate(users, around, key)
+
+
+def make_directory(
+    reactor: Reactor, config: Config, gate: PasswordGate, key: bytes
+) -> DirectoryRealm | None:
+    """Return what asks the directory of the configuration, and have the gate ask it last.
+
+    None without one. Raises ConfigError: a file that cannot be read, or no library.
+    """
+    ldap = config.ldap
+    if not ldap.url:
+        return None
+    try:
+        # Not needed by a gateway without a directory.
+        from gateway.directory.asking import Directory  # noqa: PLC0415
+    except ImportError:
+        text = "needs the library ldap3: pip install 'sluicegate[ldap]'"
+        raise ConfigError([_ldap_problem(config, "url", text)]) from None
+    try:
+        directory = Directory(directory_settings(ldap))
+    except (OSError, ValueError) as error:
+        missing = ldap.password_file and error.args and "password" in str(error.args[0])
+        at_fault = getattr(error, "filename", None) == ldap.password_file or missing
+        key_of = "password-file" if at_fault else "ca-file"
+        text = f"cannot be used: {error}"
+        raise ConfigError([_ldap_problem(config, key_of, text)]) from None
+    realm = DirectoryRealm(
+        reactor,
+        directory,
+        lambda user: user in gate.users,
+        key,
+        threads=ldap.threads,
+        cache_seconds=ldap.cache_time / 1000,
+        cache_size=ldap.cache_size,
+    )
+    gate.realms = (*gate.realms, realm)
+    gate.all_in_file = False
+    return realm
+
+
+def _ldap_problem(config: Config, key: str, text: str) -> Problem:
+    path = f"ldap.{key}"
+    return Problem(where=config.origins.get(path, ""), path=path, text=text)
+
+
+def directory_settings(ldap: LdapConfig) -> DirectorySettings:
+    """Return what the configuration says of asking a directory."""
+    host, port = ldap.address()
+    return DirectorySettings(
+        host=host,
+        port=port,
+        tls=ldap.secure_from_start,
+        start_tls=ldap.start_tls,
+        ca_file=ldap.ca_file,
+        bind_dn=ldap.bind_dn,
+        password_file=ldap.password_file,
+        user_dn_template=ldap.user_dn_template,
+        search_base=ldap.search_base,
+        search_filter=ldap.search_filter,
+        user_attribute=ldap.user_attribute,
+        group_base=ldap.group_base,
+        group_filter=ldap.group_filter,
+        group_attribute=ldap.group_attribute,
+        roles=ldap.roles,
+        connect_ms=ldap.connect_timeout,
+        answer_ms=ldap.answer_timeout,
+    )
 
 
 def read_certificates(

@@ -25,7 +25,7 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.access import Logins, make_directory, make_gate, read_certificates
 from gateway.assembly.adopting import adopt_history
 from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
@@ -127,6 +127,7 @@ class GatewayService(MultiService):
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
         self.gate = make_gate(config, self._around, make_key())
+        self.directory = make_directory(reactor, config, self.gate, make_key())
         self.permission_log = PermissionLog(reactor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
@@ -222,6 +223,8 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        if self.directory is not None:
+            self.directory.start()
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -407,6 +410,8 @@ class GatewayService(MultiService):
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
+        if self.directory is not None:
+            self.directory.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too

@@ -57,6 +57,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "clock.distrusted": "the wall clock made a large step; broker time goes on without it for now",
     "clock.followed": "a large step of the wall clock was taken over",
     "clock.returned": "the wall clock is back where it was before a large step",
+    "directory.unreachable": "the LDAP directory could not be asked; logins by it are refused",
+    "directory.unreachable_more": "`count` more could not within `seconds`, not told one by one",
     "descriptors.shared": "how many connections the `limit` of open files leaves room for",
     "disk.ballast_given": "a write found no room and took it from the ballast; `left` bytes of it",
     "disk.ballast_made": "there is room again, and the ballast is whole",

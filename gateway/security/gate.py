@@ -84,18 +84,21 @@ class PasswordGate:
     Attributes:
         realms: asked in this order before the users file; the first that takes a login judges it.
         judge: asked what principals may do, those of before as well; None: they may do everything.
+        all_in_file: every user who logs in by a password stands in the users file; where one does
+            not, there is no verifier of its password either.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
         "_bench", "_here", "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users",
-        "accepted", "decoy_key", "judge", "realms", "refused", "waiting",
+        "accepted", "all_in_file", "decoy_key", "judge", "realms", "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
         self.realms: tuple[Realm, ...] = ()
         self.judge: Judge | None = None
+        self.all_in_file = True
         self._bench = _Bench(self)
         self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
         self._surroundings = surroundings
@@ -136,6 +139,8 @@ class PasswordGate:
 
         Clients take the best that is offered, and have no second try with another one.
         """
+        if not self.all_in_file:
+            return ()
         users = self._users.values()
         return tuple(m for m in SCRAM_MECHANISMS if users and all(m in u.verifiers for u in users))
 
@@ -275,7 +280,7 @@ class PasswordGate:
                 self._throttle.succeeded(pair)
                 self._answer(answer, done)
                 return
-            if answer is not Why.UNREACHABLE:
+            if answer not in (Why.UNREACHABLE, Why.BUSY):
                 self._throttle.failed(pair, around.now())
             around.refused(user, peer, answer)
             self._answer(None, done)

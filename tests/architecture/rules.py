@@ -120,6 +120,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.process.threads",
     ),
+    "gateway.directory.settings": (),
+    "gateway.directory": (
+        "gateway.directory.settings",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+        "gateway.security",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -277,6 +285,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
+    "gateway.directory.asking": "ldap3 secrets ssl",
+    "gateway.directory.realm": "structlog twisted",
     "gateway.reload.reloads": "structlog twisted",
     "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
