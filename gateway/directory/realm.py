@@ -92,18 +92,24 @@ class DirectoryRealm:
         """See `Realm`: whoever stands in no file of ours."""
         return not self._known(user)
 
+    def remembered(self, user: str, secret: str) -> Principal | None:
+        """See `Remembering`."""
+        mark = self._mark(user, secret)
+        until, found = self._right.get(mark, (0.0, None))
+        if found is None:
+            return None
+        if self._reactor.seconds() >= until:
+            del self._right[mark]
+            return None
+        answer = self._answer(found)
+        return answer if isinstance(answer, Principal) else None
+
     def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
         """See `Realm`."""
         if not _can_be(user, secret):
             self._later(done, Why.WRONG)
             return
-        mark = hmac.digest(
-            self._key, f"{user}\0{secret}".encode("utf-8", "surrogatepass"), hashlib.sha256
-        )
-        found = self._remembered(mark)
-        if found is not None:
-            self._later(done, self._answer(found))
-            return
+        mark = self._mark(user, secret)
         if self.waiting >= self._most:
             self._later(done, Why.BUSY)
             return
@@ -143,15 +149,10 @@ class DirectoryRealm:
     def _later(self, done: Callable[[Principal | Why], None], answer: Principal | Why) -> None:
         self._reactor.callLater(0, done, answer)
 
-    def _remembered(self, mark: bytes) -> Found | None:
-        known = self._right.get(mark)
-        if known is None:
-            return None
-        until, found = known
-        if self._reactor.seconds() < until:
-            return found
-        del self._right[mark]
-        return None
+    def _mark(self, user: str, secret: str) -> bytes:
+        """Return a keyed hash of a login: it tells nothing without the key."""
+        text = f"{user}\0{secret}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._key, text, hashlib.sha256)
 
     def _remember(self, mark: bytes, found: Found) -> None:
         if self._seconds <= 0:

@@ -64,6 +64,9 @@ class World:
         self.realm.start()
 
     def check(self, user: str = "ann", secret: str = "right") -> Principal | Why:
+        known = self.realm.remembered(user, secret)
+        if known is not None:
+            return known
         answers: list[Principal | Why] = []
         calls = len(self.asked.calls)
         before = self.realm.waiting
