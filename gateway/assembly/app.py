@@ -138,12 +138,7 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self.allowing = Allowing(lambda: self.gate.judge is not None)
         self._router = _router(self.allowing)
-        self.site = ApiSite(
-            reactor,
-            self._router,
-            self.gate.for_peer,
-            wire_settings(config),
-        )
+        self.site = ApiSite(reactor, self._router, self.gate.for_peer, wire_settings(config))
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
         self.containers = Containers()

@@ -77,7 +77,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses api-roles ldap security-settings"
+        " sink streams archive wildcard-addresses security-settings api-roles ldap"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"

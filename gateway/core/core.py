@@ -133,10 +133,10 @@ class Core:
         """See the broker's Streams port."""
         return self.replays.open(address, consumer, start, matches)
 
-    def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
+    def use_streams(self, registry: StreamRegistry, replays: Replays, threads: Threads) -> None:
         """Join the streams to the broker."""
         self.registry = registry
-        self.replays = Replays(registry, self.broker.turn, on_jump=_tell_jump)
+        self.replays = replays
         self.threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
@@ -457,7 +457,9 @@ def _recover(
     threads = Threads(reactor)
     files = StreamFiles(RealFiles(), f"{config.data_directory}/streams")
     settings = stream_settings(config)
-    core.use_streams(StreamRegistry(files, threads, core, settings, broker.now_ms), threads)
+    registry = StreamRegistry(files, threads, core, settings, broker.now_ms)
+    replays = Replays(registry, broker.turn, seconds=reactor.seconds, on_jump=_tell_jump)
+    core.use_streams(registry, replays, threads)
     try:
         core.registry.load(make_name)
     except BaseException:

@@ -205,7 +205,7 @@ class _Checked(Tls):  # type: ignore[misc]
         super().__init__(validate=ssl.CERT_REQUIRED)
         self._context = context
 
-    def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:  # noqa: ANN401, FBT001, FBT002
+    def wrap_socket(self, connection: Any, *_: object, **__: object) -> None:  # noqa: ANN401
         """Begin TLS, whatever the library asks for, with the handshake at once."""
         connection.socket = self._context.wrap_socket(
             connection.socket, server_hostname=connection.server.host

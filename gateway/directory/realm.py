@@ -115,7 +115,7 @@ class DirectoryRealm:
             return
         self.waiting += 1
 
-        def asked(success: bool, result: Found | Failure | None) -> None:  # noqa: FBT001 - Twisted's
+        def asked(_: bool, result: Found | Failure | None) -> None:  # noqa: FBT001 - Twisted's
             self._reactor.callFromThread(self._asked, mark, result, done)
 
         self._pool.callInThreadWithCallback(asked, self._directory.ask, user, secret)

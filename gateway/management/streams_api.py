@@ -31,6 +31,7 @@ from typing import Final
 import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
+from twisted.python.failure import Failure
 
 from gateway.decoding.view import View
 from gateway.management.answers import Fields
@@ -38,7 +39,7 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
-from gateway.management.stream_answers import arrow_response, shown_loss, shown_stream
+from gateway.management.stream_answers import shown_loss, shown_stream
 from gateway.management.stream_patterns import (
     Patterns,
     Planned,
@@ -46,8 +47,10 @@ from gateway.management.stream_patterns import (
     find_taps,
     readable,
 )
+from gateway.management.stream_reads import Read as UnderWay
+from gateway.management.stream_reads import Reads
 from gateway.model.errors import Code, RefusedError
-from gateway.model.principal import Permission
+from gateway.model.principal import Permission, Principal
 from gateway.model.roles import Need
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
@@ -162,6 +165,7 @@ class StreamsApi:
         self._clock = clock
         self._registry = registry
         self._name = name
+        self._reads = Reads(clock)
         self._patterns = Patterns(clock, registry, self._planned)
 
     def install(self, router: Router) -> None:
@@ -208,8 +212,15 @@ class StreamsApi:
         _check_time(fields.timestamp_ms)
         tap = self._registry.get(name)
         check_readable(request.principal, [tap])
+        under_way = self._reads.begin()
         found = find_offset(tap, fields.timestamp_ms, self._registry)
         epoch = tap.stream.epoch
+
+        def over(result: int | Failure) -> int | Failure:
+            under_way.end()
+            return result
+
+        found.addBoth(over)
         return found.addCallback(lambda at: json_response(200, {"epoch": epoch, "offset": at}))
 
     def unsubscribe(self, _: Request, name: str) -> Deferred[Response]:
@@ -364,7 +375,15 @@ class StreamsApi:
 
     def read(self, request: Request) -> Deferred[Response]:
         """Rows of ranges as an Arrow IPC stream; 410 with `losses` for what is not there."""
-        fields = read_fields(request, Read)
+        # Asked first: looking at what is asked for is work, too.
+        under_way = self._reads.begin(reading.STORED_BYTES)
+        try:
+            return self._read(read_fields(request, Read), under_way, request.principal)
+        except BaseException:
+            under_way.end()
+            raise
+
+    def _read(self, fields: Read, under_way: UnderWay, principal: Principal) -> Deferred[Response]:
         if not fields.ranges or len(fields.ranges) > RANGES_MAX:
             raise RefusedError.of(
                 Code.BAD_VALUE,
@@ -373,32 +392,34 @@ class StreamsApi:
         view = _view(fields)
         _check_selector(fields.selector)
         streams = dict.fromkeys(one.stream for one in fields.ranges)
-        check_readable(request.principal, map(self._registry.get, streams))
-        snapshots: list[reading.Snapshot] = []
-        losses: list[dict[str, object]] = []
+        check_readable(principal, map(self._registry.get, streams))
+        asked = _Asked()
         for index, one in enumerate(fields.ranges):
             tap = self._registry.get(one.stream)
             self._pin(tap, fields.pin, fields.pin_ms)
-            loss = plan.find_loss(tap.place, one.epoch, one.start)
-            loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
-            if loss is not None:
-                losses.append(shown_loss(one.stream, loss))
-            if one.epoch != tap.stream.epoch:
-                continue
-            low = plan.effective_start(tap.place, one.epoch, one.start)
-            if one.end > low:
-                snapshots.append(reading.take_snapshot(index, tap.stream, tap.log, low, one.end))
-        if losses and not fields.skip_losses:
+            if asked.beyond is None:
+                asked.add(index, one, tap)
+        if asked.losses and not fields.skip_losses:
+            under_way.end()
             text = "Some of the messages asked for are not there any more; see 'losses'."
-            return _done(json_response(410, {"code": "lost", "message": text, "losses": losses}))
+            shown = {"code": "lost", "message": text, "losses": asked.losses}
+            return _done(json_response(410, shown))
+        most = reading.STORED_BYTES if view is None else reading.SLICE_BYTES
         function = partial(
             reading.read_slice,
             skip_losses=fields.skip_losses,
-            losses=losses,
+            losses=asked.losses,
             selector=fields.selector,
+            beyond=asked.beyond,
+            bytes_max=min(most, under_way.bytes_max),
         )
-        made = self._registry.run(function, view, snapshots)
-        return made.addCallback(arrow_response)
+        made = self._registry.run(function, view, asked.snapshots)
+
+        def failed(failure: Failure) -> Failure:
+            under_way.end()
+            return failure
+
+        return made.addCallbacks(under_way.answer, failed)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:
@@ -410,6 +431,42 @@ class StreamsApi:
         if tap is None:
             raise RefusedError.of(Code.NOT_FOUND, f"There is no subscription {name!r}.")
         return tap
+
+
+class _Asked:
+    """The ranges of a read: where their parts are, as far as one answer can have them.
+
+    Attributes:
+        beyond: [range, offset] of what is left out, None where all of it is in the snapshots.
+    """
+
+    def __init__(self) -> None:
+        self.snapshots: list[reading.Snapshot] = []
+        self.losses: list[dict[str, object]] = []
+        self.beyond: list[int] | None = None
+        self._left = reading.BLOCKS_MAX
+
+    def add(self, index: int, one: ReadRange, tap: Tap) -> None:
+        """Look where a range is, and what of it is lost."""
+        loss = plan.find_loss(tap.place, one.epoch, one.start)
+        loss = loss or plan.find_loss(tap.place, one.epoch, one.end)
+        if loss is not None:
+            self.losses.append(shown_loss(one.stream, loss))
+        if one.epoch != tap.stream.epoch:
+            return
+        low = plan.effective_start(tap.place, one.epoch, one.start)
+        if one.end <= low:
+            return
+        if self._left <= 0:
+            self.beyond = [index, low]
+            return
+        found = reading.take_snapshot(
+            index, tap.stream, tap.log, low, one.end, blocks_max=self._left
+        )
+        self.snapshots.append(found)
+        self._left -= len(found.refs) + 1
+        if found.cut:
+            self.beyond = [index, found.end]
 
 
 def _check_selector(selector: str) -> None:

@@ -362,6 +362,8 @@ class Exchange:
             self._wire.say(b"")
             self._done(None)
             return
+        if response.cuttable is not None:
+            response.cuttable(self._wire.connection.abort)
         self._sender = ChunkSender(self._resource.clock, self._wire, chunks, self._done)
         self._sender.start(first)
 

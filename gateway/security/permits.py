@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from gateway.addresses.permissions import PermissionEntry, PermissionTable
-from gateway.model.address import FQQN_SEPARATOR
 from gateway.model.errors import Code, RefusedError
 from gateway.model.principal import Permission, Principal
 
@@ -56,7 +55,8 @@ class Denied:
     @property
     def place(self) -> str:
         """Return the address, or its queue, as clients write it."""
-        return self.address if self.queue is None else self.address + FQQN_SEPARATOR + self.queue
+        queue = self.queue
+        return self.address if queue in (None, self.address) else f"{self.address}::{queue}"
 
     @property
     def wanted(self) -> list[str]:

@@ -94,6 +94,7 @@ class Replay:
         touched: it is to be dispatched.
         again: it could hand out more in its next turn.
         grant: given back at its end.
+        share: messages that it looks at in one turn; whoever has it hand out adapts them.
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class Replay:
         "consumer",
         "cursor",
         "grant",
+        "share",
         "stage",
         "tap",
         "touched",
@@ -120,7 +122,10 @@ class Replay:
         start: StreamStart,
         consumer: Consumer,
         matches: Matches | None,
+        *,
+        share: int,
     ) -> None:
+        self.share = share
         self._around = around
         self.tap = tap
         self.consumer = consumer

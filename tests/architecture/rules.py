@@ -285,7 +285,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
-    "gateway.directory.asking": "ldap3 secrets ssl",
+    "gateway.directory.asking": "secrets ssl",
     "gateway.directory.realm": "structlog twisted",
     "gateway.reload.reloads": "structlog twisted",
     "gateway.reload.users_file": "os structlog twisted",

@@ -15,7 +15,7 @@ from gateway.management.wire import OPEN_PATHS
 from gateway.model.errors import Code, RefusedError
 from gateway.model.principal import By, Permission, Principal
 from gateway.model.roles import ApiRoles, Need, Role
-from tests.management.test_streams_api import Asking
+from tests.management.streams import StreamsCase
 from tests.reference.http_api import routes
 
 NEEDS = routes().needs()
@@ -171,7 +171,7 @@ class Only:
             raise RefusedError.of(Code.NOT_AUTHORIZED, text)
 
 
-class ReadingTest(Asking):
+class ReadingTest(StreamsCase):
     """Who reads a stream is judged at its address."""
 
     def setUp(self) -> None:

@@ -12,6 +12,7 @@ has `POST /test/fill` `{"stream", "count", "kind"}`, which answers when the mess
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 import uuid
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import structlog
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
@@ -140,4 +142,9 @@ def main(directory: str, port: int, facts: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # Nobody reads the pipe behind `ready`: logs in it would stop the server when it is full.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]) if sys.argv[3:] else {})
