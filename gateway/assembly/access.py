@@ -12,14 +12,16 @@ import structlog
 from gateway.config.access import LdapConfig
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
+from gateway.config.listeners import alpn_of, tls_listeners
 from gateway.config.lockout import lockout_problem, other_realms
-from gateway.config.tree import Config, tls_listeners
+from gateway.config.tree import Config
 from gateway.core.core import Reactor
 from gateway.directory.realm import DirectoryRealm
 from gateway.directory.settings import DirectorySettings
-from gateway.listening.certificates import CertificateError, Certificates
-from gateway.listening.tls import Contexts
+from gateway.listening.certificates import Certificates
+from gateway.listening.contexts import CertificateError
 from gateway.security.around import ReactorSurroundings, load_users
+from gateway.security.certificates import CertificateUsers
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
 
@@ -42,8 +44,15 @@ class Logins:
         return self._around.refusals
 
 
-def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> PasswordGate:
+def make_gate(
+    config: Config,
+    around: ReactorSurroundings,
+    key: bytes,
+    now_ms: Callable[[], int] | None = None,
+) -> PasswordGate:
     """Read the users and judge who could reach what; `key` is chance of this process.
+
+    `now_ms` is the date; without it no certificate of a client is anybody's.
 
     Raises ConfigError, also for an exposure that the configuration does not allow.
     """
@@ -58,7 +67,11 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
     locked_out = lockout_problem(config, [user.roles for user in users.values()])
     if locked_out is not None:
         _log.warning("roles.no_administrator", roles=config.api_roles.roles().administrators())
-    return PasswordGate(users, around, key)
+    gate = PasswordGate(users, around, key)
+    if now_ms is not None:
+        rules = config.certificate_users
+        gate.certificates = CertificateUsers(rules, now_ms=now_ms, refused=around.nobodys)
+    return gate
 
 
 def make_directory(
@@ -130,24 +143,29 @@ def directory_settings(ldap: LdapConfig) -> DirectorySettings:
 
 def read_certificates(
     config: Config, *, seconds: Callable[[], float], now_ms: Callable[[], int]
-) -> dict[str, Contexts]:
-    """Return the contexts of each listener that speaks TLS, by its path in the configuration.
+) -> dict[str, Certificates]:
+    """Return those of each listener that speaks TLS, by its path in the configuration.
 
     Raises ConfigError with the faults of all certificates.
     """
-    found: dict[str, Contexts] = {}
+    found: dict[str, Certificates] = {}
     problems = []
     for path, endpoint in tls_listeners(config):
         if endpoint.source is None:
             continue
         try:
-            made = Certificates(endpoint.source, path, seconds=seconds, now_ms=now_ms)
+            found[path] = Certificates(
+                endpoint.source,
+                path,
+                seconds=seconds,
+                now_ms=now_ms,
+                alpn=alpn_of(config, path),
+                host=endpoint.host,
+            )
         except CertificateError as error:
             key = endpoint.source.key_of(path, error.part)
             where = config.origins.get(key, "")
             problems.append(Problem(where=where, path=key, text=str(error)))
-        else:
-            found[path] = made.context
     if problems:
         raise ConfigError(problems)
     return found

@@ -24,13 +24,13 @@ def permissions_judged(config: Config) -> bool:
 
 def other_realms(config: Config) -> bool:
     """Whether users are known elsewhere than in the users file."""
-    return bool(config.ldap.url)
+    return bool(config.ldap.url or config.certificate_users)
 
 
 def lockout_problem(
     config: Config, users: Roles, *, before: tuple[Config, Roles] | None = None
 ) -> Problem | None:
-    """Return what is wrong when neither a user nor a group of the directory may administer.
+    """Return what is wrong when nobody may administer: no user, group or rule for certificates.
 
     Args:
         config: what is to hold.
@@ -53,4 +53,5 @@ def _locked_out(config: Config, users: Roles) -> bool:
         return False
     api = config.api_roles.roles()
     held = [*users, *(config.ldap.roles.values() if config.ldap.url else ())]
+    held += [rule.roles for rule in config.certificate_users if rule.roles is not None]
     return not any(api.highest(roles) is Role.ADMIN for roles in held)

@@ -38,6 +38,7 @@ from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
+from gateway.management.quotas_api import check_quota, count_quota
 from gateway.management.router import Router
 from gateway.management.stream_answers import shown_loss, shown_stream
 from gateway.management.stream_patterns import (
@@ -50,8 +51,9 @@ from gateway.management.stream_patterns import (
 from gateway.management.stream_reads import Read as UnderWay
 from gateway.management.stream_reads import Reads
 from gateway.model.errors import Code, RefusedError
-from gateway.model.principal import Permission, Principal
+from gateway.model.principal import Permission
 from gateway.model.roles import Need
+from gateway.quotas.meters import Meters
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
@@ -160,8 +162,15 @@ class Read(Fields):
 class StreamsApi:
     """The functions behind the routes."""
 
-    def __init__(self, clock: IReactorTime, registry: StreamRegistry, name: str = "") -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        registry: StreamRegistry,
+        name: str = "",
+        meters: Meters | None = None,
+    ) -> None:
         """`name` is the gateway's."""
+        self._meters = meters
         self._clock = clock
         self._registry = registry
         self._name = name
@@ -378,12 +387,12 @@ class StreamsApi:
         # Asked first: looking at what is asked for is work, too.
         under_way = self._reads.begin(reading.STORED_BYTES)
         try:
-            return self._read(read_fields(request, Read), under_way, request.principal)
+            return self._read(request, read_fields(request, Read), under_way)
         except BaseException:
             under_way.end()
             raise
 
-    def _read(self, fields: Read, under_way: UnderWay, principal: Principal) -> Deferred[Response]:
+    def _read(self, request: Request, fields: Read, under_way: UnderWay) -> Deferred[Response]:
         if not fields.ranges or len(fields.ranges) > RANGES_MAX:
             raise RefusedError.of(
                 Code.BAD_VALUE,
@@ -391,8 +400,9 @@ class StreamsApi:
             )
         view = _view(fields)
         _check_selector(fields.selector)
+        check_quota(self._meters, request, inward=False)
         streams = dict.fromkeys(one.stream for one in fields.ranges)
-        check_readable(principal, map(self._registry.get, streams))
+        check_readable(request.principal, map(self._registry.get, streams))
         asked = _Asked()
         for index, one in enumerate(fields.ranges):
             tap = self._registry.get(one.stream)
@@ -414,12 +424,17 @@ class StreamsApi:
             bytes_max=min(most, under_way.bytes_max),
         )
         made = self._registry.run(function, view, asked.snapshots)
+        rows = sum(max(0, one.end - one.start) for one in fields.ranges)
+
+        def answer(pieces: list[bytes]) -> Response:
+            count_quota(self._meters, request, rows, sum(map(len, pieces)), inward=False)
+            return under_way.answer(pieces)
 
         def failed(failure: Failure) -> Failure:
             under_way.end()
             return failure
 
-        return made.addCallbacks(under_way.answer, failed)
+        return made.addCallbacks(answer, failed)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:

@@ -46,6 +46,7 @@ _OF_CODE = {
     Code.MEMORY_FULL: Cause.FULL,
     Code.DISK_FULL: Cause.FULL,
     Code.STORE_BUSY: Cause.FULL,
+    Code.QUOTA_REACHED: Cause.FULL,
 }
 
 

@@ -16,11 +16,13 @@ from twisted.internet.defer import Deferred
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
+from gateway.config.listeners import tls_listeners
 from gateway.config.lockout import lockout_problem, other_realms
-from gateway.config.tree import AddressConfig, Config, tls_listeners
+from gateway.config.tree import AddressConfig, Config
 from gateway.core.core import Core
 from gateway.core.declared import contradictions
-from gateway.listening.certificates import CertificateError, check_files
+from gateway.listening.certificates import check_files
+from gateway.listening.contexts import CertificateError
 from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users

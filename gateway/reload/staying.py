@@ -3,7 +3,7 @@
 proved by a token or a directory ──────────────> stays: the users file says nothing of it
 its user is gone ──────────────────────────────> ends
 what it proved itself with is another now ─────> ends: it may have been stolen
-its user has other roles ──────────────────────> stays, and is judged by them by the gate
+its user has other roles ──────────────────────> stays, and is judged by them
 nobody proved it, and there were no users ─────> ends, unless nobody has to log in
 """
 

@@ -29,7 +29,9 @@ from gateway.config.tree import (
 )
 from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Quota
 from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
@@ -55,6 +57,9 @@ _PLAIN = {
     access.with_user: "text with `{user}`",
     access.with_entry: "text with `{dn}` or `{user}`",
     schema._forwarding: "address, several with commas, or an array",
+    schema._ciphers: "array of names, or a text with colons between them",
+    schema._roles: "array of roles",
+    schema._pattern: "pattern",
 }
 #: Rules that are not made of numbers.
 _BOUNDS = {
@@ -149,6 +154,20 @@ SECTIONS = (
         reach="wildcard-addresses",
         classes=(Config,),
         fields={"routing-enabled": "wildcard_routing"},
+    ),
+    Section(
+        title="`[[certificate-users]]`",
+        keys=schema.CERTIFICATE_USER,
+        reach="certificate-users",
+        classes=(CertificateRule,),
+        unwritten="none",
+    ),
+    Section(
+        title="`[quotas.users.NAME]`, `[quotas.roles.NAME]`, `[quotas.remotes.NAME]` and "
+        '`[quotas.addresses."MATCH"]`',
+        keys=schema.QUOTA,
+        reach="quotas",
+        classes=(Quota,),
     ),
     Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
