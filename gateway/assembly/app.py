@@ -25,7 +25,13 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import HttpLogins, Logins, make_gate, read_certificates
+from gateway.assembly.access import (
+    HttpLogins,
+    Logins,
+    make_directory,
+    make_gate,
+    read_certificates,
+)
 from gateway.assembly.adopting import adopt_history
 from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
 from gateway.assembly.auditing import Auditing
@@ -49,6 +55,7 @@ from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
@@ -144,14 +151,14 @@ class GatewayService(MultiService):
         self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
         if self.gate.certificates is not None:
             self.gate.certificates.auditor = self.auditor
+        self.directory = make_directory(reactor, config, self.gate, make_key())
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self._router = Router()
-        self._router.on_change = lambda change: tell_change(change, self.auditor)
-        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self._router = _router(self.allowing, self.auditor)
         logins = HttpLogins(self.gate, self.auditor, wall_ms)
         self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
         self.site.certified = self._certified
@@ -251,6 +258,8 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        if self.directory is not None:
+            self.directory.start()
         core.broker.pressure.slow.spares = spares
         self.serve(config)
         self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
@@ -449,6 +458,8 @@ class GatewayService(MultiService):
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
+        if self.directory is not None:
+            self.directory.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
@@ -485,6 +496,14 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+def _router(allowing: Allowing, auditor: Auditor) -> Router:
+    """Return a table of routes that asks for roles, and tells of changes."""
+    router = Router()
+    router.on_change = lambda change: tell_change(change, auditor)
+    router.allow = allowing
+    return router
 
 
 def _no_log(logging: LoggingConfig) -> None:
