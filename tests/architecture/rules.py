@@ -270,6 +270,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
+    "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
     "gateway.listening.certificates": "ssl structlog tempfile",
     "gateway.twist_plugin": "twisted",
@@ -346,8 +347,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
-        "time"
+        "click gc os pyspark queue resource rich select selectors socket ssl subprocess "
+        "tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -433,6 +434,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
+    "gateway.bench.tenants",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
