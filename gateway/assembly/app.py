@@ -14,7 +14,7 @@ Whatever is not determined by its inputs is made here and in `ambient`, and hand
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import structlog
@@ -35,8 +35,9 @@ from gateway.core.upkeep import chores, periods, tidy
 from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
-from gateway.listening.tls import Contexts, secured
+from gateway.listening.tls import secured
 from gateway.logs.quotas import QuotaTeller
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -47,6 +48,7 @@ from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
@@ -56,7 +58,10 @@ from gateway.quotas.ends import spares
 from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
+from gateway.security.permits import Permits
+from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
@@ -101,11 +106,13 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
+        permits: judges what principals may do; its refusals go through `permission_log`.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
+        certificates: those of the listeners that speak TLS, by path in the configuration.
     """
 
     def __init__(
@@ -127,8 +134,10 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.gate = make_gate(config, self._around, make_key())
+        self.permission_log = PermissionLog(reactor)
+        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
+        self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -136,12 +145,9 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
-        self.site = ApiSite(
-            reactor,
-            self._router,
-            self.gate.for_peer,
-            wire_settings(config),
-        )
+        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self.site = ApiSite(reactor, self._router, self.gate.for_peer, wire_settings(config))
+        self.site.certified = self._certified
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
         self.containers = Containers()
@@ -153,8 +159,10 @@ class GatewayService(MultiService):
         self._descriptors = Descriptors()
         self.meters = Meters(reactor.seconds, reactor.callLater)
         self.meters.use(config.quotas)
-        secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
-        self.groups: Sequence[Connections] = self._make_groups(secrets)
+        self.certificates = read_certificates(
+            config, seconds=reactor.seconds, now_ms=self.clock.now_ms
+        )
+        self.groups: Sequence[Connections] = self._make_groups()
         self.web = self._make_web()
         self._descriptors.crowds = self._everybody()
         self.acceptors = [
@@ -165,11 +173,12 @@ class GatewayService(MultiService):
         if config.management.enabled:
             path, endpoint = MANAGEMENT, config.management.endpoint
             site: IProtocolFactory = self.site
-            if path in secrets:
-                site = secured(reactor, path, site, secrets[path])
+            if path in self.certificates:
+                site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
-    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+    def _make_groups(self) -> list[Connections]:
+        secrets = {path: one.context for path, one in self.certificates.items()}
         return [
             Connections(
                 a.name,
@@ -199,6 +208,10 @@ class GatewayService(MultiService):
             path=MANAGEMENT,
         )
 
+    def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        owner = self.gate.certified(certificate, peer)
+        return None if owner is None else self.gate.admit(owner, peer)
+
     def _everybody(self) -> list[Connections]:
         return [*self.groups, self.web]
 
@@ -223,6 +236,7 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
+        use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
         core.broker.pressure.slow.spares = spares
         declare(core, config)
@@ -280,6 +294,7 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
@@ -313,6 +328,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.allowing.roles = config.api_roles.roles()
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -357,6 +373,7 @@ class GatewayService(MultiService):
             disk=core.disk,
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
+            certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
             ages=self._ages(core),
             python=platform.python_version(),

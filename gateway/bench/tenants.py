@@ -222,7 +222,7 @@ def measure(
     found: dict[str, list[Felt]] = {"alone": [], "noisy": [], "held": []}
     with ExitStack() as stack:
         free, bound = House(stack, quiet, None), House(stack, quiet, quota)
-        ways = [("alone", bound, False), ("noisy", free, True), ("held", bound, True)]
+        ways = [("alone", free, False), ("noisy", free, True), ("held", bound, True)]
         for house in (free, bound):
             house.measure(rate, SETTLE_SECONDS, noisy=False)
         for at in range(rounds):

@@ -32,7 +32,7 @@ from gateway.security.gate import PasswordGate, PeerGate
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.sasl import BUILT_IN
+from protocols.amqp.sasl import BUILT_IN, External
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
@@ -124,14 +124,19 @@ class _Making:
             sasl=sasl_offer(self.acceptor, gate),
         )
         limits = replace(limits, objects=self.objects)
+        written = self.acceptor.sasl_mechanisms
+        offered = not written or Sasl.EXTERNAL in written
+        external = replace(limits, sasl=(Sasl.EXTERNAL.value, *limits.sasl))
 
         def build(peer: PeerFacts) -> AmqpConnection:
             known = self._known(peer)
             exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
+            owner = gate.certified(peer.certificate, peer.address) if offered else None
+            if owner is not None:
+                exchanges[Sasl.EXTERNAL.value] = lambda: External(gate.admit(owner, peer.address))
+            ours = limits if owner is None else external
             broker = self._broker(peer, counts_senders=True)
-            return AmqpConnection(
-                broker, known, limits, peer, exchanges, containers=self.containers
-            )
+            return AmqpConnection(broker, known, ours, peer, exchanges, containers=self.containers)
 
         return Speaker(guess=Guess.AMQP.value, build=build)
 
@@ -147,7 +152,11 @@ class _Making:
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer), peer.address
             broker = self._broker(peer, counts_senders=False)
-            return StompSession(broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
+            session = StompSession(broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
+            owner = self.gate.certified(peer.certificate, remote)
+            if owner is not None:
+                session.own(lambda: self.gate.admit(owner, remote), owner.user)
+            return session
 
         return Speaker(guess=Guess.STOMP.value, build=build)
 
@@ -194,7 +203,10 @@ def budget_of(config: Config, acceptor: Acceptor) -> Budget:
 def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
     """Return the mechanisms that an acceptor offers to users, best first."""
     written = acceptor.sasl_mechanisms
-    return tuple(m.value for m in Sasl if m in written) or (*gate.mechanisms, Sasl.PLAIN.value)
+    if written:
+        # EXTERNAL is for those who have shown a certificate.
+        return tuple(m.value for m in Sasl if m in written and m is not Sasl.EXTERNAL)
+    return (*gate.mechanisms, Sasl.PLAIN.value)
 
 
 def amqp_limits(

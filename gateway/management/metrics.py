@@ -25,6 +25,7 @@ from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
+from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
 from gateway.quotas.meters import Meters
@@ -299,7 +300,7 @@ def add_routes(router: Router, sources: Sources) -> None:
         check_query(request, ())
         return Response(status=200, body=exposition(sources), content_type=CONTENT_TYPE)
 
-    router.add("GET", "/metrics", metrics)
+    router.add("GET", "/metrics", metrics, need=Need.VIEW)
 
 
 def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[bytes]:
@@ -412,6 +413,9 @@ def _connections(sources: Sources) -> Iterator[str]:
     refused = [(_labels(acceptor=one.name), one.refused) for one in acceptors]
     text = "Connections not taken because too many were open"
     yield _family("connections_refused_total", "counter", text, refused)
+    left = [(_labels(listener=path), round(s)) for path, s in sources.certificates().items()]
+    text = "Until the first certificate of a listener ends; less than 0 when it has"
+    yield _family("tls_certificate_expires_seconds", "gauge", text, left)
     logins = sources.logins
     if logins is not None:
         yield _family("logins_total", "counter", "Logins let in", [("", logins.accepted)])

@@ -21,6 +21,7 @@ from gateway.management.router import Router
 from gateway.model.errors import Code, RefusedError
 from gateway.model.quota import ROWS, Scope
 from gateway.model.retry import retry_after
+from gateway.model.roles import Need
 from gateway.quotas.meter import Flow, Meter
 from gateway.quotas.meters import Meters
 
@@ -33,7 +34,7 @@ class QuotasApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the route."""
-        router.add("GET", "/api/v1/quotas", self.list_quotas)
+        router.add("GET", "/api/v1/quotas", self.list_quotas, need=Need.VIEW)
 
     def list_quotas(self, request: Request) -> Response:
         """All that are limited, or those of one scope or name."""

@@ -102,6 +102,10 @@ def _no_acceptors() -> Sequence[AcceptorFigures]:
     return ()
 
 
+def _no_certificates() -> Mapping[str, float]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """Everything that API and metrics read.
@@ -114,6 +118,7 @@ class Sources:
         disk: the disk monitor; None where nothing is stored.
         clock: broker time; None where it is not judged.
         acceptors: and their connections.
+        certificates: for how many seconds those of each listener hold, by its path.
         logins: None where there is no gate.
         ages: of messages; None where nobody looks.
         python: the version of the interpreter.
@@ -133,6 +138,7 @@ class Sources:
     disk: DiskWatch | None = None
     clock: BrokerClock | None = None
     acceptors: Callable[[], Sequence[AcceptorFigures]] = _no_acceptors
+    certificates: Callable[[], Mapping[str, float]] = _no_certificates
     logins: LoginFigures | None = None
     ages: Ages | None = None
     python: str = ""

@@ -159,7 +159,7 @@ class Peer(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """For whom it acts, once it was let in."""
+        """For whom it acts; ANYBODY before it is let in."""
 
     def state(self) -> PeerState: ...
 

@@ -115,7 +115,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.security": (
+        "gateway.addresses",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -272,12 +277,14 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.listening.connections": "structlog twisted",
     "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
-    "gateway.listening.certificates": "ssl structlog tempfile",
+    "gateway.listening.certificates": "ssl structlog",
+    "gateway.listening.contexts": "ssl tempfile",
     "gateway.twist_plugin": "twisted",
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
     "gateway.reload.reloads": "structlog twisted",
+    "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
     "gateway.process.heap": "ctypes os",
@@ -310,6 +317,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
@@ -322,6 +330,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.tap": "twisted",
     # The sink waits for threads, the journal and room.
     "gateway.sink.durable": "twisted",
+    "gateway.sink.places": "twisted",
     "gateway.sink.ports": "twisted",
     "gateway.sink.publication": "twisted",
     "gateway.sink.sink": "structlog twisted",
@@ -345,7 +354,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click logging os rich select signal socket ssl time",
+    "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select selectors signal socket ssl "
         "subprocess tempfile threading time"
@@ -369,6 +378,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pacing": "socket time",
     "pyspark_sluicegate.pushdown": "pyspark",
     "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
@@ -429,6 +439,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.archive",
     "gateway.bench.drive",
+    "gateway.bench.history",
     "gateway.bench.spark",
     "gateway.bench.spark_write",
     "gateway.bench.store",
@@ -440,6 +451,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.trial.scratch",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
+    "pyspark_sluicegate.pacing",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
     "pyspark_sluicegate.pipelines.archive",
