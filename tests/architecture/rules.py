@@ -293,6 +293,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
+    "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
     "gateway.listening.certificates": "ssl structlog",
     "gateway.listening.contexts": "ssl tempfile",
@@ -380,8 +381,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
-        "time"
+        "click gc os pyspark queue resource rich select selectors signal socket ssl "
+        "subprocess tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -469,6 +470,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
+    "gateway.bench.tenants",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
