@@ -10,12 +10,15 @@ from typing import Final
 
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
-from gateway.config.tree import MANAGEMENT, Config, tls_listeners
-from gateway.listening.certificates import CertificateError, Certificates
-from gateway.listening.tls import Contexts
+from gateway.config.listeners import alpn_of, tls_listeners
+from gateway.config.lockout import lockout_problem, other_realms
+from gateway.config.tree import MANAGEMENT, Config
+from gateway.listening.certificates import Certificates
+from gateway.listening.contexts import CertificateError
 from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
 from gateway.security.around import ReactorSurroundings, load_users
+from gateway.security.certificates import CertificateUsers
 from gateway.security.gate import PasswordGate, PeerGate
 from gateway.security.users import UsersError
 
@@ -75,8 +78,15 @@ class HttpLogins:
         )
 
 
-def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> PasswordGate:
+def make_gate(
+    config: Config,
+    around: ReactorSurroundings,
+    key: bytes,
+    now_ms: Callable[[], int] | None = None,
+) -> PasswordGate:
     """Read the users and judge who could reach what; `key` is chance of this process.
+
+    `now_ms` is the date; without it no certificate of a client is anybody's.
 
     Raises ConfigError, also for an exposure that the configuration does not allow.
     """
@@ -85,32 +95,44 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
         users = load_users(path, required=config.users_file_required)
     except UsersError as error:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
-    problems = exposure_problems(config, has_users=bool(users))
+    problems = exposure_problems(config, has_users=bool(users) or other_realms(config))
+    locked_out = lockout_problem(config, (user.roles for user in users.values()))
+    if locked_out is not None:
+        problems.append(locked_out)
     if problems:
         raise ConfigError(problems)
-    return PasswordGate(users, around, key)
+    gate = PasswordGate(users, around, key)
+    if now_ms is not None:
+        rules = config.certificate_users
+        gate.certificates = CertificateUsers(rules, now_ms=now_ms, refused=around.nobodys)
+    return gate
 
 
 def read_certificates(
     config: Config, *, seconds: Callable[[], float], now_ms: Callable[[], int]
-) -> dict[str, Contexts]:
-    """Return the contexts of each listener that speaks TLS, by its path in the configuration.
+) -> dict[str, Certificates]:
+    """Return those of each listener that speaks TLS, by its path in the configuration.
 
     Raises ConfigError with the faults of all certificates.
     """
-    found: dict[str, Contexts] = {}
+    found: dict[str, Certificates] = {}
     problems = []
     for path, endpoint in tls_listeners(config):
         if endpoint.source is None:
             continue
         try:
-            made = Certificates(endpoint.source, path, seconds=seconds, now_ms=now_ms)
+            found[path] = Certificates(
+                endpoint.source,
+                path,
+                seconds=seconds,
+                now_ms=now_ms,
+                alpn=alpn_of(config, path),
+                host=endpoint.host,
+            )
         except CertificateError as error:
             key = endpoint.source.key_of(path, error.part)
             where = config.origins.get(key, "")
             problems.append(Problem(where=where, path=key, text=str(error)))
-        else:
-            found[path] = made.context
     if problems:
         raise ConfigError(problems)
     return found

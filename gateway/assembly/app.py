@@ -14,7 +14,7 @@ Whatever is not determined by its inputs is made here and in `ambient`, and hand
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import structlog
@@ -36,24 +36,33 @@ from gateway.core.upkeep import chores, periods, tidy
 from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
-from gateway.listening.tls import Contexts, secured
+from gateway.listening.tls import secured
+from gateway.logs.quotas import QuotaTeller
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
+from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
+from gateway.quotas.ends import spares
+from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
+from gateway.security.permits import Permits
+from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
@@ -82,6 +91,8 @@ WATCH_SECONDS: Final = 1.0
 
 #: How often it is looked whether a scrub is due, or a repair may go on.
 SCRUB_LOOK_SECONDS: Final = 1.0
+#: How often it is looked which quotas are reached, and which have room again.
+QUOTA_LOOK_SECONDS: Final = 1.0
 
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
@@ -96,12 +107,14 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
+        permits: judges what principals may do; its refusals go through `permission_log`.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
         auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
+        certificates: those of the listeners that speak TLS, by path in the configuration.
     """
 
     def __init__(
@@ -125,8 +138,10 @@ class GatewayService(MultiService):
         self._around = ReactorSurroundings(reactor)
         self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
         self.auditor = self._around.auditor = self.audit.auditor
-        self.gate = make_gate(config, self._around, make_key())
+        self.permission_log = PermissionLog(reactor, self.auditor)
+        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
+        self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -134,13 +149,12 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = lambda change: tell_change(change, self.auditor)
-        self.site = ApiSite(
-            reactor,
-            self._router,
-            HttpLogins(self.gate, self.auditor, wall_ms).for_peer,
-            wire_settings(config),
-        )
-        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
+        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        logins = HttpLogins(self.gate, self.auditor, wall_ms)
+        self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
+        self.site.certified = self._certified
+        again = again or Again(read=lambda: config, relog=_no_log)
+        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -148,8 +162,13 @@ class GatewayService(MultiService):
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
-        secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
-        self.groups: Sequence[Connections] = self._make_groups(secrets)
+        self.meters = Meters(reactor.seconds, reactor.callLater)
+        self.meters.use(config.quotas)
+        self._give_auditor()
+        self.certificates = read_certificates(
+            config, seconds=reactor.seconds, now_ms=self.clock.now_ms
+        )
+        self.groups: Sequence[Connections] = self._make_groups()
         self.web = self._make_web()
         self._descriptors.crowds = self._everybody()
         self.acceptors = [
@@ -160,16 +179,20 @@ class GatewayService(MultiService):
         if config.management.enabled:
             path, endpoint = MANAGEMENT, config.management.endpoint
             site: IProtocolFactory = self.site
-            if path in secrets:
-                site = secured(reactor, path, site, secrets[path])
+            if path in self.certificates:
+                site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
-    def _make_reloads(self, again: Again) -> Reloads:
-        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
-        reloads.auditor = self.auditor
-        return reloads
+    def _give_auditor(self) -> None:
+        """Have all that refuses or changes something tell the audit trail."""
+        tellers = (self.reloads, self.reloads.users, self.allowing, self.meters)
+        for teller in tellers:
+            teller.auditor = self.auditor
+        if self.gate.certificates is not None:
+            self.gate.certificates.auditor = self.auditor
 
-    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+    def _make_groups(self) -> list[Connections]:
+        secrets = {path: one.context for path, one in self.certificates.items()}
         return [
             Connections(
                 a.name,
@@ -180,6 +203,7 @@ class GatewayService(MultiService):
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
                 auditor=self.auditor,
+                meters=self.meters,
             )
             for a in self.config.acceptors
         ]
@@ -195,9 +219,14 @@ class GatewayService(MultiService):
             self._reads,
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
+            meters=self.meters,
             path=MANAGEMENT,
             auditor=self.auditor,
         )
+
+    def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        owner = self.gate.certified(certificate, peer)
+        return None if owner is None else self.gate.admit(owner, peer)
 
     def _everybody(self) -> list[Connections]:
         return [*self.groups, self.web]
@@ -223,9 +252,11 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
+        use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
         self.serve(config)
         self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
+        core.broker.pressure.slow.spares = spares
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -239,6 +270,7 @@ class GatewayService(MultiService):
                 budget,
                 containers=self.containers,
                 objects=core.broker.directory.objects,
+                meters=self.meters,
             )
         self._add_routes(core)
         # Not before the reactor runs: only then does it hear the signals that stop it.
@@ -279,6 +311,8 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
+        recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -312,6 +346,7 @@ class GatewayService(MultiService):
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
         self.audit.follow(config, users=not self.gate.open)
+        self.allowing.roles = config.api_roles.roles()
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -356,6 +391,7 @@ class GatewayService(MultiService):
             disk=core.disk,
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
+            certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
             audit=self.audit,
             ages=self._ages(core),
@@ -366,12 +402,18 @@ class GatewayService(MultiService):
             sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
+            meters=self.meters,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
-        SinkApi(core.sink).add_routes(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name, self.meters).install(
+            self._router
+        )
+        SinkApi(core.sink, self.meters).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
-        connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
+        QuotasApi(self.meters).add_routes(self._router)
+        connections = ConnectionsApi(
+            self._everybody(), self._reactor, self.clock.now_ms, self.meters
+        )
         connections.add_routes(self._router)
 
     def not_ready(self) -> str | None:

@@ -29,6 +29,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import Source
 from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core.core import EX_IOERR, Reactor
+from gateway.listening.certificates import keep_quiet_about_names
 from gateway.listening.listeners import ListenError
 from gateway.logs.lines import LineWriter, bridge_twisted, configure
 from gateway.process.dumps import keep_memory_out_of_dumps
@@ -74,6 +75,7 @@ def run_gateway(config: Config, *, read: Read, say: Say, complain: Complain) -> 
     from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
 
     harden()
+    sys.unraisablehook = keep_quiet_about_names(sys.unraisablehook)
     any_reactor: Reactor = reactor
     use_steady_time(any_reactor, time.monotonic)
     writer = set_up_logging(config)

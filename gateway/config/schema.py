@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import audit, streams, tree
+from gateway.config import access, audit, streams, tree
 from gateway.config import values as v
-from gateway.config.tls import TlsVersion
-from gateway.model import attributes
+from gateway.config.tls import ClientCertificates, TlsVersion
+from gateway.model import attributes, quota
 from gateway.model.address import RoutingType, parse_destination
+from gateway.model.certificates import checked_pattern
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
+from gateway.model.principal import Permission
 from gateway.model.rows import rows_of
 
 
@@ -32,6 +34,7 @@ class Table:
         later: known keys that this version does not support.
         why: of those, key -> what it is for, and why it does nothing here.
         nested: keys that are tables of their own, checked elsewhere.
+        aliases: of `keys`, those that are another word for one of them.
     """
 
     keys: Mapping[str, v.Reader]
@@ -39,6 +42,7 @@ class Table:
     later: frozenset[str] = frozenset()
     why: Mapping[str, str] = field(default_factory=dict)
     nested: frozenset[str] = field(default_factory=frozenset)
+    aliases: frozenset[str] = frozenset()
 
     def refusal(self, key: str) -> str:
         """Say why a key of `later` is refused."""
@@ -46,7 +50,7 @@ class Table:
 
     def known(self) -> list[str]:
         """Return every key that is worth suggesting for a misspelt one."""
-        return sorted({*self.keys, *self.nested})
+        return sorted({*self.keys, *self.nested} - self.aliases)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -74,7 +78,8 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive audit wildcard-addresses"
+        " sink streams archive audit wildcard-addresses security-settings api-roles"
+        " ldap certificate-users quotas"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -83,12 +88,13 @@ TOP: Final = Table(
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files"
-        " security-settings persistence-enabled"
+        " persistence-enabled"
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
-        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
-        " and the other user-max keys hold for each user"
+        "resource-limit-settings": "limits single users by name in Artemis; here a table below"
+        " quotas.users does, with the keys connections and links, and user-max-queues holds for"
+        " each user"
     },
 )
 
@@ -128,6 +134,24 @@ ADDRESS_SETTINGS: Final = Table(
     why=_NOT_HERE,
 )
 
+
+def _artemis(key: str) -> str:
+    """Return a key as Artemis writes it: `createAddress`."""
+    first, *others = key.split("-")
+    return first + "".join(word.title() for word in others)
+
+
+#: Each permission by its key here and by that of Artemis.
+PERMISSIONS: Final = {name: one for one in Permission for name in (one.value, _artemis(one.value))}
+SECURITY_SETTINGS: Final = Table(
+    keys=dict.fromkeys(PERMISSIONS, v.roles),
+    aliases=frozenset(PERMISSIONS) - {one.value for one in Permission},
+    later=frozenset({"security-setting-plugin"}),
+    why={
+        "security-setting-plugin": "loads a class of Java's into Artemis; write the settings here"
+    },
+)
+
 QUEUE: Final = Table(
     keys=v.readers({**rows_of(tree.QueueConfig), **attributes.ROWS}),
     required=frozenset({"name"}),
@@ -159,7 +183,28 @@ WILDCARDS: Final = Table(
     later=_words("enabled delimiter any-words single-word"),
 )
 
-_CLIENTS: Final = _words("need-client-auth want-client-auth client-certificates client-ca")
+
+def _ciphers(value: object) -> tuple[str, ...]:
+    """Take an array of names, or a text with colons between them, as Artemis and OpenSSL write."""
+    items = v.name_text(value).split(":") if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise ValueError(f"needs an array of cipher suites, not {v.describe(value)}")
+    return tuple(v.name_text(item).strip() for item in items)
+
+
+def _roles(value: object) -> frozenset[str]:
+    """Take an array of roles, as they are written."""
+    if not isinstance(value, list):
+        raise ValueError(f"needs an array of roles, not {v.describe(value)}")  # noqa: TRY004
+    return frozenset(v.name_text(item) for item in value)
+
+
+def _pattern(value: object) -> str:
+    """Take a pattern that is never slow."""
+    return checked_pattern(v.name_text(value))
+
+
+_CLIENTS: Final = _words("need-client-auth want-client-auth")
 _JAVA: Final = _words("key-store-path key-store-password trust-store-path trust-store-password")
 TLS: Final = Table(
     keys={
@@ -168,11 +213,18 @@ TLS: Final = Table(
         "chain": v.name_text,
         "directory": v.name_text,
         "minimum-version": v.choice(TlsVersion),
+        "ciphers": _ciphers,
+        "hostname": v.name_text,
+        "client-certificates": v.choice(ClientCertificates),
+        "client-ca": v.name_text,
+        "client-crl": v.name_text,
+        "client-depth": v.within(0, 10, v.count),
     },
-    later=_words("key-password ciphers") | _CLIENTS | _JAVA,
+    later=_words("key-password") | _CLIENTS | _JAVA,
     why={
         "key-password": "is for keys that are encrypted, and this version takes only plain ones",
-        **dict.fromkeys(_CLIENTS, "is for certificates of clients, not supported yet"),
+        "need-client-auth": 'is client-certificates = "required" here',
+        "want-client-auth": 'is client-certificates = "asked" here',
         **dict.fromkeys(_JAVA, "is for a store of Java's; write certificate and key, in PEM"),
     },
 )
@@ -182,6 +234,8 @@ MANAGEMENT: Final = Table(
     nested=frozenset({"tls"}),
     later=_words("console token"),
 )
+API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
+LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
 AUDIT: Final = Table(keys=v.readers(rows_of(audit.AuditConfig)))
@@ -190,6 +244,23 @@ LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
 )
+CERTIFICATE_USER: Final = Table(
+    keys={
+        "user": v.name_text,
+        "roles": _roles,
+        "subject": v.name_text,
+        "subject-matches": _pattern,
+        "issuer": v.name_text,
+        "dns": v.name_text,
+        "dns-matches": _pattern,
+        "uri": v.name_text,
+        "uri-matches": _pattern,
+        "email": v.name_text,
+        "email-matches": _pattern,
+    },
+    required=frozenset({"user"}),
+)
+QUOTA: Final = Table(keys=v.readers(quota.ROWS))
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),
     required=frozenset({"address"}),

@@ -12,9 +12,11 @@ from typing import Final
 
 from cryptography import x509
 
+from gateway.config.listeners import tls_listeners
 from gateway.config.tls import TlsSource
-from gateway.config.tree import Config, tls_listeners
-from gateway.listening.certificates import CertificateError, check_files
+from gateway.config.tree import Config
+from gateway.listening.certificates import check_files
+from gateway.listening.contexts import CertificateError
 from gateway.security.around import read_users
 from gateway.security.users import Users, UsersError
 
@@ -94,6 +96,8 @@ def _files(config: Config) -> Iterator[FileFacts]:
         paths.append((config.file, "the configuration", False))
     if config.audit.key_file is not None:
         paths.append((config.audit.key_file, "audit.key-file", True))
+    if config.ldap.password_file:
+        paths.append((config.ldap.password_file, "ldap.password-file", True))
     for listener, endpoint in tls_listeners(config):
         if endpoint.source is not None and endpoint.source.key:
             paths.append((endpoint.source.key, listener, True))

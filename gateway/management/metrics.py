@@ -11,6 +11,7 @@ and how many were left out is a metric itself. Pure: reads the core, changes not
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,12 +25,17 @@ from gateway.management.router import Router
 from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
+from gateway.model.quota import ROWS, Scope
+from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
+from gateway.quotas.meters import Meters
 from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
 
+#: Users whose traffic is told of one by one.
+QUOTA_USERS_MAX: Final = 1_000
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "sluicegate_"
 #: Of one kind. Prometheus itself advises against more series from one target than this makes.
@@ -304,7 +310,7 @@ def add_routes(router: Router, sources: Sources) -> None:
         check_query(request, ())
         return Response(status=200, body=exposition(sources), content_type=CONTENT_TYPE)
 
-    router.add("GET", "/metrics", metrics)
+    router.add("GET", "/metrics", metrics, need=Need.VIEW)
 
 
 def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[bytes]:
@@ -358,6 +364,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
     ]
     yield _family("refusals_total", "counter", "Messages refused, by reason", refused)
     yield from _client_objects(sources.gateway.directory.objects)
+    if sources.meters is not None:
+        yield from _quotas(sources.meters)
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
@@ -399,6 +407,34 @@ def _client_objects(objects: Objects) -> Iterator[str]:
     yield _family("client_objects_refused_total", "counter", text, refused)
 
 
+def _quotas(meters: Meters) -> Iterator[str]:
+    """What quotas hold back, and what passes of those users that have one."""
+    times = [
+        (_labels(scope=scope.value, limit=ROWS[row].key), count)
+        for (scope, row), count in sorted(meters.counts.items(), key=lambda item: item[0][1])
+    ]
+    text = "How often a quota held somebody back, or refused a connection or a link"
+    yield _family("quota_reached_total", "counter", text, times)
+    waiting = Counter(dict.fromkeys(Scope, 0))
+    for meter in meters.meters.values():
+        waiting[meter.scope] += sum(len(flow.waiting) for flow in meter.flows)
+    text = "Senders and consumers that a quota holds back now"
+    held = [(_labels(scope=scope.value), count) for scope, count in waiting.items()]
+    yield _family("quota_waiting", "gauge", text, held)
+    users = [meter for meter in meters.meters.values() if meter.scope is Scope.USER]
+    flows = [
+        (_labels(user=meter.name, direction="in" if flow.inward else "out"), flow)
+        for meter in users[:QUOTA_USERS_MAX]
+        for flow in meter.flows
+    ]
+    text = "Messages of users that have a quota, since something of theirs was last open"
+    told = [(labels, flow.passed) for labels, flow in flows]
+    yield _family("quota_user_messages_total", "counter", text, told)
+    text = "Bytes of them"
+    told = [(labels, flow.passed_bytes) for labels, flow in flows]
+    yield _family("quota_user_bytes_total", "counter", text, told)
+
+
 def _connections(sources: Sources) -> Iterator[str]:
     acceptors = sources.acceptors()
     count = [
@@ -412,6 +448,9 @@ def _connections(sources: Sources) -> Iterator[str]:
     refused = [(_labels(acceptor=one.name), one.refused) for one in acceptors]
     text = "Connections not taken because too many were open"
     yield _family("connections_refused_total", "counter", text, refused)
+    left = [(_labels(listener=path), round(s)) for path, s in sources.certificates().items()]
+    text = "Until the first certificate of a listener ends; less than 0 when it has"
+    yield _family("tls_certificate_expires_seconds", "gauge", text, left)
     logins = sources.logins
     if logins is not None:
         yield _family("logins_total", "counter", "Logins let in", [("", logins.accepted)])

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.ports import Progress
+from gateway.model.principal import Principal
 from gateway.model.retry import retry_after
 
 
@@ -45,6 +46,7 @@ _OF_CODE = {
     Code.MEMORY_FULL: Cause.FULL,
     Code.DISK_FULL: Cause.FULL,
     Code.STORE_BUSY: Cause.FULL,
+    Code.QUOTA_REACHED: Cause.FULL,
 }
 
 
@@ -156,6 +158,10 @@ class Peer(Protocol):
     @property
     def ending(self) -> Ending | None:
         """Why it ended; None while it has not."""
+
+    @property
+    def principal(self) -> Principal:
+        """For whom it acts; ANYBODY before it is let in."""
 
     def state(self) -> PeerState: ...
 

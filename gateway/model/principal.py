@@ -65,9 +65,20 @@ class Principal:
         until_ms: the date in ms at which it ends; None: not by itself.
         by: how it was proved.
         changed: called after each change of roles or end.
+        remote: the network address that it came from, for records; "" where that is not known.
     """
 
-    __slots__ = ("_judge", "account", "by", "changed", "roles", "until_ms", "user")
+    __slots__ = (
+        "__weakref__",
+        "_judge",
+        "account",
+        "by",
+        "changed",
+        "remote",
+        "roles",
+        "until_ms",
+        "user",
+    )
 
     def __init__(
         self,
@@ -84,6 +95,7 @@ class Principal:
         self.until_ms = until_ms
         self.by = by
         self.changed: list[Callable[[], None]] = []
+        self.remote = ""
         self._judge = judge
 
     def __repr__(self) -> str:
@@ -98,6 +110,10 @@ class Principal:
         """Raise RefusedError (not-authorized) unless it may do this at an address, or queue."""
         if self._judge is not None:
             self._judge.check(self, permission, address, queue)
+
+    def judged_by(self, judge: Judge) -> None:
+        """Have another one judge what it may do."""
+        self._judge = judge
 
     def renew(self, roles: frozenset[str], until_ms: int | None) -> None:
         """Act with other roles, and until another date, from now on."""

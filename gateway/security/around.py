@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 
 from gateway.logs.summing import Summed
 from gateway.model.audit import SILENT, Auditor
+from gateway.model.certificates import Shown, facts
 from gateway.process.threads import started_pool
 from gateway.security.gate import Why
 from gateway.security.passwords import hash_problem
@@ -39,6 +40,7 @@ class ReactorSurroundings:
         self._reactor = reactor
         self._pool = started_pool(THREADS, "passwords")
         self._told = Summed(reactor, self._tell_more)
+        self._nobodys = Summed(reactor, _tell_nobodys)
         self._more: Counter[str] = Counter()
         self._peers: set[str] = set()
         #: logins that were refused, by reason
@@ -89,6 +91,12 @@ class ReactorSurroundings:
         if len(self._peers) < PEERS_MAX:
             self._peers.add(peer)
 
+    def nobodys(self, shown: Shown | None, peer: str, reason: str) -> None:
+        """Tell of a certificate that TLS let pass, and that is no user's."""
+        if self._nobodys.whole():
+            told = {} if shown is None else facts(shown)
+            _log.warning("certificate.without_user", peer=peer, reason=reason, **told)
+
     def _tell_more(self, count: int, seconds: float) -> None:
         """Say how many were refused that were not told one by one."""
         reasons = {reason.replace("-", "_"): n for reason, n in sorted(self._more.items())}
@@ -96,6 +104,10 @@ class ReactorSurroundings:
         self._more.clear()
         self._peers.clear()
         _log.warning("login.refused_more", count=count, seconds=seconds, peers=peers, **reasons)
+
+
+def _tell_nobodys(count: int, seconds: float) -> None:
+    _log.warning("certificate.without_user_more", count=count, seconds=seconds)
 
 
 def load_users(path: str, *, required: bool) -> dict[str, User]:

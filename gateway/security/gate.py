@@ -20,12 +20,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary, WeakSet
 
-from gateway.model.principal import By, Judge, Principal
+from gateway.model.certificates import CertificateRule
+from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
+from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
@@ -83,19 +86,24 @@ class PasswordGate:
 
     Attributes:
         realms: asked in this order before the users file; the first that takes a login judges it.
-        judge: asked what principals may do; None: they may do everything.
+        certificates: whose the certificates of clients are; None: nobody's.
+        judge: asked what principals may do, those of before as well; None: they may do everything.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
-        "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
-        "decoy_key", "judge", "realms", "refused", "waiting",
+        "_bench", "_here", "_key", "_nonces", "_remembered", "_shown", "_surroundings", "_throttle",
+        "_users", "accepted", "certificates", "decoy_key", "judge", "realms", "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
         self.realms: tuple[Realm, ...] = ()
+        self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
+        self._bench = _Bench(self)
+        self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
+        self._shown: WeakKeyDictionary[Principal, bytes] = WeakKeyDictionary()  # by certificate
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
@@ -105,11 +113,18 @@ class PasswordGate:
         self.use(users)
 
     def use(self, users: Users) -> None:
-        """Know these users, and no others, from the next login on; also one that is under way."""
+        """Know these users, and no others, from the next login on; also one that is under way.
+
+        Who is here already has the roles from now on that its user has.
+        """
         self._users = users
         # The same for as long as the users are: a salt that changes would tell who is made up.
         stored = "\0".join(sorted(user.password.reveal() for user in users.values()))
         self.decoy_key = hmac.digest(b"decoy", stored.encode(), hashlib.sha256)
+        for one in tuple(self._here):
+            roles = self.roles(one.account)
+            if roles != one.roles:
+                one.renew(roles, one.until_ms)
 
     @property
     def users(self) -> Users:
@@ -118,8 +133,9 @@ class PasswordGate:
 
     @property
     def open(self) -> bool:
-        """Whether no user is configured, and no realm, so that anybody is let in."""
-        return not self._users and not self.realms
+        """Whether no user is configured, no realm and no rule, so that anybody is let in."""
+        ruled = self.certificates is not None and bool(self.certificates.rules)
+        return not (self._users or self.realms or ruled)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -152,11 +168,55 @@ class PasswordGate:
 
     def anybody(self, user: str | None) -> Principal:
         """See `Authenticator`."""
-        return Principal(user, judge=self.judge)
+        return Principal(user, judge=self._bench)
 
     def principal(self, user: str, by: By) -> Principal:
         """Return for whom a user of the file acts who has proved to be it."""
-        return Principal(user, roles=self.roles(user), by=by, judge=self.judge)
+        made = Principal(user, roles=self.roles(user), by=by, judge=self._bench)
+        self._here.add(made)
+        return made
+
+    def certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        """Return for whom a peer acts that has shown a certificate to TLS; None: for nobody."""
+        if certificate is None or self.certificates is None or not self.certificates.rules:
+            return None
+        owner = self.certificates.owner(certificate, peer)
+        if owner is None:
+            return None
+        made = Principal(
+            owner.user,
+            roles=self.roles(owner.user) if owner.roles is None else owner.roles,
+            by=By.CERTIFICATE,
+            until_ms=owner.until_ms,
+            judge=self._bench,
+        )
+        if owner.roles is None:
+            self._here.add(made)
+        self._shown[made] = certificate
+        return made
+
+    def use_rules(self, rules: Sequence[CertificateRule]) -> None:
+        """Judge certificates by other rules, also those of principals that are there.
+
+        Whoever is another user by them, or none, keeps the roles: its connection is to be closed.
+        """
+        judges = self.certificates
+        if judges is None or judges.rules == tuple(rules):
+            return
+        judges.rules = tuple(rules)
+        for one, shown in tuple(self._shown.items()):
+            owner = judges.look(shown)
+            if owner is None or owner.user != one.user:
+                continue
+            roles = self.roles(owner.user) if owner.roles is None else owner.roles
+            (self._here.add if owner.roles is None else self._here.discard)(one)
+            if roles != one.roles:
+                one.renew(roles, one.until_ms)
+
+    def admit(self, principal: Principal, peer: str) -> Principal:
+        """Count a login by certificate, which nothing is left to be checked of."""
+        self.accepted += 1
+        return principal
 
     def proved(self, peer: str, user: str, *, right: bool) -> Principal | None:
         """Count a SCRAM login; returns for whom it acts, if it is let in."""
@@ -264,6 +324,7 @@ class PasswordGate:
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
+                answer.judged_by(self._bench)
                 self._throttle.succeeded(pair)
                 self._answer(answer, done)
                 return
@@ -314,6 +375,23 @@ class PasswordGate:
         if len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[mark] = now + REMEMBER_SECONDS
+
+
+class _Bench:
+    """Where principals are judged: by whoever is the judge when they ask."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: PasswordGate) -> None:
+        self._gate = gate
+
+    def check(
+        self, principal: Principal, permission: Permission, address: str, queue: str | None
+    ) -> None:
+        """See `Judge`."""
+        judge = self._gate.judge
+        if judge is not None:
+            judge.check(principal, permission, address, queue)
 
 
 class PeerGate:

@@ -186,6 +186,7 @@ class Handshake:
         """Take the first protocol header [AMQP 2.2]."""
         anonymous = self._limits.anonymous and self._authenticator.open
         if header == AMQP_HEADER and anonymous:
+            self.principal = self._authenticator.anybody(None)
             self._out.append(AMQP_HEADER)
             self.stage = Stage.OPEN
             return

@@ -24,7 +24,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Authenticator
-from gateway.model.principal import ANYBODY, Principal
+from gateway.model.principal import Principal
 from protocols.amqp.performatives import (
     SASL_AUTH,
     SASL_OK,
@@ -85,9 +85,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The peer acts for `principal`; `data` goes out with the outcome."""
+    """The peer acts for `principal`, None: for nobody known; `data` goes out with the outcome."""
 
-    principal: Principal
+    principal: Principal | None
     data: bytes | None = None
 
 
@@ -115,7 +115,7 @@ class Anonymous:
     __slots__ = ()
 
     def step(self, response: bytes | None) -> Step:
-        return Passed(ANYBODY)
+        return Passed(None)
 
 
 class Plain:
@@ -292,7 +292,7 @@ class SaslServer:
                 self._authenticator.check(step.user, step.password, self._answered)
             case Passed():
                 self._finish(State.PASSED, SASL_OK, step.data)
-                self.principal = step.principal
+                self.principal = step.principal or self._authenticator.anybody(None)
             case Refused():
                 self.reason = step.reason
                 self._finish(State.FAILED, SASL_AUTH, step.data)

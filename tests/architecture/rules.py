@@ -101,6 +101,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.broker",
         "gateway.config",
         "gateway.model",
+        "gateway.quotas",
         "protocols.transport.shell",
     ),
     "gateway.disk.judging": ("gateway.model",),
@@ -114,7 +115,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.security": (
+        "gateway.addresses",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -135,12 +141,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "gateway.audit.events": (),
     "gateway.audit": ("gateway.audit.events", "storage.files"),
+    "gateway.quotas": ("gateway.addresses", "gateway.model"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
         "gateway.logs",
         "gateway.model",
         "gateway.process",
+        "gateway.quotas",
         "gateway.security",
         "protocols",
     ),
@@ -150,6 +158,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.core",
         "gateway.listening",
         "gateway.model",
+        "gateway.quotas",
         "gateway.security",
         "protocols.amqp",
         "protocols.transport",
@@ -164,6 +173,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.logs",
         "gateway.model",
         "gateway.queues",
+        "gateway.quotas",
         "gateway.reload",
         "gateway.selectors",
         "gateway.sink",
@@ -177,6 +187,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.doctor": (
         "gateway.config",
         "gateway.listening.certificates",
+        "gateway.listening.contexts",
         "gateway.model",
         "gateway.security",
     ),
@@ -275,12 +286,14 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
     "gateway.listening.tls": "ssl structlog twisted",
-    "gateway.listening.certificates": "ssl structlog tempfile",
+    "gateway.listening.certificates": "ssl structlog",
+    "gateway.listening.contexts": "ssl tempfile",
     "gateway.twist_plugin": "twisted",
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
     "gateway.reload.reloads": "structlog twisted",
+    "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
     "gateway.doctor.facts": "os",
@@ -310,6 +323,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.upkeep": "structlog",
     "gateway.logs.fullness": "structlog",
     "gateway.logs.connections": "structlog",
+    "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
     # The trail is written on a thread.
@@ -317,6 +331,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
@@ -329,6 +344,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.streams.tap": "twisted",
     # The sink waits for threads, the journal and room.
     "gateway.sink.durable": "twisted",
+    "gateway.sink.places": "twisted",
     "gateway.sink.ports": "twisted",
     "gateway.sink.publication": "twisted",
     "gateway.sink.sink": "structlog twisted",
@@ -352,7 +368,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click logging os rich select signal socket ssl time",
+    "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"
@@ -376,6 +392,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "pyspark_sluicegate.missing": "logging",
     "pyspark_sluicegate.client": "ssl time",
     "pyspark_sluicegate.offsets": "pyspark",
+    "pyspark_sluicegate.pacing": "socket time",
     "pyspark_sluicegate.pushdown": "pyspark",
     "pyspark_sluicegate.registering": "os pyspark",
     "pyspark_sluicegate.rows": "logging pyspark",
@@ -436,6 +453,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.amqp_client",
     "gateway.bench.archive",
     "gateway.bench.drive",
+    "gateway.bench.history",
     "gateway.bench.spark",
     "gateway.bench.spark_write",
     "gateway.bench.store",
@@ -448,6 +466,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.cli.doctor",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
+    "pyspark_sluicegate.pacing",
     "pyspark_sluicegate.client",
     "pyspark_sluicegate.sink",
     "pyspark_sluicegate.pipelines.archive",

@@ -252,7 +252,7 @@ class ScriptedBroker:
         self.producers.append(producer)
         return producer
 
-    def open_relay(self, owner: ProducerOwner) -> ScriptedRelay:
+    def open_relay(self, owner: ProducerOwner, principal: Principal | None = None) -> ScriptedRelay:
         relay = ScriptedRelay(self, owner)
         self.relays.append(relay)
         return relay
@@ -303,7 +303,7 @@ class ScriptedBroker:
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         return ("", False) if durable_name in self.queues else None
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         _refuse(self.refuse_delete)
         self.note("delete subscription", durable_name)
 
