@@ -25,7 +25,13 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import HttpLogins, Logins, make_gate, read_certificates
+from gateway.assembly.access import (
+    HttpLogins,
+    Logins,
+    make_directory,
+    make_gate,
+    read_certificates,
+)
 from gateway.assembly.adopting import adopt_history
 from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
 from gateway.assembly.auditing import Auditing
@@ -49,6 +55,7 @@ from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
@@ -113,8 +120,8 @@ class GatewayService(MultiService):
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
-        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
         certificates: those of the listeners that speak TLS, by path in the configuration.
+        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -142,19 +149,20 @@ class GatewayService(MultiService):
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
+        if self.gate.certificates is not None:
+            self.gate.certificates.auditor = self.auditor
+        self.directory = make_directory(reactor, config, self.gate, make_key())
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self._router = Router()
-        self._router.on_change = lambda change: tell_change(change, self.auditor)
-        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self._router = _router(self.allowing, self.auditor)
         logins = HttpLogins(self.gate, self.auditor, wall_ms)
         self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
         self.site.certified = self._certified
-        again = again or Again(read=lambda: config, relog=_no_log)
-        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -164,7 +172,7 @@ class GatewayService(MultiService):
         self._descriptors = Descriptors()
         self.meters = Meters(reactor.seconds, reactor.callLater)
         self.meters.use(config.quotas)
-        self._give_auditor()
+        self.meters.auditor = self.auditor
         self.certificates = read_certificates(
             config, seconds=reactor.seconds, now_ms=self.clock.now_ms
         )
@@ -183,13 +191,10 @@ class GatewayService(MultiService):
                 site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
-    def _give_auditor(self) -> None:
-        """Have all that refuses or changes something tell the audit trail."""
-        tellers = (self.reloads, self.reloads.users, self.allowing, self.meters)
-        for teller in tellers:
-            teller.auditor = self.auditor
-        if self.gate.certificates is not None:
-            self.gate.certificates.auditor = self.auditor
+    def _make_reloads(self, again: Again) -> Reloads:
+        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
+        reloads.auditor = reloads.users.auditor = self.auditor
+        return reloads
 
     def _make_groups(self) -> list[Connections]:
         secrets = {path: one.context for path, one in self.certificates.items()}
@@ -202,8 +207,8 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
-                auditor=self.auditor,
                 meters=self.meters,
+                auditor=self.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -254,9 +259,11 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        if self.directory is not None:
+            self.directory.start()
+        core.broker.pressure.slow.spares = spares
         self.serve(config)
         self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
-        core.broker.pressure.slow.spares = spares
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -345,8 +352,8 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
-        self.audit.follow(config, users=not self.gate.open)
         self.allowing.roles = config.api_roles.roles()
+        self.audit.follow(config, users=not self.gate.open)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -452,6 +459,8 @@ class GatewayService(MultiService):
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
+        if self.directory is not None:
+            self.directory.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
@@ -488,6 +497,15 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+def _router(allowing: Allowing, auditor: Auditor) -> Router:
+    """Return a table of routes that asks for roles, and tells of changes."""
+    router = Router()
+    router.on_change = lambda change: tell_change(change, auditor)
+    router.allow = allowing
+    allowing.auditor = auditor
+    return router
 
 
 def _no_log(logging: LoggingConfig) -> None:

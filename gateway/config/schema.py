@@ -78,8 +78,8 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive audit wildcard-addresses security-settings api-roles"
-        " ldap certificate-users quotas"
+        " sink streams archive wildcard-addresses security-settings api-roles"
+        " ldap certificate-users quotas audit"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"

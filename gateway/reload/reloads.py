@@ -94,8 +94,8 @@ class Reloads:
         last: what is in force: of the start, or of the last reload that was right.
         refused: the last one that was wrong, None once a later one was right.
         count: those that were right.
-        auditor: is told of each, and of the keys that changed.
         users: looks at the users file alone.
+        auditor: is told of each, and of the keys that changed.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class Reloads:
         self._lock = DeferredLock()
         self._asked = False
         self._early = False
-        self.auditor: Auditor = SILENT
         self.users = UsersFile(self._of_users, self._use_users, self._lock)
+        self.auditor: Auditor = SILENT
 
     @property
     def file(self) -> str | None:

@@ -62,6 +62,10 @@ class ReactorSurroundings:
         """See the port."""
         self._reactor.callLater(0, action)
 
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """See the port."""
+        self._reactor.callLater(seconds, action)
+
     def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """See the port; a check that fails with an error lets nobody in."""
 

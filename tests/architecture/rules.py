@@ -121,6 +121,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.process.threads",
     ),
+    "gateway.directory.settings": (),
+    "gateway.directory": (
+        "gateway.directory.settings",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+        "gateway.security",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -139,9 +147,9 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.time",
         "storage",
     ),
+    "gateway.quotas": ("gateway.addresses", "gateway.model"),
     "gateway.audit.events": (),
     "gateway.audit": ("gateway.audit.events", "storage.files"),
-    "gateway.quotas": ("gateway.addresses", "gateway.model"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
@@ -279,12 +287,14 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.assembly.auditing": "structlog",
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
+    "gateway.assembly.access": "structlog",
     "gateway.assembly.app": "structlog twisted",
     "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
+    "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
     "gateway.listening.certificates": "ssl structlog",
     "gateway.listening.contexts": "ssl tempfile",
@@ -292,6 +302,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
+    "gateway.directory.asking": "secrets ssl",
+    "gateway.directory.realm": "structlog twisted",
     "gateway.reload.reloads": "structlog twisted",
     "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
@@ -370,8 +382,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
-        "time"
+        "click gc os pyspark queue resource rich select selectors signal socket ssl "
+        "subprocess tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -459,6 +471,7 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
+    "gateway.bench.tenants",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
