@@ -16,12 +16,16 @@ from gateway.addresses.match import SettingsTable, markers_problem
 from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.quota import Quotas
 from gateway.model.rows import Reach, Unit
 
 AT_ONCE: Final = Reach.AT_ONCE
@@ -51,6 +55,7 @@ class Wire(Enum):
 class Sasl(Enum):
     """A SASL mechanism that needs a user."""
 
+    EXTERNAL = "EXTERNAL"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     PLAIN = "PLAIN"
@@ -92,10 +97,7 @@ _ORIGINS: Final = v.Read(v.origins)
 _MECHANISMS: Final = v.Read(
     v.choices(
         Sasl,
-        {
-            "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
-            "EXTERNAL": "needs client certificates, which this version does not ask for",
-        },
+        {"ANONYMOUS": "is offered by allow-anonymous, and where there are no users"},
     )
 )
 
@@ -126,8 +128,9 @@ class Acceptor:
             not; a message that comes compressed costs up to 48 KiB until it is whole, beside what
             it inflates to, and nothing is kept of it.
         allow_anonymous: clients without a login are let in although there are users.
-        sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
-            verifier.
+        sasl_mechanisms: those that are offered; empty: PLAIN, SCRAM where every user has a
+            verifier, and EXTERNAL. EXTERNAL is offered to clients only whose certificate is a
+            user's.
         amqp_credits: credit that an AMQP sender is given.
         amqp_low_credits: credit at which it is topped up; where only `amqp-credits` is written, 300
             or three tenths of it, whichever is less.
@@ -396,6 +399,7 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        quotas: what users, remotes and addresses may use in a second, and have open.
         stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
             `archived`, what no archive has yet and the newest `stream-local-bytes`.
         stream_local_bytes: bytes of a stream that stay here although they are archived.
@@ -445,21 +449,26 @@ class Config:
     stomp_default_persistent: Annotated[bool, NEW_CONNECTIONS] = True
     allow_insecure: Annotated[bool, AT_ONCE] = False
     acceptors: tuple[Acceptor, ...] = ()
+    certificate_users: tuple[CertificateRule, ...] = ()
     address_settings: SettingsTable = field(default_factory=SettingsTable)
     security_settings: PermissionTable = field(default_factory=PermissionTable)
     addresses: tuple[AddressConfig, ...] = ()
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    api_roles: ApiRolesConfig = field(default_factory=ApiRolesConfig)
+    ldap: LdapConfig = field(default_factory=LdapConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
+    quotas: Quotas = field(default_factory=Quotas)
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
     stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 
@@ -486,11 +495,3 @@ def management_acceptor(config: Config) -> Acceptor:
         allowed_origins=config.management.allowed_origins,
         on_management=True,
     )
-
-
-def tls_listeners(config: Config) -> list[tuple[str, Endpoint]]:
-    """Return the path in the configuration and the endpoint of each listener that has TLS."""
-    listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
-    if config.management.enabled:
-        listeners.append((MANAGEMENT, config.management.endpoint))
-    return [(path, endpoint) for path, endpoint in listeners if endpoint.source is not None]

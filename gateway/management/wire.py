@@ -46,6 +46,8 @@ from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: The gate as the peer with this address meets it.
 Authenticators = Callable[[str], Authenticator]
+#: For whom a peer acts that has shown a certificate to TLS, and its address; None: for nobody.
+Certified = Callable[[bytes | None, str], Principal | None]
 #: The first two tell a supervisor, which has no password, whether the process lives; the others
 #: what a WebSocket needs.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz", *MANAGEMENT_PATHS})
@@ -119,6 +121,15 @@ class ApiSite(Site):
         self.share: int | None = None
         self.dismissed = 0
         self._refusals = Summed(clock, self._tell_refused)
+
+    @property
+    def certified(self) -> Certified:
+        """What knows whose the certificates of clients are."""
+        return self._api.certified
+
+    @certified.setter
+    def certified(self, certified: Certified) -> None:
+        self._api.certified = certified
 
     def use(self, settings: WireSettings) -> None:
         """Judge requests by other settings from the next one on."""
@@ -197,6 +208,7 @@ class ApiResource(Resource):
         self.router = router
         self.for_peer = for_peer
         self.settings = settings
+        self.certified: Certified = _nobody
 
     def render(self, request: ApiRequest) -> int:
         Exchange(self, request).start()
@@ -236,7 +248,10 @@ class Exchange:
             access.check_host(request.headers["host"], allowed)
             access.check_origin(request.method, request.headers["host"], request.headers)
             authenticator = self._resource.for_peer(self._wire.peer)
-            if request.path in OPEN_PATHS or authenticator.open:
+            if request.path in OPEN_PATHS:
+                self._answer(request)
+            elif authenticator.open:
+                self._principal = authenticator.anybody(None)
                 self._answer(request)
             else:
                 self._authenticate(request, authenticator)
@@ -247,6 +262,13 @@ class Exchange:
         private = access.is_loopback(self._wire.peer) or self._wire.secure
         if not (private or self._resource.settings.allow_insecure):
             raise access.insecure()
+        if "authorization" not in request.headers:
+            # Who gives a login is judged by that, also where it is wrong.
+            owner = self._resource.certified(self._wire.certificate, self._wire.peer)
+            if owner is not None:
+                self._principal = owner
+                self._answer(request)
+                return
         user, password = access.basic_credentials(request.headers)
 
         def checked(principal: Principal | None) -> None:
@@ -399,3 +421,7 @@ class Exchange:
         if self._waiting is not None:
             self._waiting.cancel()
         _log.debug("http.client_lost", path=self._wire.shown_path)
+
+
+def _nobody(certificate: bytes | None, peer: str) -> None:
+    """Stand for whoever knows whose certificates are."""

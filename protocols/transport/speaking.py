@@ -73,7 +73,10 @@ def in_pieces(data: bytes, most: int) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerFacts:
-    """What is known of the other end before it has said anything; `own` is our address there."""
+    """What is known of the other end before it has said anything; `own` is our address there.
+
+    `certificate` is what it has proved to have, in DER; None where it was not asked, or has none.
+    """
 
     address: str
     loopback: bool
@@ -81,6 +84,7 @@ class PeerFacts:
     name: str
     port: int = 0
     own: str = ""
+    certificate: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
