@@ -28,19 +28,28 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.decoding.view import View
-from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
 from gateway.management.quotas_api import check_quota, count_quota
 from gateway.management.router import Router
 from gateway.management.stream_answers import shown_loss, shown_stream
+from gateway.management.stream_bodies import (
+    Attach,
+    Commit,
+    Find,
+    Heads,
+    NewStream,
+    Plan,
+    Position,
+    Read,
+    ReadRange,
+)
 from gateway.management.stream_patterns import (
     Patterns,
     Planned,
@@ -71,92 +80,6 @@ RANGES_MAX: Final = 10_000
 TIME_MS_MAX: Final = 253_402_300_799_999
 #: Of an answer of `read`: columns made here, or rows as the log has them.
 FORMS: Final = ("columns", "stored")
-
-_Position = tuple[int, int]
-
-
-class NewStream(Fields):
-    """Body of `POST /streams`."""
-
-    name: str
-    address: str
-
-
-class Attach(Fields):
-    """Body of `:attach`: one address, or all tapped ones that `address_pattern` fits."""
-
-    address: str | None = None
-    address_pattern: str | None = None
-    starting_offsets: str = "latest"
-    starting_timestamp_ms: int | None = None
-    role: str = ""
-    position: dict[str, _Position] | None = None
-    selector: str = ""
-
-
-class Plan(Fields):
-    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go.
-
-    With `address_pattern` streams that are new join with `fence`, from `new_stream_offsets` on.
-    """
-
-    start: dict[str, _Position]
-    end: dict[str, _Position] | None = None
-    frozen: dict[str, _Position] | None = None
-    max_messages: int | None = None
-    max_bytes: int | None = None
-    wait_ms: int = 0
-    address_pattern: str | None = None
-    new_stream_offsets: str = "earliest"
-    role: str = ""
-    selector: str = ""
-    fence: int = 0
-
-
-class Commit(Fields):
-    """Body of `:commit` and `:release`."""
-
-    end: dict[str, _Position]
-    fence: int
-
-
-class Heads(Fields):
-    """Body of `POST /streams/heads`."""
-
-    address: str | None = None
-    address_pattern: str | None = None
-    pin: str | None = None
-    pin_ms: int = 3_600_000
-    selector: str = ""
-
-
-class Find(Fields):
-    """Body of `:find`."""
-
-    timestamp_ms: int
-
-
-class ReadRange(Fields):
-    """One range of `POST /streams/read`."""
-
-    stream: str
-    epoch: int
-    start: int
-    end: int
-
-
-class Read(Fields):
-    """Body of `POST /streams/read`."""
-
-    ranges: list[ReadRange]
-    columns: list[str] = msgspec.field(default_factory=list)
-    form: str = "columns"
-    headers: str = "false"
-    body: str = "binary"
-    skip_losses: bool = False
-    selector: str = ""
-    pin: str | None = None
-    pin_ms: int = 3_600_000
 
 
 class StreamsApi:
@@ -316,10 +239,10 @@ class StreamsApi:
 
         return waiter.addBoth(over)
 
-    def _plan(self, tap: Tap, start: _Position, fields: Plan) -> Response:
+    def _plan(self, tap: Tap, start: Position, fields: Plan) -> Response:
         return json_response(200, self._planned(tap, start, fields))
 
-    def _planned(self, tap: Tap, start: _Position, fields: Plan) -> Planned:
+    def _planned(self, tap: Tap, start: Position, fields: Plan) -> Planned:
         name, place = tap.stream.name, tap.place
         epoch, offset = start
         loss = plan.find_loss(place, epoch, offset)
@@ -519,7 +442,7 @@ def _done(response: Response) -> Deferred[Response]:
     return done
 
 
-def _frozen(place: Place, frozen: _Position | None) -> int:
+def _frozen(place: Place, frozen: Position | None) -> int:
     """Return the head a plan may go to: AvailableNow's target, reached when its life is over."""
     if frozen is None:
         return place.head

@@ -26,7 +26,7 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
-from gateway.model.principal import By, Principal
+from gateway.model.principal import By
 from gateway.quotas.meters import Meters
 from gateway.reload import staying
 from gateway.reload.reading import Wanted
@@ -211,18 +211,10 @@ async def use_users(
                 )
             if why is not None:
                 closed += _dismiss(wire, peer, why)
-            elif peer is not None:
-                _renew(peer.principal, before, users)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
     return closed
-
-
-def _renew(principal: Principal, before: Users, users: Users) -> None:
-    roles = staying.other_roles(principal, before, users)
-    if roles is not None:
-        principal.renew(roles, principal.until_ms)
 
 
 def _is_certified(gate: PasswordGate, wire: Wire, peer: Peer | None) -> bool:

@@ -62,7 +62,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
     """
     config = read()
     held = in_force(now, config)
-    found, problems = read_users(held, users)
+    found, problems = read_users(held, users, now)
     known = {problem.path for problem in problems}
     problems += [
         problem
@@ -111,8 +111,10 @@ def _certificate_problems(now: Config, config: Config) -> list[Problem]:
     return problems
 
 
-def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
+def read_users(config: Config, users: Users, now: Config) -> tuple[Users, list[Problem]]:
     """Return the users of the file, and what is wrong with there being those instead of `users`.
+
+    `config` is what will be in force, `now` what is.
 
     Raises ConfigError for a file that cannot be used. Blocks; any thread.
     """
@@ -129,7 +131,8 @@ def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
             " reload does not"
         )
         problems.append(Problem(where=path, path="", text=text))
-    locked_out = lockout_problem(config, (user.roles for user in found.values()))
+    old, new = ([user.roles for user in one.values()] for one in (users, found))
+    locked_out = lockout_problem(config, new, before=(now, old))
     if locked_out is not None:
         problems.append(replace(locked_out, where=path))
     return found, problems
