@@ -343,18 +343,26 @@ class PasswordGate:
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
-        user = pair[1]
         began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
-            self.waiting -= 1
-            if isinstance(answer, Principal):
+            if answer is Why.WRONG:
+                # As long as a user of the file would take, however much there is to do.
+                self._surroundings.verify(
+                    lambda: _verify(None, secret), lambda _: refused(Why.WRONG)
+                )
+            elif isinstance(answer, Principal):
+                self.waiting -= 1
                 self._throttle.succeeded(pair)
                 self._answer(self._judged(answer), done)
             else:
-                self._refuse_evenly(pair, answer, began, done)
+                refused(answer)
 
-        realm.check(user, secret, judged)
+        def refused(why: Why) -> None:
+            self.waiting -= 1
+            self._refuse_evenly(pair, why, began, done)
+
+        realm.check(pair[1], secret, judged)
 
     def _judged(self, principal: Principal) -> Principal:
         principal.judged_by(self._bench)

@@ -22,7 +22,6 @@ from gateway.model.principal import Principal, account_of
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
 
-
 MULTICAST: Final = RoutingType.MULTICAST
 
 
