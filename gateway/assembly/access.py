@@ -6,6 +6,7 @@ All faults of a kind are told together, with the key of the configuration that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 
@@ -14,16 +15,22 @@ from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.listeners import alpn_of, tls_listeners
 from gateway.config.lockout import lockout_problem, other_realms
-from gateway.config.tree import Config
+from gateway.config.tree import MANAGEMENT, Config
 from gateway.core.core import Reactor
 from gateway.directory.realm import DirectoryRealm
 from gateway.directory.settings import DirectorySettings
 from gateway.listening.certificates import Certificates
 from gateway.listening.contexts import CertificateError
+from gateway.model.audit import Auditor
+from gateway.model.principal import Principal
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.certificates import CertificateUsers
-from gateway.security.gate import PasswordGate
+from gateway.security.gate import PasswordGate, PeerGate
 from gateway.security.users import UsersError
+
+#: A user who asks over HTTP from one address is on record once in so long.
+TOLD_AGAIN_MS: Final = 3_600_000
+TOLD_MAX: Final = 4096
 
 _log = structlog.get_logger()
 
@@ -42,6 +49,41 @@ class Logins:
     @property
     def refusals(self) -> Mapping[str, int]:
         return self._around.refusals
+
+
+class HttpLogins:
+    """The gate as HTTP meets it, whose every request logs in: one line an hour for each who does.
+
+    `for_peer` gives each request its `Authenticator`.
+    """
+
+    def __init__(self, gate: PasswordGate, auditor: Auditor, now_ms: Callable[[], int]) -> None:
+        self._gate = gate
+        self._auditor = auditor
+        self._now_ms = now_ms
+        self._told: dict[tuple[str | None, str], int] = {}
+
+    def for_peer(self, address: str) -> PeerGate:
+        """Return the gate as one peer meets it."""
+        found = self._gate.for_peer(address, listener=MANAGEMENT, protocol="HTTP")
+        found.accepted = lambda principal: self._accepted(principal, address)
+        return found
+
+    def _accepted(self, principal: Principal, address: str) -> None:
+        who, now = (principal.user, address), self._now_ms()
+        if not principal.proved or abs(now - self._told.get(who, 0)) < TOLD_AGAIN_MS:
+            return
+        if len(self._told) >= TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        self._told[who] = now
+        self._auditor.note(
+            "login.accepted",
+            user=principal.user,
+            remote=address,
+            listener=MANAGEMENT,
+            protocol="HTTP",
+            by=principal.by.value,
+        )
 
 
 def make_gate(

@@ -25,9 +25,16 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_directory, make_gate, read_certificates
+from gateway.assembly.access import (
+    HttpLogins,
+    Logins,
+    make_directory,
+    make_gate,
+    read_certificates,
+)
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
+from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
+from gateway.assembly.auditing import Auditing
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -48,6 +55,7 @@ from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
@@ -113,6 +121,7 @@ class GatewayService(MultiService):
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
         certificates: those of the listeners that speak TLS, by path in the configuration.
+        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -134,10 +143,14 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.permission_log = PermissionLog(reactor)
+        self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
+        self.auditor = self._around.auditor = self.audit.auditor
+        self.permission_log = PermissionLog(reactor, self.auditor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
+        if self.gate.certificates is not None:
+            self.gate.certificates.auditor = self.auditor
         self.directory = make_directory(reactor, config, self.gate, make_key())
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
@@ -145,11 +158,11 @@ class GatewayService(MultiService):
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
         self.allowing = Allowing(lambda: self.gate.judge is not None)
-        self._router = _router(self.allowing)
-        self.site = ApiSite(reactor, self._router, self.gate.for_peer, wire_settings(config))
+        self._router = _router(self.allowing, self.auditor)
+        logins = HttpLogins(self.gate, self.auditor, wall_ms)
+        self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
         self.site.certified = self._certified
-        again = again or Again(read=lambda: config, relog=_no_log)
-        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -177,6 +190,11 @@ class GatewayService(MultiService):
                 site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
+    def _make_reloads(self, again: Again) -> Reloads:
+        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
+        reloads.auditor = self.auditor
+        return reloads
+
     def _make_groups(self) -> list[Connections]:
         secrets = {path: one.context for path, one in self.certificates.items()}
         return [
@@ -189,6 +207,7 @@ class GatewayService(MultiService):
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
                 meters=self.meters,
+                auditor=self.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -206,6 +225,7 @@ class GatewayService(MultiService):
             descriptors=self._descriptors,
             meters=self.meters,
             path=MANAGEMENT,
+            auditor=self.auditor,
         )
 
     def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
@@ -241,6 +261,8 @@ class GatewayService(MultiService):
         if self.directory is not None:
             self.directory.start()
         core.broker.pressure.slow.spares = spares
+        self.serve(config)
+        self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -257,7 +279,6 @@ class GatewayService(MultiService):
                 meters=self.meters,
             )
         self._add_routes(core)
-        self.serve(config)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
 
@@ -331,6 +352,7 @@ class GatewayService(MultiService):
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
         self.allowing.roles = config.api_roles.roles()
+        self.audit.follow(config, users=not self.gate.open)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -377,6 +399,7 @@ class GatewayService(MultiService):
             acceptors=lambda: [group.figures() for group in self._everybody()],
             certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
+            audit=self.audit,
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,
@@ -441,7 +464,10 @@ class GatewayService(MultiService):
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
-        _log.info("gateway.stopped", clean=core.store.journal.failure is None)
+        clean = core.store.journal.failure is None
+        self.auditor.note("gateway.stopped", clean=clean)
+        self.audit.close()
+        _log.info("gateway.stopped", clean=clean)
 
     async def _stop_management(self) -> None:
         if self.management is None:
@@ -472,10 +498,11 @@ def build(
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
 
 
-def _router(allowing: Allowing) -> Router:
+def _router(allowing: Allowing, auditor: Auditor) -> Router:
     """Return a table of routes that asks for roles, and tells of changes."""
     router = Router()
-    router.on_change, router.allow = tell_change, allowing
+    router.on_change = lambda change: tell_change(change, auditor)
+    router.allow = allowing
     return router
 
 

@@ -1,11 +1,13 @@
 """What quiet tenants feel of a noisy one, with its quota and without.
 
-    python -m gateway.bench.tenants [--quiet N] [--rate R] [--quota Q] [--seconds S] [--json]
+    python -m gateway.bench.tenants [--quiet N] [--rate R] [--quota Q] [--seconds S] [--rounds N]
 
-A scratch gateway has one user for each tenant. Quiet ones send over STOMP, each one message at a
-time with a receipt, so many a second, to a queue of its own. The noisy one sends without receipts
-as fast as it is read, to a queue that keeps its newest messages, from a process of its own. The
-quiet ones are timed alone, beside the noisy one, and beside it while `messages-in` holds it.
+Two scratch gateways have one user for each tenant, and one of them a quota for the noisy one. Quiet
+ones send over STOMP, each one message at a time with a receipt, so many a second, to a queue of its
+own. The noisy one sends without receipts as fast as it is read, to a queue that keeps its newest
+messages, from a process of its own, which is stopped while it is not wanted. The rounds take turns
+(alone, beside the noisy one, beside the noisy one that is held), so that whatever else the machine
+does meets all of them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import heapq
 import http.client
 import json
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -21,9 +24,10 @@ import tempfile
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import click
@@ -39,6 +43,8 @@ from gateway.trial.scratch import HOST, GatewayFailedError, ScratchGateway, impo
 NOISY: Final = "noisy"
 PASSWORD: Final = "bench"  # noqa: S105 - of scratch gateways
 SETTLE_SECONDS: Final = 2.0
+#: For what is under way when the noisy one begins or stops.
+PAUSE_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 60.0
 _BODY: Final = b"x" * 256
 _NOISY_SENDS: Final = 200
@@ -137,19 +143,32 @@ def noisy_count(gateway: ScratchGateway) -> int:
     return 0
 
 
-@contextmanager
-def noise(port: int) -> Iterator[None]:
-    """Have another process send as fast as it is read."""
-    command = [sys.executable, "-m", "gateway.bench.tenants", "flood", str(port)]
-    process = subprocess.Popen(command, env=importing_environment())
-    try:
+class Noise:
+    """A process that sends as fast as it is read, but only inside `heard`."""
+
+    def __init__(self, port: int) -> None:
+        command = [sys.executable, "-m", "gateway.bench.tenants", "flood", str(port)]
+        self._process = subprocess.Popen(command, env=importing_environment())
         time.sleep(SETTLE_SECONDS)
-        if process.poll() is not None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Have it send. Raises BenchError when it has ended."""
+        if self._process.poll() is not None:
             raise BenchError("The noisy tenant has ended.")
-        yield
-    finally:
-        process.terminate()
-        process.wait(10)
+        self._process.send_signal(signal.SIGCONT)
+        time.sleep(PAUSE_SECONDS)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGSTOP)
+            time.sleep(PAUSE_SECONDS)
+
+    def end(self) -> None:
+        """Send no more."""
+        self._process.kill()
+        self._process.wait(10)
 
 
 def flood(port: int) -> None:
@@ -170,30 +189,54 @@ def prepare(folder: Path, quiet: int) -> None:
     (folder / "data" / "users.toml").write_text(text)
 
 
-def measure(*, quiet: int, rate: float, seconds: float, quota: int | None, noisy: bool) -> Felt:
-    """Time the quiet tenants at a gateway of their own. Raises BenchError, GatewayFailedError."""
-    settings = [f'address-settings."{NOISY}".default-ring-size=1000']
-    if quota is not None:
-        settings.append(f"quotas.users.{NOISY}.messages-in={quota}")
-        settings.append(f'quotas.users.{NOISY}.burst="100ms"')
-    with tempfile.TemporaryDirectory(prefix="sluicegate-tenants-") as place:
-        folder = Path(place)
+class House:
+    """A gateway, its quiet tenants, and its noisy one."""
+
+    def __init__(self, stack: ExitStack, quiet: int, quota: int | None) -> None:
+        """Start it; raises BenchError, GatewayFailedError."""
+        settings = [f'address-settings."{NOISY}".default-ring-size=1000']
+        if quota is not None:
+            settings.append(f"quotas.users.{NOISY}.messages-in={quota}")
+            settings.append(f'quotas.users.{NOISY}.burst="100ms"')
+        place = tempfile.TemporaryDirectory(prefix="sluicegate-tenants-")
+        folder = Path(stack.enter_context(place))
         prepare(folder, quiet)
-        with ScratchGateway(folder, settings=settings) as gateway:
-            tenants = [Tenant(gateway.stomp_port, f"t{n}") for n in range(quiet)]
-            time_quiet(tenants, rate, SETTLE_SECONDS, gateway)
-            if not noisy:
-                return time_quiet(tenants, rate, seconds, gateway)
-            with noise(gateway.stomp_port):
-                return time_quiet(tenants, rate, seconds, gateway)
+        self.gateway = stack.enter_context(ScratchGateway(folder, settings=settings))
+        port = self.gateway.stomp_port
+        self.tenants = [Tenant(port, f"t{number}") for number in range(quiet)]
+        self.noise = Noise(port)
+        stack.callback(self.noise.end)
+
+    def measure(self, rate: float, seconds: float, *, noisy: bool) -> Felt:
+        """Time the quiet tenants."""
+        if not noisy:
+            return time_quiet(self.tenants, rate, seconds, self.gateway)
+        with self.noise.heard():
+            return time_quiet(self.tenants, rate, seconds, self.gateway)
+
+
+def measure(
+    *, quiet: int, rate: float, seconds: float, quota: int, rounds: int
+) -> dict[str, list[Felt]]:
+    """Time all three ways by turns. Raises BenchError, GatewayFailedError."""
+    found: dict[str, list[Felt]] = {"alone": [], "noisy": [], "held": []}
+    with ExitStack() as stack:
+        free, bound = House(stack, quiet, None), House(stack, quiet, quota)
+        ways = [("alone", free, False), ("noisy", free, True), ("held", bound, True)]
+        for house in (free, bound):
+            house.measure(rate, SETTLE_SECONDS, noisy=False)
+        for at in range(rounds):
+            for name, house, noisy in ways[at % 3 :] + ways[: at % 3]:
+                found[name].append(house.measure(rate, seconds, noisy=noisy))
+    return found
 
 
 @click.group(invoke_without_command=True)
 @click.option("--quiet", default=99, show_default=True, type=click.IntRange(1))
 @click.option("--rate", default=5.0, show_default=True, type=click.FloatRange(0.1))
 @click.option("--quota", default=1_000, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=10.0, show_default=True, type=click.FloatRange(0.5))
-@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=4.0, show_default=True, type=click.FloatRange(0.5))
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_context
 def main(
@@ -209,13 +252,8 @@ def main(
     """Measure what quiet tenants feel of a noisy one."""
     if context.invoked_subcommand is not None:
         return
-    ways = {"alone": (None, False), "noisy": (None, True), "held": (quota, True)}
-    found: dict[str, list[Felt]] = {name: [] for name in ways}
     try:
-        for _ in range(rounds):
-            for name, (most, noisy) in ways.items():
-                one = measure(quiet=quiet, rate=rate, seconds=seconds, quota=most, noisy=noisy)
-                found[name].append(one)
+        found = measure(quiet=quiet, rate=rate, seconds=seconds, quota=quota, rounds=rounds)
     except (BenchError, GatewayFailedError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if as_json:
@@ -229,10 +267,13 @@ def main(
                 f"worst {one.worst:.2f} ms; gateway {one.cpu:.0%} of a core, "
                 f"the noisy one {one.noisy:,.0f} a second"
             )
-    alone = sorted(one.p99 for one in found["alone"])[rounds // 2]
     for name in ("noisy", "held"):
-        other = sorted(one.p99 for one in found[name])[rounds // 2]
-        click.echo(f"{name}: p99 {other / alone:.2f} times that of alone")
+        pairs = zip(found[name], found["alone"], strict=True)
+        times = sorted(other.p99 / alone.p99 for other, alone in pairs)
+        click.echo(
+            f"{name}: p99 {median(times):.2f} times that of alone, in the middle of {rounds} pairs "
+            f"({times[0]:.2f} to {times[-1]:.2f})"
+        )
 
 
 @main.command("flood", hidden=True)

@@ -22,6 +22,7 @@ from gateway.addresses.permissions import (
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
@@ -147,6 +148,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
         "quotas": _quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
+        "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "api_roles": ApiRolesConfig(
             **walk.table(tree.get("api-roles", {}), ("api-roles",), schema.API_ROLES)
@@ -406,6 +408,15 @@ def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
     if not table and (read.get("endpoint") or read.get("region")):
         walk.wrong(("archive",), "names a store, and no table; write table = as well")
     return ArchiveConfig(**read)
+
+
+def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
+    read = walk.table(raw, ("audit",), schema.AUDIT)
+    names = [name for name in ("file", "key_file") if name in read]
+    paths: dict[str, Any] = {name: _absolute(read[name], base) for name in names}
+    if paths and len(set(paths.values())) < len(paths):
+        walk.wrong(("audit", "key-file"), "is the audit file itself; the key is a file of its own")
+    return AuditConfig(**{**read, **paths})
 
 
 def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:

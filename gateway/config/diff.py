@@ -24,7 +24,7 @@ from gateway.model.rows import Reach
 #: Tables of the file with fixed keys -> field of Config.
 _SECTIONS: Final = {
     "api-roles": "api_roles",
-    **{name: name for name in ("management", "metrics", "logging", "archive", "ldap")},
+    **{name: name for name in ("management", "metrics", "logging", "archive", "audit", "ldap")},
 }
 
 

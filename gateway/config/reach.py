@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, streams, tree
+from gateway.config import access, audit, streams, tree
 from gateway.model import attributes, quota
 from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
@@ -52,6 +52,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
     "archive": _of_rows(rows_of(streams.ArchiveConfig)),
+    "audit": _of_rows(rows_of(audit.AuditConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),

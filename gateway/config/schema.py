@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, streams, tree
+from gateway.config import access, audit, streams, tree
 from gateway.config import values as v
 from gateway.config.tls import ClientCertificates, TlsVersion
 from gateway.model import attributes, quota
@@ -79,7 +79,7 @@ TOP: Final = Table(
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
         " sink streams archive wildcard-addresses security-settings api-roles"
-        " ldap certificate-users quotas"
+        " ldap certificate-users quotas audit"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -238,6 +238,7 @@ API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
 LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
+AUDIT: Final = Table(keys=v.readers(rows_of(audit.AuditConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(

@@ -17,6 +17,7 @@ from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
@@ -467,6 +468,7 @@ class Config:
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 

@@ -25,8 +25,9 @@ from gateway.config.tree import Acceptor, Config
 from gateway.listening.counted import Counted
 from gateway.listening.tls import Contexts, tell_tls_failed
 from gateway.listening.turned_away import turn_away
-from gateway.logs.connections import tell_closed, tell_opened
+from gateway.logs.connections import note_left, tell_closed, tell_opened
 from gateway.logs.summing import Summed
+from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import AcceptorFigures, Cause
 from gateway.model.turn import Turn
@@ -104,6 +105,7 @@ class Connections(Factory):
         descriptors: Descriptors | None = None,
         meters: Meters | None = None,
         path: str = "",
+        auditor: Auditor = SILENT,
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
@@ -113,6 +115,7 @@ class Connections(Factory):
         self._counted = Counted(meters)
         self.name = name
         self._path = path or f"acceptors.{name}"
+        self._auditor = auditor
         self._stopping = False
         self.speakers: tuple[Speaker, ...] = ()
         self.output = Output()
@@ -230,7 +233,15 @@ class Connections(Factory):
         self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
-        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known, self._failures)
+        wire.on_session = lambda one: tell_opened(
+            self.name,
+            name,
+            one,
+            self._known,
+            self._failures,
+            auditor=self._auditor,
+            listener=self._path,
+        )
         wire.on_lost = lambda one: self._lost(name, one)
         return wire
 
@@ -293,7 +304,10 @@ class Connections(Factory):
 
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
-        self._strangers.pop(name, None)
+        stranger = self._strangers.pop(name, None) is not None
+        dismissed = wire.ending is not None and wire.ending.cause is Cause.DISMISSED
+        if not stranger and not dismissed:
+            note_left(self._auditor, self._path, name, wire, self._timers.now())
         self._counted.gone(name)
         tell_closed(self.name, name, wire, self._timers.now(), self._failures)
         self._tell_empty()

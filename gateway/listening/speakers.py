@@ -103,8 +103,14 @@ class _Making:
     def open_to_all(self) -> bool:
         return self.gate.open or self.acceptor.allow_anonymous
 
-    def _known(self, peer: PeerFacts) -> PeerGate:
-        return self.gate.for_peer(peer.address, anonymous=self.acceptor.allow_anonymous)
+    def _known(self, peer: PeerFacts, protocol: Protocol) -> PeerGate:
+        acceptor = self.acceptor
+        return self.gate.for_peer(
+            peer.address,
+            anonymous=acceptor.allow_anonymous,
+            listener=MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}",
+            protocol=protocol.value,
+        )
 
     def _broker(self, peer: PeerFacts, *, counts_senders: bool) -> Broker:
         """Return the broker as one connection meets it."""
@@ -129,7 +135,7 @@ class _Making:
         external = replace(limits, sasl=(Sasl.EXTERNAL.value, *limits.sasl))
 
         def build(peer: PeerFacts) -> AmqpConnection:
-            known = self._known(peer)
+            known = self._known(peer, Protocol.AMQP)
             exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
             owner = gate.certified(peer.certificate, peer.address) if offered else None
             if owner is not None:
@@ -150,7 +156,7 @@ class _Making:
             limits = replace(limits, window_bytes=window, frames_apart=True)
 
         def build(peer: PeerFacts) -> StompSession:
-            known, remote = self._known(peer), peer.address
+            known, remote = self._known(peer, Protocol.STOMP), peer.address
             broker = self._broker(peer, counts_senders=False)
             session = StompSession(broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
             owner = self.gate.certified(peer.certificate, remote)

@@ -43,6 +43,11 @@ EVENTS: Final[Mapping[str, str]] = {
     "config.reloaded": "the configuration was read again; `needs_restart` keys are not in force",
     "api.change_refused": "a call of the API that would change something was refused; `code`",
     "api.changed": "something was changed over the API: `user`, `peer`, `route`, and how many",
+    "audit.failed": "the audit trail cannot be written; `stops`: so the gateway ends",
+    "audit.goes_on": "the audit trail is written again; `lost` events are not in it",
+    "audit.noted": "what the audit trail was told, with `audit.to-log`",
+    "audit.opened": "an audit trail is kept from here on; `keyed`: nobody else can seal lines",
+    "audit.tampered": "a start has found the audit trail other than it was left",
     "certificate.chain_broken": "a certificate is not signed by the one that is sent behind it",
     "certificate.expired": "clients will refuse this certificate: it has expired",
     "certificate.expires_soon": "a certificate has less than so many `days` left",
@@ -146,11 +151,13 @@ LINES_WAITING_MAX: Final = 1024
 CLOSE_SECONDS: Final = 1.0
 
 _SECRET_KEY: Final = re.compile(
-    r"password|passcode|passwd|secret|token|authorization|credential|cookie|api_?key", re.IGNORECASE
+    r"password|passcode|passphrase|passwd|secret|token|authorization|credential|cookie|api_?key",
+    re.IGNORECASE,
 )
 _SECRET_TEXT: Final = re.compile(
-    r"((?:password|passcode|passwd|authorization|secret|token)\s*[:=]\s*)"
-    r"(?:Basic\s+|Bearer\s+)?\S+",
+    # Also as JSON has it, where a value in quotes may hold spaces.
+    r"((?:password|passcode|passphrase|passwd|authorization|secret|token)[\"']?\s*[:=]\s*)"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|(?:Basic\s+|Bearer\s+)?\S+)",
     re.IGNORECASE,
 )
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -11,7 +11,6 @@ and how many were left out is a metric itself. Pure: reads the core, changes not
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,11 +20,11 @@ from gateway import __version__
 from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
 from gateway.management.http import Request, Response, check_query
+from gateway.management.quota_figures import quota_figures
 from gateway.management.router import Router
-from gateway.management.views import JournalFigures, Sources, persistent_bytes
+from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
-from gateway.model.quota import ROWS, Scope
 from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
@@ -34,8 +33,6 @@ from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
 
-#: Users whose traffic is told of one by one.
-QUOTA_USERS_MAX: Final = 1_000
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "sluicegate_"
 #: Of one kind. Prometheus itself advises against more series from one target than this makes.
@@ -147,6 +144,13 @@ _SINK: Final[Sequence[_Figure[Sink]]] = (
     _gauge("sink_staged_bytes", "Bytes of these stages", lambda s: s.staging.bytes),
     _gauge("sink_publishing", "Batches that are being published", lambda s: s.publishing),
     _counter("sink_committed_total", "Batches committed", lambda s: s.committed),
+)
+
+_AUDIT: Final[Sequence[_Figure[AuditFigures]]] = (
+    _gauge("audit_kept", "1 where an audit trail is kept", lambda a: a.kept),
+    _gauge("audit_failing", "1 while it cannot be written", lambda a: bool(a.failing)),
+    _counter("audit_lines_total", "Lines handed to it", lambda a: a.lines),
+    _counter("audit_lost_total", "Events that could not be kept", lambda a: a.lost),
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
@@ -364,6 +368,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
     if sources.sink is not None:
         yield from _single(_SINK, sources.sink)
+    if sources.audit is not None:
+        yield from _single(_AUDIT, sources.audit)
     if sources.scrubber is not None:
         yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:
@@ -399,31 +405,8 @@ def _client_objects(objects: Objects) -> Iterator[str]:
 
 
 def _quotas(meters: Meters) -> Iterator[str]:
-    """What quotas hold back, and what passes of those users that have one."""
-    times = [
-        (_labels(scope=scope.value, limit=ROWS[row].key), count)
-        for (scope, row), count in sorted(meters.counts.items(), key=lambda item: item[0][1])
-    ]
-    text = "How often a quota held somebody back, or refused a connection or a link"
-    yield _family("quota_reached_total", "counter", text, times)
-    waiting = Counter(dict.fromkeys(Scope, 0))
-    for meter in meters.meters.values():
-        waiting[meter.scope] += sum(len(flow.waiting) for flow in meter.flows)
-    text = "Senders and consumers that a quota holds back now"
-    held = [(_labels(scope=scope.value), count) for scope, count in waiting.items()]
-    yield _family("quota_waiting", "gauge", text, held)
-    users = [meter for meter in meters.meters.values() if meter.scope is Scope.USER]
-    flows = [
-        (_labels(user=meter.name, direction="in" if flow.inward else "out"), flow)
-        for meter in users[:QUOTA_USERS_MAX]
-        for flow in meter.flows
-    ]
-    text = "Messages of users that have a quota, since something of theirs was last open"
-    told = [(labels, flow.passed) for labels, flow in flows]
-    yield _family("quota_user_messages_total", "counter", text, told)
-    text = "Bytes of them"
-    told = [(labels, flow.passed_bytes) for labels, flow in flows]
-    yield _family("quota_user_bytes_total", "counter", text, told)
+    for name, kind, text, told in quota_figures(meters):
+        yield _family(name, kind, text, [(_labels(**labels), number) for labels, number in told])
 
 
 def _connections(sources: Sources) -> Iterator[str]:

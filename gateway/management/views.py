@@ -98,6 +98,22 @@ class LoginFigures(Protocol):
     def refusals(self) -> Mapping[str, int]: ...
 
 
+class AuditFigures(Protocol):
+    """Whether the audit trail can be written: `failing` says why not, and is empty where it can."""
+
+    @property
+    def kept(self) -> bool: ...
+
+    @property
+    def failing(self) -> str: ...
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+
 def _no_acceptors() -> Sequence[AcceptorFigures]:
     return ()
 
@@ -120,6 +136,7 @@ class Sources:
         acceptors: and their connections.
         certificates: for how many seconds those of each listener hold, by its path.
         logins: None where there is no gate.
+        audit: the audit trail; None where there can be none.
         ages: of messages; None where nobody looks.
         python: the version of the interpreter.
         process: what the kernel says of this process: name, kind, text, value.
@@ -140,6 +157,7 @@ class Sources:
     acceptors: Callable[[], Sequence[AcceptorFigures]] = _no_acceptors
     certificates: Callable[[], Mapping[str, float]] = _no_certificates
     logins: LoginFigures | None = None
+    audit: AuditFigures | None = None
     ages: Ages | None = None
     python: str = ""
     process: Callable[[], Iterable[tuple[str, str, str, float]]] | None = None

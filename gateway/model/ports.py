@@ -46,8 +46,8 @@ class ProducerOwner(Protocol):
     def producer_blocked(self, refusal: Refusal) -> None:
         """The address became full (BLOCK): grant no more credit, stop reading."""
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
-        """What was allowed is not any more: the producer refuses all that it is given from now on.
+    def producer_refused(self, refusal: Refusal) -> None:
+        """One of its producers refuses all it is given from now on: it is not allowed any more.
 
         It is to be closed. Another one may be opened for its address, and is judged anew.
         """

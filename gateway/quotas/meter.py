@@ -43,10 +43,12 @@ class Flow:
         waiting: who is held back by it.
         passed, passed_bytes: what went through while it has been counted.
         size: bytes of a message lately.
+        due: when it is looked at next, while somebody waits.
     """
 
     __slots__ = (
         "bytes",
+        "due",
         "inward",
         "messages",
         "meter",
@@ -66,6 +68,7 @@ class Flow:
         self.waiting: dict[Waiter, None] = {}
         self.passed = self.passed_bytes = 0
         self.size = 1
+        self.due = 0.0
 
     @property
     def limited(self) -> bool:

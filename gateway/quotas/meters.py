@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final, Protocol
 
 from gateway.addresses.match import matches, precedence
@@ -27,6 +28,8 @@ from gateway.quotas.meter import Flow, Meter, Waiter
 TICK_SECONDS: Final = 0.01
 #: No wait is longer before it is looked again: other rates may be in force.
 WAIT_MAX_SECONDS: Final = 5.0
+#: What is due so soon is not worth a timer of its own.
+_AT_ONCE_SECONDS: Final = 0.001
 #: What was held back so long ago still counts as held back, for people.
 SHOWN_SECONDS: Final = 5.0
 
@@ -135,6 +138,7 @@ class Meters:
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._thirsty: dict[Flow, None] = {}
+        self._due: list[tuple[float, int, Flow]] = []  # a heap: when to look at which again
         self.counts: Counter[tuple[Scope, str]] = Counter()
         self._struck: dict[tuple[Scope, str, str], _Strike] = {}
         self._held: dict[str, tuple[float, Flow]] = {}  # by connection: until when, and why
@@ -144,7 +148,6 @@ class Meters:
     def use(self, quotas: Quotas) -> None:
         """Have other quotas at once, also for what is open."""
         if quotas == self.quotas:
-            self.quotas = quotas  # they may stand in other lines
             return
         self.quotas = quotas
         now = self.seconds()
@@ -225,13 +228,19 @@ class Meters:
         if waiter not in flow.waiting:
             if not flow.waiting:
                 self._thirsty[flow] = None
+                self._expect(flow, seconds, now)
             flow.waiting[waiter] = None
             self.strike(flow.meter, flow.row_in_force(now), flow.refusal(now))
         self._held[connection] = (now + max(seconds, 1.0), flow)
-        self._plan(seconds, now)
 
-    def _plan(self, seconds: float, now: float) -> None:
-        at = now + min(max(seconds, TICK_SECONDS), WAIT_MAX_SECONDS)
+    def _expect(self, flow: Flow, seconds: float, now: float) -> None:
+        """Look at a flow again when something is left of it."""
+        at = flow.due = now + min(max(seconds, TICK_SECONDS), WAIT_MAX_SECONDS)
+        self.serial += 1
+        heappush(self._due, (at, self.serial, flow))
+        self._plan(at, now)
+
+    def _plan(self, at: float, now: float) -> None:
         if self._timer is not None:
             if self._timer_at <= at:
                 return
@@ -242,10 +251,15 @@ class Meters:
     def _ring(self) -> None:
         self._timer = None
         now = self.seconds()
-        for flow in list(self._thirsty):
-            self._feed(flow, now)
-        if self._thirsty:
-            self._plan(min(flow.wait(now) for flow in self._thirsty), now)
+        due = self._due
+        while due and due[0][0] <= now + _AT_ONCE_SECONDS:
+            at, _, flow = heappop(due)
+            if flow in self._thirsty and flow.due == at:
+                self._feed(flow, now)
+        while due and (due[0][2] not in self._thirsty or due[0][2].due != due[0][0]):
+            heappop(due)  # nobody waits for it any more
+        if due:
+            self._plan(due[0][0], now)
 
     def _feed(self, flow: Flow, now: float) -> None:
         """Let those go who passed longest ago, as many as there is something for."""
@@ -257,6 +271,8 @@ class Meters:
             self._no_longer(flow)
             for waiter in first:
                 waiter.refilled()
+        if flow.waiting and flow.due <= now + _AT_ONCE_SECONDS:
+            self._expect(flow, flow.wait(now), now)
 
     def _wake_all(self) -> None:
         """Let everybody look again: other limits are in force."""

@@ -33,6 +33,7 @@ from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
 from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
@@ -259,15 +260,19 @@ class PasswordGate:
         found = self._users.get(user)
         return frozenset() if found is None else found.roles
 
-    def for_peer(self, address: str, *, anonymous: bool = False) -> PeerGate:
+    def for_peer(
+        self, address: str, *, anonymous: bool = False, listener: str = "", protocol: str = ""
+    ) -> PeerGate:
         """Return the gate as one peer meets it.
 
         Args:
             address: of the peer, without a port.
             anonymous: let in who gives no user, though users are configured; a user who is given
                 is checked all the same.
+            listener: where it came in, for the audit trail.
+            protocol: that it speaks there.
         """
-        return PeerGate(self, address, anonymous=anonymous)
+        return PeerGate(self, Remote(address, listener, protocol), anonymous=anonymous)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
@@ -439,11 +444,16 @@ class _Bench:
 
 
 class PeerGate:
-    """The `Authenticator` of one peer, and its `Verifiers`."""
+    """The `Authenticator` of one peer, and its `Verifiers`.
 
-    __slots__ = ("_address", "_anonymous", "_gate")
+    Attributes:
+        accepted: told of each login by `check` that was let in; None: nobody is.
+    """
 
-    def __init__(self, gate: PasswordGate, address: str, *, anonymous: bool) -> None:
+    __slots__ = ("_address", "_anonymous", "_gate", "accepted")
+
+    def __init__(self, gate: PasswordGate, address: Remote, *, anonymous: bool) -> None:
+        self.accepted: Callable[[Principal], None] | None = None
         self._gate = gate
         self._address = address
         self._anonymous = anonymous
@@ -461,7 +471,19 @@ class PeerGate:
         if self._anonymous and not user:
             self._gate.let_in(self.anybody(None), done)
         else:
-            self._gate.check_from(self._address, user, password, done)
+            self._gate.check_from(self._address, user, password, self._telling(done))
+
+    def _telling(self, done: Done) -> Done:
+        accepted = self.accepted
+        if accepted is None:
+            return done
+
+        def told(principal: Principal | None) -> None:
+            if principal is not None:
+                accepted(principal)
+            done(principal)
+
+        return told
 
     def held(self, user: str) -> float:
         """See `Authenticator`."""
@@ -481,7 +503,7 @@ class PeerGate:
 
     def told(self, user: str, *, right: bool) -> Principal | None:
         """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
-        return self._gate.proved(self._address, user, right=right)
+        return self._gate.proved(self._address.by(By.SCRAM), user, right=right)
 
 
 def _verify(known: User | None, password: str) -> bool:

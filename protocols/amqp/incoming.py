@@ -151,12 +151,12 @@ class IncomingLink:
         self.grant()
         self._session.wake()
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
-        """See the ProducerOwner port: the link ends, or of an anonymous one what went there."""
-        if producer is self.producer:
+    def producer_refused(self, refusal: Refusal) -> None:
+        """See the ProducerOwner port: the link ends; an anonymous one opens its routes anew."""
+        if self.producer is not None:
             self._session.detach(self, error_of(refusal))
         else:
-            self.routes.drop(producer)
+            self.routes.close()
 
     # ---- runs from the hot loop
 

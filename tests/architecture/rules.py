@@ -148,6 +148,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "storage",
     ),
     "gateway.quotas": ("gateway.addresses", "gateway.model"),
+    "gateway.audit.events": (),
+    "gateway.audit": ("gateway.audit.events", "storage.files"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
@@ -190,6 +192,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.websocket",
     ),
     # The whole, and the commands.
+    "gateway.doctor": (
+        "gateway.config",
+        "gateway.listening.certificates",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.assembly": ("*",),
     "gateway.trial": (),
     "gateway.demo": ("gateway.trial",),
@@ -275,6 +283,7 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.auditing": "structlog",
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
     "gateway.assembly.access": "structlog",
@@ -284,6 +293,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
+    "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
     "gateway.listening.certificates": "ssl structlog",
     "gateway.listening.contexts": "ssl tempfile",
@@ -297,6 +307,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
+    "gateway.doctor.facts": "os",
+    "gateway.process.dumps": "resource",
     "gateway.process.heap": "ctypes os",
     "gateway.process.descriptors": "os resource",
     "gateway.process.figures": "os resource",
@@ -325,6 +337,9 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
+    # The trail is written on a thread.
+    "gateway.audit.keys": "os",
+    "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     "gateway.security.refusals": "structlog",
@@ -366,8 +381,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
-        "time"
+        "click gc os pyspark queue resource rich select selectors signal socket ssl "
+        "subprocess tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -455,9 +470,12 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
+    "gateway.bench.tenants",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
+    "gateway.cli.audit",
+    "gateway.cli.doctor",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.pacing",

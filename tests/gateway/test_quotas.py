@@ -227,6 +227,20 @@ def ask(gateway: ScratchGateway, path: str) -> bytes:
     return connection.getresponse().read()
 
 
+def test_a_replay_of_a_stream_goes_as_fast_as_its_reader_may(tmp_path: Path) -> None:
+    with ScratchGateway(tmp_path, settings=['quotas.users."*".messages-out=20']) as gateway:
+        gateway.request("POST", "/api/v1/streams", {"name": "q", "address": "q"})
+        peer = StompPeer(gateway.stomp_port)
+        for number in range(60):
+            peer.send("/queue/q", b"%d" % number, "r")
+            assert peer.read()[0] == "RECEIPT"
+        began = time.monotonic()
+        peer.write("SUBSCRIBE\nid:1\ndestination:/queue/q\nx-stream-offset:first\n\n")
+        assert [int(peer.read()[2]) for _ in range(60)] == list(range(60))
+        assert 1.5 <= time.monotonic() - began <= 30
+        peer.close()
+
+
 def test_a_reload_sets_quotas_for_what_is_open_and_names_each(
     gateway_process: Start, tmp_path: Path
 ) -> None:

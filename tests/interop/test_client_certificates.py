@@ -6,6 +6,7 @@ import http.client
 import shutil
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from proton import ConnectionException, Message, SSLDomain
 from proton.utils import BlockingConnection
 
-from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.trial.scratch import HOST, ScratchGateway, importing_environment
 from tests.certificates import Authority
 from tests.client_certificates import Maker, Shown, named
 from tests.gateway.websocket_peer import WebSocketClient
@@ -307,3 +308,34 @@ def test_queues_that_were_made_belong_to_the_certificates_user(running: Running)
     told = api.getresponse().read().decode()
     api.close()
     assert 'sluicegate_user_objects{user="lea",kind="queues"} 1' in told
+
+
+def test_commands_come_in_by_a_certificate(running: Running) -> None:
+    gateway, shown = running.gateway, running.client("max")
+    trust = ["--cafile", str(running.server.root)]
+    show = ["--cert", str(shown.certificate), "--key", str(shown.key)]
+    amqp = ["--url", f"amqps://localhost:{gateway.port}"]
+    https = ["--url", f"https://localhost:{gateway.management_port}"]
+
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gateway", *words]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=importing_environment(),
+        )
+
+    assert ran("send", "by.max", "hi", *amqp, *trust, *show).returncode == 0
+    received = ran("receive", "by.max", "--limit", "1", *amqp, *trust, *show)
+    assert "hi" in received.stdout
+    assert ran("reload", *https, *trust, *show).returncode == 0
+    assert ran("reload", *https, *trust).returncode != 0
+    wrong = ran("send", "by.max", "hi", *amqp, *trust, "--cert", str(shown.key))
+    assert wrong.returncode == 64
+    assert "bad-cert: --cert" in wrong.stderr
+    alone = ran("send", "by.max", "hi", *amqp, *trust, "--key", str(shown.key))
+    assert alone.returncode == 64
+    assert running.events("login.accepted", user="max")

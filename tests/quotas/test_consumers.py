@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.addresses.settings import SlowPolicy
+from gateway.addresses.settings import FullPolicy, SlowPolicy
 from gateway.model.quota import Quotas
 from gateway.quotas.ends import spares
 from protocols.amqp.performatives import Accepted, Attach, Detach, Flow, Source
@@ -235,3 +235,27 @@ def test_other_roles_are_other_limits_at_once():
     assert 4 <= len(data(house.wait(1.0, peer)[0])) <= 6
     plain.cut()
     peer.cut()
+
+
+def test_what_is_on_pages_comes_as_fast_as_it_may_and_a_drain_is_answered():
+    paging = entry(
+        "q", address_full_policy=FullPolicy.PAGE, max_size_bytes=2_000, page_size_bytes=1_000
+    )
+    house = filled(100, paging, users=table(messages_out=10))
+    assert house.core.gateway.queues["q"].paged_count > 0
+    peer = house.amqp()
+    got = data(peer.receiver(credit=10) + peer.more())
+    got += data(house.wait(0.5, peer)[0])
+    assert len(got) == 10
+    came = peer.credit(30, drain=True) + peer.more()
+    got += data(came)
+    came += house.wait(0.1, peer)[0]
+    flows = [f for f in of(came, Flow) if f.handle is not None]
+    assert flows[-1].link_credit == 0
+    got += data(peer.credit(500, delivery_count=flows[-1].delivery_count) + peer.more())
+    for _ in range(12):
+        peer.settle(0, Accepted(), last=1 << 10)
+        got += data(house.wait(1.0, peer, step=0.05)[0])
+    assert got == [b"%d" % n for n in range(100)]
+    peer.cut()
+    assert house.nothing_held

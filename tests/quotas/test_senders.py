@@ -7,6 +7,7 @@ from proton import Message
 from gateway.model.quota import Quotas
 from protocols.amqp.performatives import Disposition, Released
 from tests.conformance.clients import bodies, credit_of, plain
+from tests.conformance.test_transactions import Client, outcome
 from tests.protocols.amqp.peer import of
 from tests.quotas.house import House, table
 
@@ -266,4 +267,20 @@ def test_rates_that_a_reload_sets_hold_at_once_and_are_gone_at_once():
     assert house.count("q") == 100
     amqp.cut()
     stomp.cut()
+    assert house.nothing_held
+
+
+def test_posts_of_an_amqp_transaction_use_credit_and_are_committed_whole():
+    house = House(users=table(messages_in=10))
+    one = Client(house.amqp())
+    assert credit_of(one.peer.sender() + one.peer.more()) == 10
+    name = one.declare()
+    for _ in range(10):
+        one.post(name, b"x")
+    assert credit_of(one.peer.more()) is None
+    assert house.count("q") == 0
+    assert outcome(one.end(name)) == "accepted"
+    assert house.count("q") == 10
+    assert credit_of(house.wait(0.3, one.peer)[0]) in (1, 2, 3)
+    one.peer.cut()
     assert house.nothing_held

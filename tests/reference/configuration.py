@@ -13,6 +13,7 @@ from gateway.addresses.settings import AddressSettings
 from gateway.config import access, schema, tree
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
@@ -186,6 +187,7 @@ SECTIONS = (
     Section(title="`[ldap]`", keys=schema.LDAP, reach="ldap", classes=(LdapConfig,)),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
+    Section(title="`[audit]`", keys=schema.AUDIT, reach="audit", classes=(AuditConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
     Section(
         title="`[[authentication]]`",
