@@ -192,7 +192,7 @@ class GatewayService(MultiService):
 
     def _make_reloads(self, again: Again) -> Reloads:
         reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
-        reloads.auditor = self.auditor
+        reloads.auditor = reloads.users.auditor = self.auditor
         return reloads
 
     def _make_groups(self) -> list[Connections]:
@@ -503,6 +503,7 @@ def _router(allowing: Allowing, auditor: Auditor) -> Router:
     router = Router()
     router.on_change = lambda change: tell_change(change, auditor)
     router.allow = allowing
+    allowing.auditor = auditor
     return router
 
 
