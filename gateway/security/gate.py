@@ -24,8 +24,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from gateway.model.certificates import CertificateRule
@@ -33,10 +32,13 @@ from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.realms import Done, Realm, Remembering, Surroundings, Why
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
 from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
+
+__all__ = ["PasswordGate", "PeerGate", "Realm", "Remembering", "Surroundings", "Why"]
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
@@ -47,55 +49,6 @@ EVEN_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
-
-Done = Callable[[Principal | None], None]
-
-
-class Why(Enum):
-    """Why somebody was refused."""
-
-    WRONG = "wrong-password"
-    THROTTLED = "throttled"
-    BUSY = "busy"
-    EXPIRED = "expired"  # what it proves itself with has ended
-    UNTRUSTED = "untrusted"  # it is signed by nobody who is known, or meant for somebody else
-    UNREACHABLE = "unreachable"  # nobody could be asked: an issuer, a directory
-
-
-class Surroundings(Protocol):
-    """What the gate needs of the process around it."""
-
-    def now(self) -> float:
-        """Seconds of a clock that never goes back."""
-
-    def later(self, action: Callable[[], None]) -> None:
-        """Run `action` on a later turn of the reactor."""
-
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run `action` so many seconds later."""
-
-    def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
-        """Run `work` on a worker thread and `done` with its result on the reactor."""
-
-    def refused(self, user: str, peer: str, why: Why) -> None:
-        """Tell the log."""
-
-
-class Realm(Protocol):
-    """Where users are known that stand in no file of ours."""
-
-    def takes(self, user: str, secret: str) -> bool:
-        """Whether it is the one to judge this login, by its form alone; costs nothing."""
-
-    def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
-        """Judge a login; `done` is called later, on the reactor."""
-
-
-class Remembering(Realm, Protocol):
-    """A realm that remembers right logins."""
-
-    def remembered(self, user: str, secret: str) -> Principal | None:
-        """Return for whom a login acts that was right a while ago; costs nothing."""
 
 
 class PasswordGate:
@@ -348,18 +301,26 @@ class PasswordGate:
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
-        user = pair[1]
         began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
-            self.waiting -= 1
-            if isinstance(answer, Principal):
+            if answer is Why.WRONG:
+                # As long as a user of the file would take, however much there is to do.
+                self._surroundings.verify(
+                    lambda: _verify(None, secret), lambda _: refused(Why.WRONG)
+                )
+            elif isinstance(answer, Principal):
+                self.waiting -= 1
                 self._throttle.succeeded(pair)
                 self._answer(self._judged(answer), done)
             else:
-                self._refuse_evenly(pair, answer, began, done)
+                refused(answer)
 
-        realm.check(user, secret, judged)
+        def refused(why: Why) -> None:
+            self.waiting -= 1
+            self._refuse_evenly(pair, why, began, done)
+
+        realm.check(pair[1], secret, judged)
 
     def _judged(self, principal: Principal) -> Principal:
         principal.judged_by(self._bench)

@@ -376,11 +376,15 @@ def refused_after(gate: PasswordGate, world: World, user: str, seconds: float) -
     soon, world.soon = world.soon, []
     for action in soon:
         action()
+    work, world.work = world.work, []
+    for function, done in work:
+        world.time += seconds
+        done(function())
     (delay,) = world.delays
     return world.time + delay - began
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.003, 0.035, 0.2, 0.2499])
+@pytest.mark.parametrize("seconds", [0.0, 0.003, 0.035, 0.12])
 def test_a_refusal_comes_at_the_same_time_whoever_it_is(
     gate: PasswordGate, world: World, seconds: float
 ) -> None:
@@ -413,8 +417,8 @@ def test_what_a_realm_remembers_is_let_in_though_others_guessed(
     gate.realms = (realm,)
     for _ in range(6):
         gate.for_peer("p").check("bob", "x", lambda _: None)
-        world.run()
-        world.run()
+        for _ in range(3):
+            world.run()
     assert gate.for_peer("p").held("bob") > 0
     realm.recalled = Principal("bob", by=By.DIRECTORY)
     assert ask(gate, world, "bob", "x") == (True, 0)
