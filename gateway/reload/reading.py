@@ -69,7 +69,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
-    if users and not has_users:
+    if (users or now.certificate_users) and not has_users:
         text = (
             "has no users any more, and without users anybody is let in; a start may do that, a"
             " reload does not"
