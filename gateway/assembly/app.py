@@ -25,9 +25,16 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.access import (
+    HttpLogins,
+    Logins,
+    make_directory,
+    make_gate,
+    read_certificates,
+)
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
+from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
+from gateway.assembly.auditing import Auditing
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -36,23 +43,30 @@ from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import secured
+from gateway.logs.quotas import QuotaTeller
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
+from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
+from gateway.quotas.ends import spares
+from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
 from gateway.security.permits import Permits
 from gateway.security.refusals import PermissionLog, use_permissions
@@ -84,6 +98,8 @@ WATCH_SECONDS: Final = 1.0
 
 #: How often it is looked whether a scrub is due, or a repair may go on.
 SCRUB_LOOK_SECONDS: Final = 1.0
+#: How often it is looked which quotas are reached, and which have room again.
+QUOTA_LOOK_SECONDS: Final = 1.0
 
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
@@ -105,6 +121,7 @@ class GatewayService(MultiService):
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
         certificates: those of the listeners that speak TLS, by path in the configuration.
+        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -126,21 +143,26 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.permission_log = PermissionLog(reactor)
+        self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
+        self.auditor = self._around.auditor = self.audit.auditor
+        self.permission_log = PermissionLog(reactor, self.auditor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
+        if self.gate.certificates is not None:
+            self.gate.certificates.auditor = self.auditor
+        self.directory = make_directory(reactor, config, self.gate, make_key())
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self._router = Router()
-        self._router.on_change = tell_change
-        self.site = ApiSite(reactor, self._router, self.gate.for_peer, wire_settings(config))
+        self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self._router = _router(self.allowing, self.auditor)
+        logins = HttpLogins(self.gate, self.auditor, wall_ms)
+        self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
         self.site.certified = self._certified
-        again = again or Again(read=lambda: config, relog=_no_log)
-        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -148,6 +170,8 @@ class GatewayService(MultiService):
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
+        self.meters = Meters(reactor.seconds, reactor.callLater)
+        self.meters.use(config.quotas)
         self.certificates = read_certificates(
             config, seconds=reactor.seconds, now_ms=self.clock.now_ms
         )
@@ -166,6 +190,11 @@ class GatewayService(MultiService):
                 site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
+    def _make_reloads(self, again: Again) -> Reloads:
+        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
+        reloads.auditor = self.auditor
+        return reloads
+
     def _make_groups(self) -> list[Connections]:
         secrets = {path: one.context for path, one in self.certificates.items()}
         return [
@@ -177,6 +206,8 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
+                meters=self.meters,
+                auditor=self.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -192,7 +223,9 @@ class GatewayService(MultiService):
             self._reads,
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
+            meters=self.meters,
             path=MANAGEMENT,
+            auditor=self.auditor,
         )
 
     def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
@@ -225,6 +258,11 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        if self.directory is not None:
+            self.directory.start()
+        core.broker.pressure.slow.spares = spares
+        self.serve(config)
+        self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -238,9 +276,9 @@ class GatewayService(MultiService):
                 budget,
                 containers=self.containers,
                 objects=core.broker.directory.objects,
+                meters=self.meters,
             )
         self._add_routes(core)
-        self.serve(config)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
 
@@ -279,6 +317,8 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
+        recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -311,6 +351,8 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.allowing.roles = config.api_roles.roles()
+        self.audit.follow(config, users=not self.gate.open)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -357,6 +399,7 @@ class GatewayService(MultiService):
             acceptors=lambda: [group.figures() for group in self._everybody()],
             certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
+            audit=self.audit,
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,
@@ -365,12 +408,18 @@ class GatewayService(MultiService):
             sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
+            meters=self.meters,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
-        SinkApi(core.sink).add_routes(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name, self.meters).install(
+            self._router
+        )
+        SinkApi(core.sink, self.meters).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
-        connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
+        QuotasApi(self.meters).add_routes(self._router)
+        connections = ConnectionsApi(
+            self._everybody(), self._reactor, self.clock.now_ms, self.meters
+        )
         connections.add_routes(self._router)
 
     def not_ready(self) -> str | None:
@@ -409,11 +458,16 @@ class GatewayService(MultiService):
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
+        if self.directory is not None:
+            self.directory.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
-        _log.info("gateway.stopped", clean=core.store.journal.failure is None)
+        clean = core.store.journal.failure is None
+        self.auditor.note("gateway.stopped", clean=clean)
+        self.audit.close()
+        _log.info("gateway.stopped", clean=clean)
 
     async def _stop_management(self) -> None:
         if self.management is None:
@@ -442,6 +496,14 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+def _router(allowing: Allowing, auditor: Auditor) -> Router:
+    """Return a table of routes that asks for roles, and tells of changes."""
+    router = Router()
+    router.on_change = lambda change: tell_change(change, auditor)
+    router.allow = allowing
+    return router
 
 
 def _no_log(logging: LoggingConfig) -> None:

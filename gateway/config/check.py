@@ -21,6 +21,8 @@ from gateway.addresses.permissions import (
 )
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
+from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
@@ -50,6 +52,8 @@ from gateway.model.certificates import CertificateRule, rule_problem
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.principal import Permission
+from gateway.model.quota import ROWS as ROWS_OF_QUOTA
+from gateway.model.quota import Group, Quotas, QuotaTable, name_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +146,14 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
+        "quotas": _quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
+        "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
+        "api_roles": ApiRolesConfig(
+            **walk.table(tree.get("api-roles", {}), ("api-roles",), schema.API_ROLES)
+        ),
+        "ldap": _ldap(walk, tree.get("ldap"), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
         ),
@@ -198,6 +208,21 @@ def _management(walk: _Walk, raw: object, base: str) -> ManagementConfig:
     read = walk.table(raw, ("management",), schema.MANAGEMENT)
     config = ManagementConfig(**read)
     return replace(config, endpoint=_secured(walk, ("management",), raw, config.endpoint, base))
+
+
+def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
+    if raw is None:
+        return LdapConfig()
+    before = len(walk.problems)
+    read = walk.table(raw, ("ldap",), schema.LDAP)
+    for key in ("ca_file", "password_file"):
+        if key in read:
+            read[key] = _absolute(read[key], base)
+    config = LdapConfig(**read)
+    problem = config.problem() if len(walk.problems) == before else None
+    if problem is not None:
+        walk.wrong(("ldap", problem[0]), problem[1])
+    return config
 
 
 #: Keys of a `tls` table that are paths.
@@ -385,6 +410,15 @@ def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
     return ArchiveConfig(**read)
 
 
+def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
+    read = walk.table(raw, ("audit",), schema.AUDIT)
+    names = [name for name in ("file", "key_file") if name in read]
+    paths: dict[str, Any] = {name: _absolute(read[name], base) for name in names}
+    if paths and len(set(paths.values())) < len(paths):
+        walk.wrong(("audit", "key-file"), "is the audit file itself; the key is a file of its own")
+    return AuditConfig(**{**read, **paths})
+
+
 def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:
     """Refuse local bytes that retention would never let come to pass."""
     local = read.get("local_bytes")
@@ -409,6 +443,25 @@ def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamCo
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
     return tuple(found)
+
+
+def _quotas(walk: _Walk, raw: object) -> Quotas:
+    walk.table(raw, ("quotas",), schema.Table(keys={}, nested=frozenset(g.value for g in Group)))
+    groups: dict[str, dict[str, QuotaTable]] = {}
+    for group in Group:
+        tables = raw.get(group.value, {}) if isinstance(raw, Mapping) else {}
+        found = groups[group.value] = {}
+        for name, table in walk.tables(tables, ("quotas", group.value)):
+            path: Path = ("quotas", group.value, name)
+            problem = name_problem(group, name, match_problem)
+            if problem is not None:
+                walk.wrong(path, problem)
+            values = walk.table(table, path, schema.QUOTA)
+            if group is Group.ADDRESSES and "connections" in values:
+                walk.wrong((*path, "connections"), "is not for addresses: nobody connects to one")
+            origins = {row: walk.layers.origin((*path, ROWS_OF_QUOTA[row].key)) for row in values}
+            found[name] = QuotaTable(name=name, values=values, origins=origins)
+    return Quotas(**groups)
 
 
 def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:

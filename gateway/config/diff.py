@@ -18,10 +18,14 @@ from gateway.config.reach import ADDED, REACH, REMOVED, reach_of
 from gateway.config.tree import Acceptor, AddressConfig, Config, QueueConfig
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Group
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
-_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive")}
+_SECTIONS: Final = {
+    "api-roles": "api_roles",
+    **{name: name for name in ("management", "metrics", "logging", "archive", "audit", "ldap")},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ def changes(old: Config, new: Config) -> list[Change]:
         *_addresses(old, new),
         *_named(("diverts",), _diverts(old), _diverts(new)),
         *_named(("streams",), _streams(old), _streams(new)),
+        *_quotas(old, new),
     ]
     return [replace(c, origin=_origin(new, c)) for c in found]
 
@@ -182,6 +187,18 @@ def _divert(divert: DivertDefinition) -> dict[str, object]:
 def _rule(rule: CertificateRule) -> dict[str, object]:
     written = {key: _plain(value) for key, value in _written(rule).items()}
     return {key: value for key, value in written.items() if value not in ("", None)}
+
+
+def _quotas(old: Config, new: Config) -> Iterable[Change]:
+    for group in Group:
+        yield from _named(("quotas", group.value), *(_quota(c, group) for c in (old, new)))
+
+
+def _quota(config: Config, group: Group) -> _Tables:
+    return {
+        name: {_key(row): value for row, value in table.values.items()}
+        for name, table in config.quotas.of(group).items()
+    }
 
 
 def _streams(config: Config) -> _Tables:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
-from gateway.model import attributes
+from gateway.config import access, audit, streams, tree
+from gateway.model import attributes, quota
 from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
 
@@ -46,10 +46,13 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "diverts": _all(Reach.AT_ONCE, "address forwarding-address exclusive filter routing-type"),
     "wildcard-addresses": _all(Reach.AT_ONCE, "routing-enabled"),
     "management": _of_rows(rows_of(tree.ManagementConfig)),
+    "api-roles": _of_rows(rows_of(access.ApiRolesConfig)),
+    "ldap": _of_rows(rows_of(access.LdapConfig)),
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
     "archive": _of_rows(rows_of(streams.ArchiveConfig)),
+    "audit": _of_rows(rows_of(audit.AuditConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),
@@ -59,6 +62,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
         "user roles subject subject-matches issuer dns dns-matches uri uri-matches email"
         " email-matches",
     ),
+    "quotas": _of_rows(quota.ROWS),
 }
 
 #: Table of named tables -> what it is that one more, and one less, reaches.
@@ -70,6 +74,7 @@ ADDED: Final[Mapping[str, Reach]] = {
     "queues": Reach.AT_ONCE,
     "diverts": Reach.AT_ONCE,
     "streams": Reach.AT_ONCE,
+    "quotas": Reach.AT_ONCE,
 }
 REMOVED: Final[Mapping[str, Reach]] = {
     "acceptors": Reach.RESTART,
@@ -80,6 +85,7 @@ REMOVED: Final[Mapping[str, Reach]] = {
     # A divert of the configuration is stored nowhere: it works until the gateway stops.
     "diverts": Reach.RESTART,
     "streams": Reach.STAYS,
+    "quotas": Reach.AT_ONCE,
 }
 
 

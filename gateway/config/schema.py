@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
+from gateway.config import access, audit, streams, tree
 from gateway.config import values as v
 from gateway.config.tls import ClientCertificates, TlsVersion
-from gateway.model import attributes
+from gateway.model import attributes, quota
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.certificates import checked_pattern
 from gateway.model.definitions import DivertRouting
@@ -78,7 +78,8 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses security-settings certificate-users"
+        " sink streams archive wildcard-addresses security-settings api-roles"
+        " ldap certificate-users quotas audit"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -91,8 +92,9 @@ TOP: Final = Table(
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
-        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
-        " and the other user-max keys hold for each user"
+        "resource-limit-settings": "limits single users by name in Artemis; here a table below"
+        " quotas.users does, with the keys connections and links, and user-max-queues holds for"
+        " each user"
     },
 )
 
@@ -232,8 +234,11 @@ MANAGEMENT: Final = Table(
     nested=frozenset({"tls"}),
     later=_words("console token"),
 )
+API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
+LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
+AUDIT: Final = Table(keys=v.readers(rows_of(audit.AuditConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
@@ -255,6 +260,7 @@ CERTIFICATE_USER: Final = Table(
     },
     required=frozenset({"user"}),
 )
+QUOTA: Final = Table(keys=v.readers(quota.ROWS))
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),
     required=frozenset({"address"}),

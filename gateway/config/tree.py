@@ -16,6 +16,8 @@ from gateway.addresses.match import SettingsTable, markers_problem
 from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.model.address import RoutingType
@@ -23,6 +25,7 @@ from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.quota import Quotas
 from gateway.model.rows import Reach, Unit
 
 AT_ONCE: Final = Reach.AT_ONCE
@@ -396,6 +399,7 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        quotas: what users, remotes and addresses may use in a second, and have open.
         stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
             `archived`, what no archive has yet and the newest `stream-local-bytes`.
         stream_local_bytes: bytes of a stream that stay here although they are archived.
@@ -451,16 +455,20 @@ class Config:
     addresses: tuple[AddressConfig, ...] = ()
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    api_roles: ApiRolesConfig = field(default_factory=ApiRolesConfig)
+    ldap: LdapConfig = field(default_factory=LdapConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
+    quotas: Quotas = field(default_factory=Quotas)
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
     stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 

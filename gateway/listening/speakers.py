@@ -26,6 +26,8 @@ from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.objects import Objects
 from gateway.model.ports import Broker
+from gateway.quotas.broker import QuotaBroker
+from gateway.quotas.meters import Meters
 from gateway.security.gate import PasswordGate, PeerGate
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
@@ -57,11 +59,12 @@ def make_speakers(
     *,
     containers: Containers,
     objects: Objects,
+    meters: Meters | None = None,
 ) -> tuple[Speaker, ...]:
     """Return what an acceptor needs for each protocol that it speaks.
 
-    `unfinished` is what all its connections share, those of before as well; `containers` and
-    `objects` what all acceptors do.
+    `unfinished` is what all its connections share, those of before as well; `containers`, `objects`
+    and `meters` what all acceptors do.
     """
     making = _Making(
         config=config,
@@ -71,6 +74,7 @@ def make_speakers(
         unfinished=budget_of(config, acceptor) if unfinished is None else unfinished,
         containers=containers,
         objects=objects,
+        meters=meters,
     )
     speakers = []
     if Protocol.AMQP in acceptor.protocols:
@@ -93,13 +97,28 @@ class _Making:
     unfinished: Budget
     containers: Containers
     objects: Objects
+    meters: Meters | None
 
     @property
     def open_to_all(self) -> bool:
         return self.gate.open or self.acceptor.allow_anonymous
 
-    def _known(self, peer: PeerFacts) -> PeerGate:
-        return self.gate.for_peer(peer.address, anonymous=self.acceptor.allow_anonymous)
+    def _known(self, peer: PeerFacts, protocol: Protocol) -> PeerGate:
+        acceptor = self.acceptor
+        return self.gate.for_peer(
+            peer.address,
+            anonymous=acceptor.allow_anonymous,
+            listener=MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}",
+            protocol=protocol.value,
+        )
+
+    def _broker(self, peer: PeerFacts, *, counts_senders: bool) -> Broker:
+        """Return the broker as one connection meets it."""
+        if self.meters is None:
+            return self.broker
+        return QuotaBroker(
+            self.broker, self.meters, peer.address, peer.name, counts_senders=counts_senders
+        )
 
     def amqp(self) -> Speaker:
         gate = self.gate
@@ -116,15 +135,14 @@ class _Making:
         external = replace(limits, sasl=(Sasl.EXTERNAL.value, *limits.sasl))
 
         def build(peer: PeerFacts) -> AmqpConnection:
-            known = self._known(peer)
+            known = self._known(peer, Protocol.AMQP)
             exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
             owner = gate.certified(peer.certificate, peer.address) if offered else None
             if owner is not None:
                 exchanges[Sasl.EXTERNAL.value] = lambda: External(gate.admit(owner, peer.address))
             ours = limits if owner is None else external
-            return AmqpConnection(
-                self.broker, known, ours, peer, exchanges, containers=self.containers
-            )
+            broker = self._broker(peer, counts_senders=True)
+            return AmqpConnection(broker, known, ours, peer, exchanges, containers=self.containers)
 
         return Speaker(guess=Guess.AMQP.value, build=build)
 
@@ -138,10 +156,9 @@ class _Making:
             limits = replace(limits, window_bytes=window, frames_apart=True)
 
         def build(peer: PeerFacts) -> StompSession:
-            known, remote = self._known(peer), peer.address
-            session = StompSession(
-                self.broker, known, limits, peer.name, amqp_to_stomp, remote=remote
-            )
+            known, remote = self._known(peer, Protocol.STOMP), peer.address
+            broker = self._broker(peer, counts_senders=False)
+            session = StompSession(broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
             owner = self.gate.certified(peer.certificate, remote)
             if owner is not None:
                 session.own(lambda: self.gate.admit(owner, remote), owner.user)

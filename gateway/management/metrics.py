@@ -20,12 +20,15 @@ from gateway import __version__
 from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
 from gateway.management.http import Request, Response, check_query
+from gateway.management.quota_figures import quota_figures
 from gateway.management.router import Router
-from gateway.management.views import JournalFigures, Sources, persistent_bytes
+from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
+from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
+from gateway.quotas.meters import Meters
 from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
@@ -141,6 +144,13 @@ _SINK: Final[Sequence[_Figure[Sink]]] = (
     _gauge("sink_staged_bytes", "Bytes of these stages", lambda s: s.staging.bytes),
     _gauge("sink_publishing", "Batches that are being published", lambda s: s.publishing),
     _counter("sink_committed_total", "Batches committed", lambda s: s.committed),
+)
+
+_AUDIT: Final[Sequence[_Figure[AuditFigures]]] = (
+    _gauge("audit_kept", "1 where an audit trail is kept", lambda a: a.kept),
+    _gauge("audit_failing", "1 while it cannot be written", lambda a: bool(a.failing)),
+    _counter("audit_lines_total", "Lines handed to it", lambda a: a.lines),
+    _counter("audit_lost_total", "Events that could not be kept", lambda a: a.lost),
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
@@ -297,7 +307,7 @@ def add_routes(router: Router, sources: Sources) -> None:
         check_query(request, ())
         return Response(status=200, body=exposition(sources), content_type=CONTENT_TYPE)
 
-    router.add("GET", "/metrics", metrics)
+    router.add("GET", "/metrics", metrics, need=Need.VIEW)
 
 
 def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[bytes]:
@@ -351,11 +361,15 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
     ]
     yield _family("refusals_total", "counter", "Messages refused, by reason", refused)
     yield from _client_objects(sources.gateway.directory.objects)
+    if sources.meters is not None:
+        yield from _quotas(sources.meters)
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
     if sources.sink is not None:
         yield from _single(_SINK, sources.sink)
+    if sources.audit is not None:
+        yield from _single(_AUDIT, sources.audit)
     if sources.scrubber is not None:
         yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:
@@ -388,6 +402,11 @@ def _client_objects(objects: Objects) -> Iterator[str]:
     refused = [(_labels(key=key), count) for key, count in sorted(objects.refused.items())]
     text = "How often one of these limits was in the way"
     yield _family("client_objects_refused_total", "counter", text, refused)
+
+
+def _quotas(meters: Meters) -> Iterator[str]:
+    for name, kind, text, told in quota_figures(meters):
+        yield _family(name, kind, text, [(_labels(**labels), number) for labels, number in told])
 
 
 def _connections(sources: Sources) -> Iterator[str]:

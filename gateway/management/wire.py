@@ -30,7 +30,7 @@ from gateway.logs.summing import Summed
 from gateway.management import access
 from gateway.management.api_request import ApiRequest
 from gateway.management.channel import Channel
-from gateway.management.chunks import ChunkSender, close_chunks
+from gateway.management.chunks import ChunkSender, Rounds, close_chunks
 from gateway.management.door import Adopt, Door
 from gateway.management.http import (
     ProblemError,
@@ -204,6 +204,7 @@ class ApiResource(Resource):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.clock = clock
+        self.rounds = Rounds(clock)
         self.router = router
         self.for_peer = for_peer
         self.settings = settings
@@ -247,7 +248,10 @@ class Exchange:
             access.check_host(request.headers["host"], allowed)
             access.check_origin(request.method, request.headers["host"], request.headers)
             authenticator = self._resource.for_peer(self._wire.peer)
-            if request.path in OPEN_PATHS or authenticator.open:
+            if request.path in OPEN_PATHS:
+                self._answer(request)
+            elif authenticator.open:
+                self._principal = authenticator.anybody(None)
                 self._answer(request)
             else:
                 self._authenticate(request, authenticator)
@@ -380,7 +384,7 @@ class Exchange:
             return
         if response.cuttable is not None:
             response.cuttable(self._wire.connection.abort)
-        self._sender = ChunkSender(self._resource.clock, self._wire, chunks, self._done)
+        self._sender = ChunkSender(self._resource.rounds, self._wire, chunks, self._done)
         self._sender.start(first)
 
     def _done(self, fault: Exception | None) -> None:

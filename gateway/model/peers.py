@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.ports import Progress
+from gateway.model.principal import Principal
 from gateway.model.retry import retry_after
 
 
@@ -45,6 +46,7 @@ _OF_CODE = {
     Code.MEMORY_FULL: Cause.FULL,
     Code.DISK_FULL: Cause.FULL,
     Code.STORE_BUSY: Cause.FULL,
+    Code.QUOTA_REACHED: Cause.FULL,
 }
 
 
@@ -90,6 +92,7 @@ class PeerState:
         client_id: container-id or client-id; empty where none was told.
         product, product_version: the client's library, where it tells; empty else.
         messages_in, messages_out: deliveries that came, and that went out.
+        by: how it was proved who it is (`gateway.model.principal.By`).
     """
 
     protocol: str
@@ -100,6 +103,7 @@ class PeerState:
     product_version: str
     messages_in: int
     messages_out: int
+    by: str = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +158,10 @@ class Peer(Protocol):
     @property
     def ending(self) -> Ending | None:
         """Why it ended; None while it has not."""
+
+    @property
+    def principal(self) -> Principal:
+        """For whom it acts; ANYBODY before it is let in."""
 
     def state(self) -> PeerState: ...
 

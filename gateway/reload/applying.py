@@ -26,6 +26,9 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
+from gateway.model.principal import By
+from gateway.quotas.meters import Meters
+from gateway.reload import staying
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.permits import Permits
@@ -57,6 +60,7 @@ class Running(Protocol):
     budgets: dict[str, Budget]
     certificates: dict[str, Certificates]
     containers: Containers
+    meters: Meters
 
     def serve(self, config: Config) -> None:
         """Bring what it says of the management API into force."""
@@ -86,12 +90,13 @@ async def apply(
         use_permissions(running.gate, running.permits, new.security_settings)
         grants.judge_all()
     running.permits.table = new.security_settings  # its lines may be others
-    closed = await _use_users(running, core, wanted, pause)
+    closed = await use_users(running, core, wanted.users, new, pause)
     while grants.judging:
         await pause()
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
+    running.meters.use(new.quotas)
     if _settings(old) == _settings(new):
         broker.directory.settings = new.address_settings  # its lines may be others
     else:
@@ -153,13 +158,20 @@ def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
 # ---- who may come in
 
 
-async def _use_users(
-    running: Running, core: Core, wanted: Wanted, pause: Callable[[], Deferred[None]]
+async def use_users(
+    running: Running,
+    core: Core,
+    users: Users,
+    new: Config,
+    pause: Callable[[], Deferred[None]],
 ) -> int:
-    """Let in whom the users file names, by what acceptors say now, and nobody else any more."""
-    gate, new = running.gate, wanted.held
+    """Let in whom the users file names, by what acceptors say in `new`, and nobody else any more.
+
+    Returns how many connections were closed for that.
+    """
+    gate = running.gate
     before, was_open = gate.users, gate.open
-    gate.use(wanted.users)
+    gate.use(users)
     ruled = gate.certificates is not None and gate.certificates.rules != new.certificate_users
     gate.use_rules(new.certificate_users)
     for group, acceptor in doors(running, new):
@@ -175,38 +187,34 @@ async def _use_users(
             budget,
             containers=running.containers,
             objects=core.broker.directory.objects,
+            meters=running.meters,
         )
-    if gate.open or not (was_open or ruled or before.keys() - wanted.users.keys()):
+    if gate.open or not (was_open or ruled or before != users):
         return 0
     closed = looked = 0
     for group, acceptor in doors(running, new):
         for wire in list(group.wires.values()):
             peer = None if wire.session is None else wire.session.seen
-            anonymous = acceptor.allow_anonymous
-            if not (
-                _may_stay(peer, wanted.users, was_open=was_open, anonymous=anonymous)
-                or _is_certified(gate, wire, peer)
-            ):
-                closed += _dismiss(wire, peer)
+            if peer is None:
+                # It has said nothing yet, and logs in by what holds now; but while the gateway was
+                # open it was offered to come in without.
+                why = staying.GONE if was_open else None
+            elif peer.principal.by is By.CERTIFICATE:
+                why = None if _is_certified(gate, wire, peer) else staying.GONE
+            else:
+                why = staying.why_to_end(
+                    peer.principal,
+                    before,
+                    users,
+                    was_open=was_open,
+                    anonymous=acceptor.allow_anonymous,
+                )
+            if why is not None:
+                closed += _dismiss(wire, peer, why)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
     return closed
-
-
-def _may_stay(peer: Peer | None, users: Users, *, was_open: bool, anonymous: bool) -> bool:
-    """Whether a connection keeps what it was let in for; None: it has not said a word yet.
-
-    While there were no users nobody's password was asked for: then only those stay who gave no
-    user, where that is still allowed. Whoever has not logged in yet does so by what holds now, but
-    a connection of an open gateway was offered to come in without.
-    """
-    if peer is None:
-        return not was_open
-    user = peer.state().user
-    if not user:
-        return anonymous or not was_open
-    return user in users and not was_open
 
 
 def _is_certified(gate: PasswordGate, wire: Wire, peer: Peer | None) -> bool:
@@ -217,18 +225,12 @@ def _is_certified(gate: PasswordGate, wire: Wire, peer: Peer | None) -> bool:
     return judges.is_of(shown, peer.state().user)
 
 
-def _dismiss(wire: Wire, peer: Peer | None) -> int:
+def _dismiss(wire: Wire, peer: Peer | None, why: str) -> int:
     """Close a connection, and say why in its protocol's words; returns how many that were."""
     if peer is None:
         wire.stop()
     elif peer.ending is not None:
         return 0  # it is leaving already
     else:
-        peer.dismiss(
-            Refusal(
-                code=Code.NOT_AUTHORIZED,
-                text="The users of this gateway have changed, and this connection's is none of"
-                " them; log in again.",
-            )
-        )
+        peer.dismiss(Refusal(code=Code.NOT_AUTHORIZED, text=why))
     return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -15,10 +15,13 @@ from gateway.config.diff import Change
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, LoggingConfig, LogLevel
 from gateway.core.core import Core, Reactor
+from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, RefusedError
 from gateway.model.rows import Reach
-from gateway.reload.applying import Running, apply
+from gateway.reload.applying import Running, apply, use_users
 from gateway.reload.reading import check_against, read_again
+from gateway.reload.users_file import UsersFile
+from gateway.security.users import Users
 
 #: Of one reload, in the log: whoever changes more reads the answer of the API.
 LOGGED_MAX: Final = 200
@@ -91,6 +94,8 @@ class Reloads:
         last: what is in force: of the start, or of the last reload that was right.
         refused: the last one that was wrong, None once a later one was right.
         count: those that were right.
+        users: looks at the users file alone.
+        auditor: is told of each, and of the keys that changed.
     """
 
     def __init__(
@@ -106,6 +111,8 @@ class Reloads:
         self._lock = DeferredLock()
         self._asked = False
         self._early = False
+        self.users = UsersFile(self._of_users, self._use_users, self._lock)
+        self.auditor: Auditor = SILENT
 
     @property
     def file(self) -> str | None:
@@ -168,6 +175,9 @@ class Reloads:
         before = running.config.logging.level in _TELLING
         running.config = wanted.held
         self.refused = None
+        self.users.problems = ()
+        for change in wanted.changes[wanted.of_users :]:
+            self.users.note(change, why)
         self.count += 1
         self.last = Outcome(
             loaded_ms=self._now_ms(),
@@ -175,6 +185,7 @@ class Reloads:
             closed=closed,
             seconds=self._reactor.seconds() - began,
         )
+        self._record(self.last, why)
         # Told once, by whichever of the two levels tells it.
         if before:
             self._tell(self.last, why)
@@ -182,6 +193,15 @@ class Reloads:
         if not before:
             self._tell(self.last, why)
         return self.last
+
+    def _of_users(self) -> tuple[Core, Config, Users] | None:
+        running = self._running
+        if running.not_ready() is not None or running.core is None:
+            return None
+        return running.core, running.config, running.gate.users
+
+    def _use_users(self, core: Core, users: Users, config: Config) -> Awaitable[int]:
+        return use_users(self._running, core, users, config, self._pause)
 
     def _pause(self) -> Deferred[None]:
         return deferLater(self._reactor, 0, self._check_ready)
@@ -191,6 +211,26 @@ class Reloads:
         reason = self._running.not_ready()
         if reason is not None:
             raise RefusedError.of(Code.IN_USE, reason)
+
+    def _record(self, outcome: Outcome, why: str) -> None:
+        """Tell the auditor; a value is what the log is told as well."""
+        for change in outcome.changes[:LOGGED_MAX]:
+            self.auditor.note(
+                "config.changed",
+                key=change.key,
+                old=change.old,
+                new=change.new,
+                effect=change.reach.value,
+                origin=change.origin,
+            )
+        self.auditor.note(
+            "config.reloaded",
+            why=why,
+            file=self.file or "",
+            changes=len(outcome.changes),
+            not_told=max(0, len(outcome.changes) - LOGGED_MAX),
+            connections_closed=outcome.closed,
+        )
 
     def _tell(self, outcome: Outcome, why: str) -> None:
         for change in outcome.changes[:LOGGED_MAX]:
@@ -217,6 +257,8 @@ class Reloads:
 
     def _tell_refused(self, problems: Sequence[Problem], why: str) -> None:
         self.refused = Refused(at_ms=self._now_ms(), problems=problems)
+        texts = [f"{problem.path}: {problem.text}" for problem in problems]
+        self.auditor.note("config.refused", why=why, file=self.file or "", problems=texts)
         for problem in problems[:LOGGED_MAX]:
             _log.error(
                 "config.refused", why=why, where=problem.where, key=problem.path, error=problem.text

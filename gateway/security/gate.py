@@ -4,13 +4,16 @@ What a check passes, in this order:
 
     open gate (no users) ────────────────────────────────> let in
     verified within the last minute (keyed hash) ────────> let in
-    too many wrong passwords from this peer for this user > refused, nothing computed
+    too many wrong passwords, see `throttle` ────────────> refused, nothing computed
     too many checks waiting ─────────────────────────────> refused, nothing computed
     another realm takes it (a token, a directory's user) ─> let in or refused
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
 A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
 the same count of wrong ones: who has to wait is refused at the end, whatever the proof.
+
+A refusal that something was computed for comes at the next full quarter of a second after the
+login: whether a user exists, and where it is known, cannot be told from its time.
 
 The answer never comes inside the call. Threads, time and the end of the turn are handed in.
 """
@@ -30,12 +33,17 @@ from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
 from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
+#: Of those, checks of who has not come in by this user from there before: others have the rest.
+STRANGERS_MAX: Final = 48
+#: More than a check takes, where nothing waits.
+EVEN_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
@@ -63,6 +71,9 @@ class Surroundings(Protocol):
     def later(self, action: Callable[[], None]) -> None:
         """Run `action` on a later turn of the reactor."""
 
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run `action` so many seconds later."""
+
     def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Run `work` on a worker thread and `done` with its result on the reactor."""
 
@@ -80,6 +91,13 @@ class Realm(Protocol):
         """Judge a login; `done` is called later, on the reactor."""
 
 
+class Remembering(Realm, Protocol):
+    """A realm that remembers right logins."""
+
+    def remembered(self, user: str, secret: str) -> Principal | None:
+        """Return for whom a login acts that was right a while ago; costs nothing."""
+
+
 class PasswordGate:
     """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
 
@@ -87,19 +105,23 @@ class PasswordGate:
         realms: asked in this order before the users file; the first that takes a login judges it.
         certificates: whose the certificates of clients are; None: nobody's.
         judge: asked what principals may do, those of before as well; None: they may do everything.
+        all_in_file: every user who logs in by a password stands in the users file; where one does
+            not, there is no verifier of its password either.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
         "_bench", "_here", "_key", "_nonces", "_remembered", "_shown", "_surroundings", "_throttle",
-        "_users", "accepted", "certificates", "decoy_key", "judge", "realms", "refused", "waiting",
+        "_users", "accepted", "all_in_file", "certificates", "decoy_key", "judge", "realms",
+        "refused", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
-        self.realms: tuple[Realm, ...] = ()
+        self.realms: tuple[Remembering, ...] = ()
         self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
+        self.all_in_file = True
         self._bench = _Bench(self)
         self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
         self._shown: WeakKeyDictionary[Principal, bytes] = WeakKeyDictionary()  # by certificate
@@ -142,6 +164,8 @@ class PasswordGate:
 
         Clients take the best that is offered, and have no second try with another one.
         """
+        if not self.all_in_file:
+            return ()
         users = self._users.values()
         return tuple(m for m in SCRAM_MECHANISMS if users and all(m in u.verifiers for u in users))
 
@@ -236,15 +260,19 @@ class PasswordGate:
         found = self._users.get(user)
         return frozenset() if found is None else found.roles
 
-    def for_peer(self, address: str, *, anonymous: bool = False) -> PeerGate:
+    def for_peer(
+        self, address: str, *, anonymous: bool = False, listener: str = "", protocol: str = ""
+    ) -> PeerGate:
         """Return the gate as one peer meets it.
 
         Args:
             address: of the peer, without a port.
             anonymous: let in who gives no user, though users are configured; a user who is given
                 is checked all the same.
+            listener: where it came in, for the audit trail.
+            protocol: that it speaks there.
         """
-        return PeerGate(self, address, anonymous=anonymous)
+        return PeerGate(self, Remote(address, listener, protocol), anonymous=anonymous)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
@@ -257,7 +285,12 @@ class PasswordGate:
     def held_from(self, peer: str, user: str) -> float:
         """Return for how many seconds logins of a user from there are refused unseen; 0: none."""
         closed = self._throttle.closed_for((peer, user), self._surroundings.now())
-        return closed or (BUSY_SECONDS if self.waiting >= WAITING_MAX else 0.0)
+        return closed or (BUSY_SECONDS if self._is_busy((peer, user)) else 0.0)
+
+    def _is_busy(self, pair: tuple[str, str]) -> bool:
+        """Whether too many checks wait for one more of this peer and user."""
+        most = WAITING_MAX if self._throttle.knows(pair) else STRANGERS_MAX
+        return self.waiting >= most
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login whose peer is not known apart."""
@@ -271,7 +304,10 @@ class PasswordGate:
         pair = (peer, user)
         for realm in self.realms:
             if realm.takes(user, password):
-                if self._has_turn(pair, done):
+                found = realm.remembered(user, password)
+                if found is not None:
+                    self.let_in(self._judged(found), done)
+                elif self._has_turn(pair, done):
                     self._ask(realm, pair, password, done)
                 return
         known = self._users.get(user)
@@ -286,7 +322,7 @@ class PasswordGate:
         if not self._throttle.allows(pair, self._surroundings.now()):
             self._refuse(pair, Why.THROTTLED, done)
             return False
-        if self.waiting >= WAITING_MAX:
+        if self._is_busy(pair):
             self._refuse(pair, Why.BUSY, done)
             return False
         self.waiting += 1
@@ -295,8 +331,9 @@ class PasswordGate:
     def _verify(
         self, known: User | None, pair: tuple[str, str], password: str, mark: bytes, done: Done
     ) -> None:
-        peer, user = pair
+        user = pair[1]
         around = self._surroundings
+        began = around.now()
 
         def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Surroundings.verify
             self.waiting -= 1
@@ -305,30 +342,39 @@ class PasswordGate:
                 self._remember(mark, around.now())
                 self._answer(self.principal(user, By.PASSWORD), done)
             else:
-                self._throttle.failed(pair, around.now())
-                around.refused(user, peer, Why.WRONG)
-                self._answer(None, done)
+                self._refuse_evenly(pair, Why.WRONG, began, done)
 
         around.verify(lambda: _verify(known, password), verified)
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
-        peer, user = pair
-        around = self._surroundings
+        user = pair[1]
+        began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
-                answer.judged_by(self._bench)
                 self._throttle.succeeded(pair)
-                self._answer(answer, done)
-                return
-            if answer is not Why.UNREACHABLE:
-                self._throttle.failed(pair, around.now())
-            around.refused(user, peer, answer)
-            self._answer(None, done)
+                self._answer(self._judged(answer), done)
+            else:
+                self._refuse_evenly(pair, answer, began, done)
 
         realm.check(user, secret, judged)
+
+    def _judged(self, principal: Principal) -> Principal:
+        principal.judged_by(self._bench)
+        return principal
+
+    def _refuse_evenly(self, pair: tuple[str, str], why: Why, began: float, done: Done) -> None:
+        """Refuse at a time that does not tell what was looked at since the login began."""
+        peer, user = pair
+        around = self._surroundings
+        now = around.now()
+        if why not in (Why.UNREACHABLE, Why.BUSY):
+            self._throttle.failed(pair, now)
+        around.refused(user, peer, why)
+        wait = EVEN_SECONDS - (now - began) % EVEN_SECONDS
+        around.after(wait, lambda: self._answer(None, done))
 
     def _still_so(self, known: User | None) -> bool:
         """Whether a user who was found right is still the same: other users may have been read."""
@@ -390,11 +436,16 @@ class _Bench:
 
 
 class PeerGate:
-    """The `Authenticator` of one peer, and its `Verifiers`."""
+    """The `Authenticator` of one peer, and its `Verifiers`.
 
-    __slots__ = ("_address", "_anonymous", "_gate")
+    Attributes:
+        accepted: told of each login by `check` that was let in; None: nobody is.
+    """
 
-    def __init__(self, gate: PasswordGate, address: str, *, anonymous: bool) -> None:
+    __slots__ = ("_address", "_anonymous", "_gate", "accepted")
+
+    def __init__(self, gate: PasswordGate, address: Remote, *, anonymous: bool) -> None:
+        self.accepted: Callable[[Principal], None] | None = None
         self._gate = gate
         self._address = address
         self._anonymous = anonymous
@@ -412,7 +463,19 @@ class PeerGate:
         if self._anonymous and not user:
             self._gate.let_in(self.anybody(None), done)
         else:
-            self._gate.check_from(self._address, user, password, done)
+            self._gate.check_from(self._address, user, password, self._telling(done))
+
+    def _telling(self, done: Done) -> Done:
+        accepted = self.accepted
+        if accepted is None:
+            return done
+
+        def told(principal: Principal | None) -> None:
+            if principal is not None:
+                accepted(principal)
+            done(principal)
+
+        return told
 
     def held(self, user: str) -> float:
         """See `Authenticator`."""
@@ -432,7 +495,7 @@ class PeerGate:
 
     def told(self, user: str, *, right: bool) -> Principal | None:
         """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
-        return self._gate.proved(self._address, user, right=right)
+        return self._gate.proved(self._address.by(By.SCRAM), user, right=right)
 
 
 def _verify(known: User | None, password: str) -> bool:

@@ -132,6 +132,11 @@ class AmqpPeer:
 
     # ---- the Peer port
 
+    @property
+    def principal(self) -> Principal:
+        """See the Peer port."""
+        return self._connection.principal
+
     def state(self) -> PeerState:
         """See the Peer port."""
         connection = self._connection
@@ -140,6 +145,7 @@ class AmqpPeer:
             protocol="AMQP",
             version="1.0",
             user=connection.principal.user,
+            by=connection.principal.by.value,
             client_id=connection.container,
             product=self._product,
             product_version=self._product_version,

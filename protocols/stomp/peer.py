@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import ConsumerState, Ending, PeerState, SessionState
+from gateway.model.principal import Principal
 from protocols.stomp.connection import Connection, State
 from protocols.stomp.subscriptions import Subscriptions
 from protocols.stomp.traffic import Traffic
@@ -33,6 +34,11 @@ class StompPeer:
         """See the Peer port."""
         return self._connection.ending
 
+    @property
+    def principal(self) -> Principal:
+        """See the Peer port."""
+        return self._connection.principal
+
     def state(self) -> PeerState:
         """See the Peer port."""
         connection = self._connection
@@ -41,6 +47,7 @@ class StompPeer:
             protocol="STOMP",
             version="" if connection.version is None else connection.version.text,
             user=connection.principal.user,
+            by=connection.principal.by.value,
             client_id=connection.client_id or "",
             product=product,
             product_version=version,

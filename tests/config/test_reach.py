@@ -23,8 +23,11 @@ TABLES = {
     "diverts": schema.DIVERT,
     "wildcard-addresses": schema.WILDCARDS,
     "management": schema.MANAGEMENT,
+    "api-roles": schema.API_ROLES,
+    "ldap": schema.LDAP,
     "metrics": schema.METRICS,
     "logging": schema.LOGGING,
+    "audit": schema.AUDIT,
     "authentication": schema.AUTHENTICATION,
     "streams": schema.STREAM,
 }

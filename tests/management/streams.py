@@ -35,7 +35,9 @@ class StreamsCase(SynchronousTestCase):
     def start(self, method: str, path: str, body: Any = None) -> Deferred[Response]:
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"content-type": "application/json"} if data else {}
-        request = Request(method=method, path=path, headers=headers, body=data)
+        return self.answered(Request(method=method, path=path, headers=headers, body=data))
+
+    def answered(self, request: Request) -> Deferred[Response]:
         answer = self.router.dispatch(request)
         if isinstance(answer, Response):
             done: Deferred[Response] = Deferred()

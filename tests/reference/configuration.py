@@ -10,8 +10,10 @@ from enum import Enum
 from gateway.addresses import settings
 from gateway.addresses.permissions import PermissionEntry
 from gateway.addresses.settings import AddressSettings
-from gateway.config import schema, tree
+from gateway.config import access, schema, tree
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
@@ -30,6 +32,7 @@ from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Quota
 from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
@@ -49,6 +52,11 @@ _PLAIN = {
     v.address: "address",
     v.optional_address: "address, or empty for none",
     v.selector: "selector",
+    access.role_names: "array of roles",
+    access.group_roles: "table of arrays of roles",
+    access.ldap_url: "`ldap://` or `ldaps://`, host and port",
+    access.with_user: "text with `{user}`",
+    access.with_entry: "text with `{dn}` or `{user}`",
     schema._forwarding: "address, several with commas, or an array",
     schema._ciphers: "array of names, or a text with colons between them",
     schema._roles: "array of roles",
@@ -155,6 +163,13 @@ SECTIONS = (
         classes=(CertificateRule,),
         unwritten="none",
     ),
+    Section(
+        title="`[quotas.users.NAME]`, `[quotas.roles.NAME]`, `[quotas.remotes.NAME]` and "
+        '`[quotas.addresses."MATCH"]`',
+        keys=schema.QUOTA,
+        reach="quotas",
+        classes=(Quota,),
+    ),
     Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
     Section(
@@ -163,8 +178,16 @@ SECTIONS = (
         reach="management",
         classes=(ManagementConfig,),
     ),
+    Section(
+        title="`[api-roles]`",
+        keys=schema.API_ROLES,
+        reach="api-roles",
+        classes=(ApiRolesConfig,),
+    ),
+    Section(title="`[ldap]`", keys=schema.LDAP, reach="ldap", classes=(LdapConfig,)),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
+    Section(title="`[audit]`", keys=schema.AUDIT, reach="audit", classes=(AuditConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
     Section(
         title="`[[authentication]]`",

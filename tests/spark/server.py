@@ -32,6 +32,7 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
 from gateway.model.principal import Principal
+from gateway.model.roles import Need
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
@@ -130,9 +131,9 @@ def main(directory: str, port: int, facts: dict[str, Any]) -> None:
         faults.cut_every = msgspec.json.decode(request.body)["cutEvery"]
         return json_response(200, {})
 
-    router.add("POST", "/test/fill", on_fill)
-    router.add("POST", "/test/faults", on_faults)
-    router.add("GET", "/test/commits", lambda _: json_response(200, faults.calls))
+    router.add("POST", "/test/fill", on_fill, need=Need.VIEW)
+    router.add("POST", "/test/faults", on_faults, need=Need.VIEW)
+    router.add("GET", "/test/commits", lambda _: json_response(200, faults.calls), need=Need.VIEW)
     LoopingCall(registry.tick).start(0.2, now=False)
     site = ApiSite(reactor, router, lambda _: OpenGate(), WireSettings())
     listening = reactor.listenTCP(port, site, interface="127.0.0.1")
