@@ -195,6 +195,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.doctor": (
         "gateway.config",
         "gateway.listening.certificates",
+        "gateway.listening.contexts",
         "gateway.model",
         "gateway.security",
     ),
