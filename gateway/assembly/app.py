@@ -93,6 +93,8 @@ SINK_TICK_SECONDS: Final = 1.0
 COVER_SECONDS: Final = 1.0
 #: How often it is noted which messages have come, for the age of the oldest one.
 AGE_LOOK_SECONDS: Final = 1.0
+#: How often certificates are looked at where no client comes: for those that are about to end.
+CERTIFICATE_LOOK_SECONDS: Final = 3600.0
 #: How often it is looked whether the disk hangs.
 WATCH_SECONDS: Final = 1.0
 
@@ -318,6 +320,8 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        for certificates in self.certificates.values():
+            recurring.start(certificates.look, CERTIFICATE_LOOK_SECONDS)
         recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")

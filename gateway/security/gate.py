@@ -31,7 +31,7 @@ from gateway.model.certificates import CertificateRule
 from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.certificates import CertificateUsers
-from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.passwords import is_of
 from gateway.security.realms import Done, Realm, Remembering, Surroundings, Why
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
@@ -297,7 +297,8 @@ class PasswordGate:
             else:
                 self._refuse_evenly(pair, Why.WRONG, began, done)
 
-        around.verify(lambda: _verify(known, password), verified)
+        stored = None if known is None else known.password
+        around.verify(lambda: is_of(stored, password), verified)
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
@@ -306,9 +307,7 @@ class PasswordGate:
         def judged(answer: Principal | Why) -> None:
             if answer is Why.WRONG:
                 # As long as a user of the file would take, however much there is to do.
-                self._surroundings.verify(
-                    lambda: _verify(None, secret), lambda _: refused(Why.WRONG)
-                )
+                self._surroundings.verify(lambda: is_of(None, secret), lambda _: refused(Why.WRONG))
             elif isinstance(answer, Principal):
                 self.waiting -= 1
                 self._throttle.succeeded(pair)
@@ -457,11 +456,3 @@ class PeerGate:
     def told(self, user: str, *, right: bool) -> Principal | None:
         """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
         return self._gate.proved(self._address.by(By.SCRAM), user, right=right)
-
-
-def _verify(known: User | None, password: str) -> bool:
-    """Do the same work whether the user exists or not."""
-    too_long = len(password.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX
-    stored = NOBODY if known is None else known.password
-    right = verify_password(stored, password[:PASSWORD_BYTES_MAX])
-    return right and known is not None and not too_long

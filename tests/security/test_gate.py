@@ -8,7 +8,7 @@ import pytest
 
 from gateway.model.principal import By, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
-from gateway.security import gate as gate_module
+from gateway.security import passwords
 from gateway.security.gate import EVEN_SECONDS, STRANGERS_MAX, WAITING_MAX, PasswordGate, Why
 from gateway.security.passwords import NOBODY, hash_password, hash_problem, verify_password
 from gateway.security.secret import Secret
@@ -145,7 +145,7 @@ def test_while_too_many_checks_wait_the_next_is_worth_trying_in_a_second(
 def test_only_so_many_checks_wait(
     gate: PasswordGate, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_module, "verify_password", lambda stored, password: True)
+    monkeypatch.setattr(passwords, "verify_password", lambda stored, password: True)
     answers: list[bool] = []
     for n in range(STRANGERS_MAX + 3):
         gate.for_peer(str(n)).check("ann", "x", lambda known: answers.append(known is not None))
@@ -165,7 +165,7 @@ def test_a_user_who_does_not_exist_costs_the_same(
         seen.append(stored)
         return True
 
-    monkeypatch.setattr(gate_module, "verify_password", verify)
+    monkeypatch.setattr(passwords, "verify_password", verify)
     assert ask(gate, world, "nobody", "x") == (False, 1)
     assert seen == [NOBODY]
 
