@@ -248,7 +248,7 @@ class MeteredProducer(_End):
     def _pass(self, run: Run | MixedRun, now: float) -> Outcome:
         """Send, and count what was taken."""
         inner = self.inner
-        outcome = inner.send(run) if type(run) is Run else inner.send_mixed(run)  # type: ignore[arg-type]
+        outcome = inner.send(run) if isinstance(run, Run) else inner.send_mixed(run)
         count, size = run.count, run.size
         if outcome.refusal is not None:
             count = outcome.taken
