@@ -23,6 +23,7 @@ from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, show_path
+from gateway.config.quotas import read_quotas
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import ClientCertificates, TlsSource, TlsVersion, table_problem
@@ -51,8 +52,6 @@ from gateway.model.certificates import CertificateRule, rule_problem
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.principal import Permission
-from gateway.model.quota import ROWS as ROWS_OF_QUOTA
-from gateway.model.quota import Group, Quotas, QuotaTable, name_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
-        "quotas": _quotas(walk, tree.get("quotas", {})),
+        "quotas": read_quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
         "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
@@ -382,25 +381,6 @@ def _streams(walk: Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamCon
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
     return tuple(found)
-
-
-def _quotas(walk: Walk, raw: object) -> Quotas:
-    walk.table(raw, ("quotas",), schema.Table(keys={}, nested=frozenset(g.value for g in Group)))
-    groups: dict[str, dict[str, QuotaTable]] = {}
-    for group in Group:
-        tables = raw.get(group.value, {}) if isinstance(raw, Mapping) else {}
-        found = groups[group.value] = {}
-        for name, table in walk.tables(tables, ("quotas", group.value)):
-            path: Path = ("quotas", group.value, name)
-            problem = name_problem(group, name, match_problem)
-            if problem is not None:
-                walk.wrong(path, problem)
-            values = walk.table(table, path, schema.QUOTA)
-            if group is Group.ADDRESSES and "connections" in values:
-                walk.wrong((*path, "connections"), "is not for addresses: nobody connects to one")
-            origins = {row: walk.layers.origin((*path, ROWS_OF_QUOTA[row].key)) for row in values}
-            found[name] = QuotaTable(name=name, values=values, origins=origins)
-    return Quotas(**groups)
 
 
 def _diverts(walk: Walk, raw: object) -> tuple[DivertDefinition, ...]:
