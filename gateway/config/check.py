@@ -12,17 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
-from gateway.addresses.permissions import (
-    PermissionEntry,
-    PermissionTable,
-    permission_match_problem,
-)
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
 from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, show_path
+from gateway.config.permissions import read_permissions
 from gateway.config.quotas import read_quotas
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
@@ -51,7 +47,6 @@ from gateway.model.address import RoutingType, check_name
 from gateway.model.certificates import CertificateRule, rule_problem
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
-from gateway.model.principal import Permission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +69,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "address_settings": _address_settings(
             walk, tree.get("address-settings", {}), top.get("literal_match_markers", ""), top
         ),
-        "security_settings": _security_settings(
+        "security_settings": read_permissions(
             walk, tree.get("security-settings", {}), top.get("literal_match_markers", "")
         ),
         "addresses": _addresses(walk, tree.get("addresses", {})),
@@ -262,28 +257,6 @@ def _address_settings(
     for entry, name, why in settings.contradictions():
         walk.wrong(("address-settings", entry.match, ROWS[name].key), why)
     return settings
-
-
-def _security_settings(walk: Walk, raw: object, markers: str) -> PermissionTable:
-    entries = []
-    for match, table in walk.tables(raw, ("security-settings",)):
-        path: Path = ("security-settings", match)
-        problem = permission_match_problem(match) if literal(match, markers) is None else None
-        if problem is not None:
-            walk.wrong(path, problem)
-        read = walk.table(table, path, schema.SECURITY_SETTINGS)
-        roles: dict[Permission, frozenset[str]] = {}
-        origins: dict[Permission, str] = {}
-        for key in table if isinstance(table, Mapping) else ():
-            permission = schema.PERMISSIONS.get(key)
-            if permission in roles:
-                walk.wrong((*path, key), f"is {permission.value} in Artemis' words; keep one")
-            elif permission is not None and (written := key.replace("-", "_")) in read:
-                roles[permission] = read[written]
-                origins[permission] = walk.layers.origin((*path, key))
-        origin = walk.layers.origin(path)
-        entries.append(PermissionEntry(match=match, roles=roles, origins=origins, origin=origin))
-    return PermissionTable(entries, markers=markers)
 
 
 def _addresses(walk: Walk, raw: object) -> tuple[AddressConfig, ...]:

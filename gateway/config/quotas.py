@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
 
 from gateway.addresses.match import match_problem
 from gateway.config import schema
 from gateway.config.errors import Path
-from gateway.config.sources import Layers
+from gateway.config.walk import Walk
 from gateway.model.quota import ROWS, Group, Quotas, QuotaTable, name_problem
-
-
-class Walk(Protocol):
-    """The walk over a configuration, which collects what is wrong."""
-
-    layers: Layers
-
-    def wrong(self, path: Path, text: str) -> None:
-        """Something is wrong there."""
-
-    def table(self, raw: object, path: Path, keys: schema.Table) -> dict[str, Any]:
-        """Return field -> value for what was written in one table."""
-
-    def tables(self, raw: object, path: Path) -> list[tuple[str, object]]:
-        """Return name -> table for a table of named tables."""
 
 
 def read_quotas(walk: Walk, raw: object) -> Quotas:

@@ -28,8 +28,9 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from gateway.model.certificates import CertificateRule
-from gateway.model.principal import By, Judge, Permission, Principal
+from gateway.model.principal import By, Judge, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
+from gateway.security.bench import Bench
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import is_of
 from gateway.security.realms import Done, Realm, Remembering, Surroundings, Why
@@ -75,7 +76,7 @@ class PasswordGate:
         self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
         self.all_in_file = True
-        self._bench = _Bench(self)
+        self._bench = Bench(self)
         self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
         self._shown: WeakKeyDictionary[Principal, bytes] = WeakKeyDictionary()  # by certificate
         self._surroundings = surroundings
@@ -376,23 +377,6 @@ class PasswordGate:
         if len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[mark] = now + REMEMBER_SECONDS
-
-
-class _Bench:
-    """Where principals are judged: by whoever is the judge when they ask."""
-
-    __slots__ = ("_gate",)
-
-    def __init__(self, gate: PasswordGate) -> None:
-        self._gate = gate
-
-    def check(
-        self, principal: Principal, permission: Permission, address: str, queue: str | None
-    ) -> None:
-        """See `Judge`."""
-        judge = self._gate.judge
-        if judge is not None:
-            judge.check(principal, permission, address, queue)
 
 
 class PeerGate:
