@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gateway.model.errors import Code, Refusal
 from gateway.model.ports import Progress
+from gateway.model.principal import Principal
 from gateway.model.retry import retry_after
 
 
@@ -23,6 +24,7 @@ class Cause(Enum):
     CUT = "cut"
     TIMED_OUT = "timed-out"
     LOGIN_REFUSED = "login-refused"
+    LOGIN_ENDED = "login-ended"
     REFUSED = "refused"
     PROTOCOL_ERROR = "protocol-error"
     OPERATOR = "operator"
@@ -39,6 +41,7 @@ _OF_CODE = {
     Code.SLOW_CONSUMER: Cause.SLOW_CONSUMER,
     Code.SHUTTING_DOWN: Cause.STOPPING,
     Code.STORE_FAILED: Cause.STORE_FAILED,
+    Code.TOKEN_EXPIRED: Cause.LOGIN_ENDED,
     Code.BAD_FRAME: Cause.PROTOCOL_ERROR,
     Code.ADDRESS_FULL: Cause.FULL,
     Code.PAGE_FULL: Cause.FULL,
@@ -154,6 +157,10 @@ class Peer(Protocol):
     @property
     def ending(self) -> Ending | None:
         """Why it ended; None while it has not."""
+
+    @property
+    def principal(self) -> Principal:
+        """For whom it acts; ANYBODY before it is let in."""
 
     def state(self) -> PeerState: ...
 

@@ -132,6 +132,11 @@ class AmqpPeer:
 
     # ---- the Peer port
 
+    @property
+    def principal(self) -> Principal:
+        """See the Peer port."""
+        return self._connection.principal
+
     def state(self) -> PeerState:
         """See the Peer port."""
         connection = self._connection

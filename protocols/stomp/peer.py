@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import ConsumerState, Ending, PeerState, SessionState
+from gateway.model.principal import Principal
 from protocols.stomp.connection import Connection, State
 from protocols.stomp.subscriptions import Subscriptions
 from protocols.stomp.traffic import Traffic
@@ -32,6 +33,11 @@ class StompPeer:
     def ending(self) -> Ending | None:
         """See the Peer port."""
         return self._connection.ending
+
+    @property
+    def principal(self) -> Principal:
+        """See the Peer port."""
+        return self._connection.principal
 
     def state(self) -> PeerState:
         """See the Peer port."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import ConsumerState, Ending, Peer, PeerState, SessionState
+from gateway.model.principal import ANYBODY, Principal
 
 _UNKNOWN = PeerState(
     protocol="WebSocket",
@@ -56,6 +57,11 @@ class WebSocketPeer:
         if self._ending is None and self._inside is not None:
             return self._inside.ending
         return self._ending
+
+    @property
+    def principal(self) -> Principal:
+        """See the Peer port."""
+        return ANYBODY if self._inside is None else self._inside.principal
 
     def state(self) -> PeerState:
         """See the Peer port."""

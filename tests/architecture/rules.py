@@ -115,6 +115,11 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "storage",
     ),
     "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.tokens": (
+        "gateway.config",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -303,6 +308,8 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.config.load": "os",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    # Keys of issuers are fetched over the network.
+    "gateway.tokens.fetching": "structlog twisted",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
