@@ -10,11 +10,14 @@ from collections.abc import Callable, Mapping
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
 from gateway.config.tree import Config, tls_listeners
+from gateway.core.core import Reactor
 from gateway.listening.certificates import CertificateError, Certificates
 from gateway.listening.tls import Contexts
+from gateway.reload.applying import use_issuers
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
+from gateway.tokens.issuing import Issuing
 
 
 class Logins:
@@ -43,10 +46,23 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
         users = load_users(path, required=config.users_file_required)
     except UsersError as error:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
-    problems = exposure_problems(config, has_users=bool(users))
+    problems = exposure_problems(config, has_users=bool(users) or bool(config.tokens))
     if problems:
         raise ConfigError(problems)
     return PasswordGate(users, around, key)
+
+
+def make_issuing(
+    reactor: Reactor, config: Config, gate: PasswordGate, now_ms: Callable[[], int]
+) -> Issuing:
+    """Return what believes the issuers of the configuration, and have the gate ask it.
+
+    Raises ConfigError with the faults of their files.
+    """
+    issuing = Issuing(reactor, now_ms)
+    issuing.realm.judge = lambda: gate.judge
+    use_issuers(gate, issuing, issuing.read(config.tokens, config.origins))
+    return issuing
 
 
 def read_certificates(

@@ -29,6 +29,15 @@ def make_clock() -> BrokerClock:
     return clock
 
 
+def make_date(clock: BrokerClock) -> Callable[[], int]:
+    """Return the date in ms that proofs of identity end by: the later one of two clocks.
+
+    So a wall clock that is set back puts no end off, and one that is set far ahead, which broker
+    time would wait with, is believed at once.
+    """
+    return lambda: max(clock.now_ms(), time.time_ns() // 1_000_000)
+
+
 def make_key() -> bytes:
     """Return 32 bytes that nobody can guess."""
     return os.urandom(32)

@@ -25,9 +25,9 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_gate, read_certificates
+from gateway.assembly.access import Logins, make_gate, make_issuing, read_certificates
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little
+from gateway.assembly.ambient import make_chance, make_clock, make_date, make_key, wait_little
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -54,6 +54,7 @@ from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.security.around import ReactorSurroundings
 from gateway.store.hanging import StoreWatch
+from gateway.time.ends import LOOK_SECONDS, Ends
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
 from protocols.amqp.containers import Containers
@@ -123,6 +124,9 @@ class GatewayService(MultiService):
         self._around = ReactorSurroundings(reactor)
         self.gate = make_gate(config, self._around, make_key())
         self.clock = make_clock()
+        date = make_date(self.clock)
+        self.tokens = make_issuing(reactor, config, self.gate, date)
+        self.ends = Ends(date, reactor.seconds, lambda action: reactor.callLater(0, action))
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -171,6 +175,7 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
+                ends=self.ends,
             )
             for a in self.config.acceptors
         ]
@@ -187,6 +192,7 @@ class GatewayService(MultiService):
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
             path=MANAGEMENT,
+            ends=self.ends,
         )
 
     def _everybody(self) -> list[Connections]:
@@ -259,6 +265,7 @@ class GatewayService(MultiService):
 
     def _start_recurring(self, core: Core) -> None:
         recurring, journal = self._recurring, core.store.journal
+        recurring.start(self.ends.look, LOOK_SECONDS)
         recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
         recurring.start(core.sink.tick, SINK_TICK_SECONDS)
         core.sink.start()

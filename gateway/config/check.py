@@ -21,6 +21,7 @@ from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import TlsSource, TlsVersion, table_problem
+from gateway.config.tokens import IssuerConfig, TokenAlgorithm, issuer_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
     BALLAST_BYTES,
@@ -131,6 +132,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
         "archive": _archive(walk, tree.get("archive", {})),
+        "tokens": _tokens(walk, tree.get("tokens", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
@@ -363,6 +365,30 @@ def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamCo
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
     return tuple(found)
+
+
+def _tokens(walk: _Walk, raw: object, base: str) -> tuple[IssuerConfig, ...]:
+    found: dict[str, IssuerConfig] = {}
+    for name, table in walk.tables(raw, ("tokens",)):
+        path: Path = ("tokens", name)
+        before = len(walk.problems)
+        read = walk.table(table, path, schema.TOKENS)
+        if len(walk.problems) > before:
+            continue
+        problem = issuer_problem(read)
+        if problem is not None:
+            walk.wrong((*path, problem[0]), problem[1])
+            continue
+        if "secret_file" in read:
+            read.setdefault("algorithms", frozenset({TokenAlgorithm.HS256}))
+        for file in ("jwks_file", "secret_file", "ca_file"):
+            if file in read:
+                read[file] = _absolute(read[file], base)
+        issuer = IssuerConfig(name=name, **read)
+        other = found.setdefault(issuer.issuer, issuer)
+        if other is not issuer:
+            walk.wrong((*path, "issuer"), f"is the issuer of tokens.{other.name} as well")
+    return tuple(found.values())
 
 
 def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:

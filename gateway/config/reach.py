@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
+from gateway.config import streams, tokens, tree
 from gateway.model import attributes
 from gateway.model.rows import Reach, Row, rows_of
 
@@ -51,6 +51,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),
+    "tokens": _of_rows(rows_of(tokens.IssuerConfig)),
 }
 
 #: Table of named tables -> what it is that one more, and one less, reaches.
@@ -61,6 +62,7 @@ ADDED: Final[Mapping[str, Reach]] = {
     "queues": Reach.AT_ONCE,
     "diverts": Reach.AT_ONCE,
     "streams": Reach.AT_ONCE,
+    "tokens": Reach.AT_ONCE,
 }
 REMOVED: Final[Mapping[str, Reach]] = {
     "acceptors": Reach.RESTART,
@@ -70,6 +72,8 @@ REMOVED: Final[Mapping[str, Reach]] = {
     # A divert of the configuration is stored nowhere: it works until the gateway stops.
     "diverts": Reach.RESTART,
     "streams": Reach.STAYS,
+    # What its tokens let in ends with it.
+    "tokens": Reach.AT_ONCE,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tree
+from gateway.config import streams, tokens, tree
 from gateway.config import values as v
 from gateway.config.tls import TlsVersion
 from gateway.model import attributes
@@ -74,7 +74,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses"
+        " sink streams archive tokens wildcard-addresses"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -188,6 +188,9 @@ ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
+)
+TOKENS: Final = Table(
+    keys=v.readers(rows_of(tokens.IssuerConfig)), required=frozenset({"issuer", "audience"})
 )
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),

@@ -7,6 +7,7 @@ row does not say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,6 +18,7 @@ from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_probl
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
+from gateway.config.tokens import IssuerConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.definitions import DivertDefinition
@@ -53,6 +55,8 @@ class Sasl(Enum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     PLAIN = "PLAIN"
+    OAUTHBEARER = "OAUTHBEARER"
+    XOAUTH2 = "XOAUTH2"
 
 
 class StompDiskFull(Enum):
@@ -86,6 +90,7 @@ class LogLevel(Enum):
     ERROR = "error"
 
 
+_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{0,64}")
 _WIRES: Final = v.Read(v.choices(Wire))
 _ORIGINS: Final = v.Read(v.origins)
 _MECHANISMS: Final = v.Read(
@@ -97,6 +102,13 @@ _MECHANISMS: Final = v.Read(
         },
     )
 )
+
+
+def cookie_problem(value: object) -> str | None:
+    """Say why a text is no name of a cookie [RFC 6265 4.1.1]; None: it is one, or empty."""
+    if not isinstance(value, str) or _COOKIE.fullmatch(value):
+        return None
+    return f"{v.describe(value)} is no name of a cookie; write letters, digits, - and _"
 
 
 def low_credits(most: int) -> int:
@@ -124,9 +136,11 @@ class Acceptor:
         ws_compression: permessage-deflate is agreed to with WebSocket clients that offer it, or
             not; a message that comes compressed costs up to 48 KiB until it is whole, beside what
             it inflates to, and nothing is kept of it.
+        ws_token_cookie: a cookie of this name may hold the token of a page that connects over
+            WebSocket; empty: none.
         allow_anonymous: clients without a login are let in although there are users.
-        sasl_mechanisms: those that are offered; empty: PLAIN, and SCRAM where every user has a
-            verifier.
+        sasl_mechanisms: those that are offered; empty: PLAIN, SCRAM where every user has a
+            verifier, and those of tokens where an issuer is known.
         amqp_credits: credit that an AMQP sender is given.
         amqp_low_credits: credit at which it is topped up; where only `amqp-credits` is written, 300
             or three tenths of it, whichever is less.
@@ -177,6 +191,7 @@ class Acceptor:
     ] = MIB
     ws_ping_interval: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(-1)] = 20_000
     ws_compression: Annotated[WsCompression, NEW_CONNECTIONS] = WsCompression.OFF
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, cookie_problem] = ""
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000
@@ -279,6 +294,8 @@ class ManagementConfig:
             acceptor.
         allowed_origins: web pages that may connect so, beside those of the same origin, and those
             of localhost that connect to localhost; `*` is any.
+        ws_token_cookie: a cookie of this name may hold the token of a page that connects so, or
+            that renews a connection; empty: none.
     """
 
     endpoint: Annotated[Endpoint, v.Read(read_endpoint)] = field(
@@ -289,6 +306,7 @@ class ManagementConfig:
     connections_allowed: Annotated[int, AT_ONCE, at_least(4)] = 256
     websocket: Annotated[bool, NEW_CONNECTIONS] = True
     allowed_origins: Annotated[frozenset[str], NEW_CONNECTIONS, _ORIGINS] = frozenset()
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, cookie_problem] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,6 +476,7 @@ class Config:
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    tokens: tuple[IssuerConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 
@@ -482,6 +501,7 @@ def management_acceptor(config: Config) -> Acceptor:
         endpoint=config.management.endpoint,
         protocols=frozenset({Wire.WS}),
         allowed_origins=config.management.allowed_origins,
+        ws_token_cookie=config.management.ws_token_cookie,
         on_management=True,
     )
 

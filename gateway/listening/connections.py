@@ -26,10 +26,13 @@ from gateway.listening.tls import Contexts, tell_tls_failed
 from gateway.listening.turned_away import turn_away
 from gateway.logs.connections import tell_closed, tell_opened
 from gateway.logs.summing import Summed
+from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import AcceptorFigures, Cause
+from gateway.model.principal import Principal, end_of
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
+from gateway.time.ends import Ends
 from protocols.stomp.session import StompSession
 from protocols.transport.first_bytes import Decline
 from protocols.transport.reads import Reads
@@ -101,12 +104,18 @@ class Connections(Factory):
         contexts: Contexts | None = None,
         descriptors: Descriptors | None = None,
         path: str = "",
+        ends: Ends | None = None,
+        auditor: Auditor = SILENT,
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
         `descriptors` are shared by all acceptors; `path` is the listener's in the configuration.
+        `ends` watches what clients have logged in with.
         """
         self.name = name
+        self._ends = ends
+        self._ending: dict[str, Principal] = {}
+        self.auditor = auditor
         self._path = path or f"acceptors.{name}"
         self._stopping = False
         self.speakers: tuple[Speaker, ...] = ()
@@ -125,6 +134,7 @@ class Connections(Factory):
         self._refusals = Summed(timers.clock, self._tell_refused)
         # Their sum is the gate's to tell.
         self._failures = Summed(timers.clock, lambda count, seconds: None)
+        self._endings = Summed(timers.clock, self._tell_ended)
         self._dismissals = Summed(timers.clock, self._tell_dismissed)
 
     @property
@@ -174,6 +184,9 @@ class Connections(Factory):
 
     def _tell_refused(self, count: int, seconds: float) -> None:
         _log.warning("connection.refused_more", acceptor=self.name, count=count, seconds=seconds)
+
+    def _tell_ended(self, count: int, seconds: float) -> None:
+        _log.info("login.ended_more", acceptor=self.name, count=count, seconds=seconds)
 
     def _tell_dismissed(self, count: int, seconds: float) -> None:
         _log.warning("connection.dismissed_more", acceptor=self.name, count=count, seconds=seconds)
@@ -266,6 +279,32 @@ class Connections(Factory):
     def _known(self, name: str) -> None:
         """A client has said who it is, and was let in."""
         self._strangers.pop(name, None)
+        wire = self.wires.get(name)
+        if self._ends is None or wire is None or wire.session is None:
+            return
+        principal = wire.session.seen.principal
+        if principal.until_ms is not None:
+            self._ending[name] = principal
+            self._ends.watch(principal, lambda: self._has_ended(name, principal))
+
+    def _has_ended(self, name: str, principal: Principal) -> None:
+        """What a client has logged in with has ended: so does its connection."""
+        self._ending.pop(name, None)
+        wire = self.wires.get(name)
+        if wire is None or wire.session is None:
+            return
+        facts = {
+            "user": principal.user,
+            "by": principal.by.value,
+            "issuer": principal.issuer,
+            "peer": wire.peer().address,
+        }
+        if self._endings.whole():
+            _log.info("login.ended", connection=name, **facts)
+        self.auditor.note("token.ended", connection=name, **facts)
+        seen = wire.session.seen
+        if seen.ending is None:
+            seen.dismiss(end_of(principal))
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
         tell_tls_failed(self._path, wire.peer().address, why)
@@ -283,6 +322,8 @@ class Connections(Factory):
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
         self._strangers.pop(name, None)
+        if self._ends is not None and (held := self._ending.pop(name, None)) is not None:
+            self._ends.forget(held)
         tell_closed(self.name, name, wire, self._timers.now(), self._failures)
         self._tell_empty()
 

@@ -27,10 +27,16 @@ from gateway.model.budget import Budget
 from gateway.model.objects import Objects
 from gateway.model.ports import Broker
 from gateway.security.gate import PasswordGate, PeerGate
+from protocols.amqp.bearer import bearer_exchanges
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.sasl import BUILT_IN
+from protocols.amqp.sasl import (
+    BUILT_IN,
+    FRAME_BYTES_MAX,
+    TOKEN_FRAME_BYTES_MAX,
+    Anonymous,
+)
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
@@ -44,6 +50,8 @@ from protocols.websocket.session import WebSocketSession
 STOMP_STUCK_MS: Final = 1_800_000
 #: Browsers run the timers of a tab in the background once a minute: its heart-beats are as rare.
 TAB_TTL_MS: Final = 65_000
+#: Mechanisms that carry tokens.
+TOKEN_SASL: Final = frozenset({Sasl.OAUTHBEARER, Sasl.XOAUTH2})
 #: A century: what "never" is to STOMP's clock.
 FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
@@ -109,12 +117,18 @@ class _Making:
             self.unfinished,
             anonymous=self.open_to_all,
             sasl=sasl_offer(self.acceptor, gate),
+            tokens=gate.tokens is not None,
         )
         limits = replace(limits, objects=self.objects)
 
         def build(peer: PeerFacts) -> AmqpConnection:
             known = self._known(peer)
-            exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
+            exchanges = {
+                **BUILT_IN,
+                "ANONYMOUS": lambda: Anonymous(known.anybody(None)),
+                **scram_exchanges(known, gate.nonce, gate.decoy_key),
+                **bearer_exchanges(),
+            }
             return AmqpConnection(
                 self.broker, known, limits, peer, exchanges, containers=self.containers
             )
@@ -179,7 +193,10 @@ def budget_of(config: Config, acceptor: Acceptor) -> Budget:
 def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
     """Return the mechanisms that an acceptor offers to users, best first."""
     written = acceptor.sasl_mechanisms
-    return tuple(m.value for m in Sasl if m in written) or (*gate.mechanisms, Sasl.PLAIN.value)
+    usable = set(Sasl) if gate.tokens is not None else set(Sasl) - TOKEN_SASL
+    offered = tuple(m.value for m in Sasl if m in written & usable)
+    tokens = tuple(m.value for m in Sasl if m in TOKEN_SASL & usable)
+    return offered or (*gate.mechanisms, Sasl.PLAIN.value, *tokens)
 
 
 def amqp_limits(
@@ -189,8 +206,9 @@ def amqp_limits(
     *,
     anonymous: bool,
     sasl: tuple[str, ...] = (Sasl.PLAIN.value,),
+    tokens: bool = False,
 ) -> AmqpLimits:
-    """Return an acceptor's settings for AMQP."""
+    """Return an acceptor's settings for AMQP; with `tokens` a login may be one."""
     kinds = (RoutingType.ANYCAST, RoutingType.MULTICAST)
     prefixes = zip(acceptor.prefixes(), kinds, strict=True)
     return AmqpLimits(
@@ -210,6 +228,7 @@ def amqp_limits(
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,
         sasl=sasl,
+        sasl_frame_max=TOKEN_FRAME_BYTES_MAX if tokens else FRAME_BYTES_MAX,
         transaction_seconds=config.transaction_timeout / 1000,
         container_id=config.name,
         version=__version__,

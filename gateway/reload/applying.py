@@ -25,9 +25,11 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
+from gateway.model.principal import By
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
 from gateway.security.users import Users
+from gateway.tokens.issuing import Issuers, Issuing
 from protocols.amqp.containers import Containers
 from protocols.transport.shell import Wire
 
@@ -52,6 +54,7 @@ class Running(Protocol):
     web: Connections
     budgets: dict[str, Budget]
     containers: Containers
+    tokens: Issuing
 
     def serve(self, config: Config) -> None:
         """Bring what it says of the management API into force."""
@@ -139,7 +142,9 @@ async def _use_users(
     """Let in whom the users file names, by what acceptors say now, and nobody else any more."""
     gate, new = running.gate, wanted.held
     before, was_open = gate.users, gate.open
+    gone = running.tokens.realm.issuers - wanted.issuers.keys()
     gate.use(wanted.users)
+    use_issuers(gate, running.tokens, wanted.issuers)
     for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
@@ -154,14 +159,15 @@ async def _use_users(
             containers=running.containers,
             objects=core.broker.directory.objects,
         )
-    if gate.open or not (was_open or before.keys() - wanted.users.keys()):
+    if gate.open or not (was_open or gone or before.keys() - wanted.users.keys()):
         return 0
     closed = looked = 0
     for group, acceptor in doors(running, new):
         for wire in list(group.wires.values()):
             peer = None if wire.session is None else wire.session.seen
             anonymous = acceptor.allow_anonymous
-            if not _may_stay(peer, wanted.users, was_open=was_open, anonymous=anonymous):
+            known = wanted.users, wanted.issuers
+            if not _may_stay(peer, known, was_open=was_open, anonymous=anonymous):
                 closed += _dismiss(wire, peer)
             looked += 1
             if looked % _WIRES_STEP == 0:
@@ -169,7 +175,15 @@ async def _use_users(
     return closed
 
 
-def _may_stay(peer: Peer | None, users: Users, *, was_open: bool, anonymous: bool) -> bool:
+def use_issuers(gate: PasswordGate, issuing: Issuing, issuers: Issuers) -> None:
+    """Believe these issuers, and have the gate ask about tokens where there are any."""
+    issuing.use(issuers)
+    gate.tokens = issuing.realm if issuers else None
+
+
+def _may_stay(
+    peer: Peer | None, known: tuple[Users, Issuers], *, was_open: bool, anonymous: bool
+) -> bool:
     """Whether a connection keeps what it was let in for; None: it has not said a word yet.
 
     While there were no users nobody's password was asked for: then only those stay who gave no
@@ -178,6 +192,9 @@ def _may_stay(peer: Peer | None, users: Users, *, was_open: bool, anonymous: boo
     """
     if peer is None:
         return not was_open
+    users, issuers = known
+    if peer.principal.by is By.TOKEN:
+        return peer.principal.issuer in issuers
     user = peer.state().user
     if not user:
         return anonymous or not was_open

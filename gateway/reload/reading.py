@@ -24,6 +24,7 @@ from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users
 from gateway.security.users import Users, UsersError
+from gateway.tokens.issuing import Issuers, Issuing
 
 #: Declared queues that are looked at in one turn: about a millisecond.
 _CHECK_STEP: Final = 200
@@ -37,6 +38,7 @@ class Wanted:
         read: as the file has it.
         held: what will be in force, which is less where something needs a restart.
         users: all of them.
+        issuers: of tokens, all of them, with their keys.
         addresses: those declared that are new, or others than before.
         diverts: the same.
         changes: from what is in force now.
@@ -45,12 +47,13 @@ class Wanted:
     read: Config
     held: Config
     users: Users
+    issuers: Issuers
     addresses: tuple[AddressConfig, ...]
     diverts: tuple[DivertDefinition, ...]
     changes: tuple[Change, ...]
 
 
-def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
+def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: Issuing) -> Wanted:
     """Read everything and compare it with what is in force. Blocks; any thread.
 
     Raises ConfigError with everything that is wrong.
@@ -58,20 +61,26 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
     config = read()
     held = in_force(now, config)
     found = _users_of(held)
-    problems = exposure_problems(held, has_users=bool(found))
+    known_ones = bool(found) or bool(held.tokens)
+    problems = exposure_problems(held, has_users=known_ones)
     known = {problem.path for problem in problems}
     problems += [
         problem
-        for problem in exposure_problems(config, has_users=bool(found))
+        for problem in exposure_problems(config, has_users=known_ones)
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
-    if users and not found:
+    if (users or now.tokens) and not known_ones:
         text = (
             "has no users any more, and without users anybody is let in; a start may do that, a"
             " reload does not"
         )
         problems.append(Problem(where=held.users_file, path="", text=text))
+    issuers: Issuers = {}
+    try:
+        issuers = issuing.read(held.tokens, held.origins)
+    except ConfigError as error:
+        problems += error.problems
     if problems:
         raise ConfigError(problems)
     differences = (*changes(now, config), *user_changes(users, found))
@@ -80,6 +89,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         read=config,
         held=held,
         users=found,
+        issuers=issuers,
         addresses=tuple(a for a in held.addresses if a not in addresses),
         diverts=tuple(d for d in held.diverts if d not in diverts),
         changes=differences,

@@ -3,10 +3,11 @@
 What a check passes, in this order:
 
     open gate (no users) ────────────────────────────────> let in
+    a token (its form tells) ────────────────────────────> let in or refused, held back by none
     verified within the last minute (keyed hash) ────────> let in
     too many wrong passwords from this peer for this user > refused, nothing computed
     too many checks waiting ─────────────────────────────> refused, nothing computed
-    another realm takes it (a token, a directory's user) ─> let in or refused
+    a realm takes it (a directory's user) ───────────────> let in or refused
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
 A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
@@ -24,7 +25,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
+from gateway.model.errors import Code, Refusal
 from gateway.model.principal import By, Judge, Principal
+from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
 from gateway.security.throttle import FailureThrottle
@@ -77,10 +80,20 @@ class Realm(Protocol):
         """Judge a login; `done` is called later, on the reactor."""
 
 
+class Tokens(Realm, Protocol):
+    """The realm of tokens, which nobody guesses: who fails by one is not held back for it."""
+
+    def renew(
+        self, principal: Principal, secret: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Have a principal go on by a new token of the same user; `done` is called later."""
+
+
 class PasswordGate:
     """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
 
     Attributes:
+        tokens: asked before all others, where there are issuers of tokens; else None.
         realms: asked in this order before the users file; the first that takes a login judges it.
         judge: asked what principals may do; None: they may do everything.
         accepted, refused, waiting: figures, read only.
@@ -88,11 +101,12 @@ class PasswordGate:
 
     __slots__ = (
         "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
-        "decoy_key", "judge", "realms", "refused", "waiting",
+        "decoy_key", "judge", "realms", "refused", "tokens", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
+        self.tokens: Tokens | None = None
         self.realms: tuple[Realm, ...] = ()
         self.judge: Judge | None = None
         self._surroundings = surroundings
@@ -118,7 +132,7 @@ class PasswordGate:
     @property
     def open(self) -> bool:
         """Whether no user is configured, and no realm, so that anybody is let in."""
-        return not self._users and not self.realms
+        return not self._users and not self.realms and self.tokens is None
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -176,15 +190,18 @@ class PasswordGate:
         found = self._users.get(user)
         return frozenset() if found is None else found.roles
 
-    def for_peer(self, address: str, *, anonymous: bool = False) -> PeerGate:
+    def for_peer(
+        self, address: str, *, anonymous: bool = False, holder: Principal | None = None
+    ) -> PeerGate:
         """Return the gate as one peer meets it.
 
         Args:
             address: of the peer, without a port.
             anonymous: let in who gives no user, though users are configured; a user who is given
                 is checked all the same.
+            holder: for whom the peer acts, where its request has proved that.
         """
-        return PeerGate(self, address, anonymous=anonymous)
+        return PeerGate(self, address, anonymous=anonymous, holder=holder)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
@@ -209,6 +226,11 @@ class PasswordGate:
             self.let_in(self.anybody(user), done)
             return
         pair = (peer, user)
+        tokens = self.tokens
+        if tokens is not None and tokens.takes(user, password):
+            if self._has_place(pair, done):
+                self._ask(tokens, pair, password, done)
+            return
         for realm in self.realms:
             if realm.takes(user, password):
                 if self._has_turn(pair, done):
@@ -226,6 +248,10 @@ class PasswordGate:
         if not self._throttle.allows(pair, self._surroundings.now()):
             self._refuse(pair, Why.THROTTLED, done)
             return False
+        return self._has_place(pair, done)
+
+    def _has_place(self, pair: tuple[str, str], done: Done) -> bool:
+        """Whether a login may wait for its answer; it is refused, later, if not."""
         if self.waiting >= WAITING_MAX:
             self._refuse(pair, Why.BUSY, done)
             return False
@@ -259,15 +285,41 @@ class PasswordGate:
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
-                self._throttle.succeeded(pair)
+                if realm is not self.tokens:
+                    self._throttle.succeeded(pair)
                 self._answer(answer, done)
                 return
-            if answer is not Why.UNREACHABLE:
+            if answer is not Why.UNREACHABLE and realm is not self.tokens:
                 self._throttle.failed(pair, around.now())
             around.refused(user, peer, answer)
             self._answer(None, done)
 
         realm.check(user, secret, judged)
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Have a principal go on by a new token; `done` is told why not, later."""
+        refusal = None
+        if self.tokens is None:
+            text = "This gateway knows no issuer of tokens (tokens.NAME), so that none renews."
+            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
+        elif not self.tokens.takes("", token):
+            text = "What was sent in a token's place has not the form of one (JWT, signed)."
+            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
+        elif self.waiting >= WAITING_MAX:
+            text = f"{WAITING_MAX} logins are being checked already; send the token again soon."
+            refusal = Refusal(code=Code.TOO_MANY, text=text, transient=True)
+        if self.tokens is None or refusal is not None:
+            self._surroundings.later(lambda: done(refusal))
+            return
+        self.waiting += 1
+
+        def renewed(answer: Refusal | None) -> None:
+            self.waiting -= 1
+            done(answer)
+
+        self.tokens.renew(principal, token, renewed)
 
     def _still_so(self, known: User | None) -> bool:
         """Whether a user who was found right is still the same: other users may have been read."""
@@ -314,24 +366,33 @@ class PasswordGate:
 class PeerGate:
     """The `Authenticator` of one peer, and its `Verifiers`."""
 
-    __slots__ = ("_address", "_anonymous", "_gate")
+    __slots__ = ("_address", "_anonymous", "_gate", "_holder")
 
-    def __init__(self, gate: PasswordGate, address: str, *, anonymous: bool) -> None:
+    def __init__(
+        self,
+        gate: PasswordGate,
+        address: str,
+        *,
+        anonymous: bool,
+        holder: Principal | None = None,
+    ) -> None:
+        """`holder` is for whom the peer acts that has proved it already, by its request."""
+        self._holder = holder
         self._gate = gate
         self._address = address
         self._anonymous = anonymous
 
     @property
     def open(self) -> bool:
-        return self._anonymous or self._gate.open
+        return self._anonymous or self._holder is not None or self._gate.open
 
     def anybody(self, user: str | None) -> Principal:
         """See `Authenticator`."""
-        return self._gate.anybody(user)
+        return self._gate.anybody(user) if self._holder is None else self._holder
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login of this peer; `done` is called later."""
-        if self._anonymous and not user:
+        if self._anonymous and not user and not is_token(password):
             self._gate.let_in(self.anybody(None), done)
         else:
             self._gate.check_from(self._address, user, password, done)
@@ -342,7 +403,15 @@ class PeerGate:
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
+        if self._holder is not None and user == self._holder.user:
+            return False
         return bool(user) and not self._gate.open
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """See `Renewer`."""
+        self._gate.renew(principal, token, done)
 
     def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
         """See `Verifiers`."""

@@ -18,7 +18,7 @@ from typing import Final, assert_never
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
 from gateway.model.ports import Authenticator, Broker
-from gateway.model.principal import ANYBODY, Principal
+from gateway.model.principal import ANYBODY, Principal, end_of
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
@@ -172,6 +172,9 @@ class AmqpConnection:
         """Take what the peer sent; the answers are in `data_to_send`."""
         self.now = self._pulse.last_in = now
         if self.state is State.CLOSED:
+            return
+        if self.principal.ended:
+            self.fail(error_of(end_of(self.principal)))
             return
         if self._parts:
             self._parts.append(data)

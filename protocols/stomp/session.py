@@ -17,7 +17,7 @@ from typing import Final, assert_never
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending
 from gateway.model.ports import Authenticator, Broker
-from gateway.model.principal import Principal
+from gateway.model.principal import Principal, end_of
 from protocols.stomp.commands import Commands
 from protocols.stomp.connection import Connection, State
 from protocols.stomp.greeting import Greeting
@@ -140,6 +140,9 @@ class StompSession:
         connection = self.connection
         connection.now = now
         if connection.ended:
+            return
+        if connection.principal.ended:
+            connection.expel(end_of(connection.principal))
             return
         login = self._login
         if login is not None:

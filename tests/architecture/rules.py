@@ -117,6 +117,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
     "gateway.tokens": (
         "gateway.config",
+        "gateway.logs.summing",
         "gateway.model",
         "gateway.security",
     ),
@@ -145,6 +146,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.process",
         "gateway.security",
+        "gateway.time",
         "protocols",
     ),
     "gateway.reload": (
@@ -154,6 +156,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.listening",
         "gateway.model",
         "gateway.security",
+        "gateway.tokens",
         "protocols.amqp",
         "protocols.transport",
     ),
@@ -310,6 +313,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.security.around": "structlog twisted",
     # Keys of issuers are fetched over the network.
     "gateway.tokens.fetching": "structlog twisted",
+    "gateway.tokens.issuing": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",

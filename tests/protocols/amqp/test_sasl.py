@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramMechanism
 
-from gateway.model.principal import By, Principal
+from gateway.model.principal import ANYBODY, By, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS as MECHANISMS
 from gateway.model.verifier import Verifier
 from protocols.amqp import performatives as p
@@ -231,7 +231,7 @@ def test_every_row_of_the_table(state, happened):
         case Input.RESPONSE:
             sasl.receive_frame(p.SaslResponse(response=plain()))
         case Input.YES | Input.NO:
-            sasl._answered(happened is Input.YES)
+            sasl._answered(ANYBODY if happened is Input.YES else None)
         case Input.FOREIGN:
             sasl.receive_frame(FOREIGN[0])
     assert sasl.state is expected
