@@ -47,7 +47,8 @@ STAMP := $(VENV)/.installed
 COPIED := pyproject.toml .ci/environment gateway/twist_plugin.py \
 	tests/interop/rhea/package-lock.json tests/interop/stompjs/package-lock.json \
 	tests/interop/chromium/package-lock.json tests/examples/web/package-lock.json \
-	tests/interop/jms/jars.sha256 gateway/spark/pyproject.toml
+	tests/interop/jms/jars.sha256 gateway/spark/pyproject.toml \
+	tests/spark/archive/versitygw/go.sum
 WORKERS ?= 2
 TESTS ?=
 SEEDS ?= 3000

@@ -38,6 +38,8 @@ SETTINGS: Final = (
     f'address-settings."{ADDRESS}".default-address-routing-type="MULTICAST"',
     f'address-settings."{ADDRESS}".default-queue-routing-type="MULTICAST"',
 )
+#: For runs that tell something themselves; Spark's bar would be drawn into it.
+QUIET: Final = {"spark.ui.showConsoleProgress": "false"}
 BATCHES: Final = 5
 _SEALED_SECONDS: Final = 60.0
 

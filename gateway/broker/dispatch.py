@@ -49,6 +49,10 @@ class Dispatch:
             self.touched.append(queue)
             self._turn.need_end()
 
+    def need_end(self) -> None:
+        """See to it that this turn ends, though no queue was touched: the store has something."""
+        self._turn.need_end()
+
     def end_turn(self) -> None:
         """Let touched queues hand out; bounded, the rest goes on in the next turn."""
         budget = DISPATCH_TURN

@@ -209,10 +209,10 @@ class BlockReader:
             _id(fields[5]) if count > 5 else None,
             _text(fields[4]) if count > 4 else None,
             _text(fields[10]) if count > 10 else None,
-            _integer(header[2]) if len(header) > 2 else None,
+            _count(header[2]) if len(header) > 2 else None,
             _integer(fields[9]) if count > 9 else None,
             _integer(fields[8]) if count > 8 else None,
-            (_integer(header[4]) or 0) if len(header) > 4 else 0,
+            (_count(header[4]) or 0) if len(header) > 4 else 0,
             headers,
             annotations,
         )
@@ -394,6 +394,12 @@ def _pairs(raw: bytes) -> Headers:
 
 def _integer(value: Value) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _count(value: Value) -> int | None:
+    """Return a number of a header; None for one that is none there and would fit no column."""
+    found = _integer(value)
+    return found if found is not None and 0 <= found < 1 << 63 else None
 
 
 def _id(value: Value) -> str | None:

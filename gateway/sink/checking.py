@@ -12,15 +12,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gateway.broker.pressure.demand import Demand
 from gateway.model.address import check_not_ours, parse_destination
 from gateway.model.errors import Code, RefusedError
-from gateway.sink.encoding import encode_rows, headers_sections
+from gateway.sink.encoding import HEADERS_MAX, encode_rows, entries_of, headers_sections
 from gateway.sink.form import Form, read_form
+from gateway.sink.framing import ArrowStage
 
 #: Addresses of one stage: each is looked up before its batch is published.
 ADDRESSES_MAX: Final = 10_000
-#: A batch of a stage as large as this is none of ours.
-BATCH_BYTES_MAX: Final = 256 << 20
+#: Rows and bytes that are judged at once: values of a column become objects of Python's.
+_ROWS: Final = 8192
+_BYTES: Final = 4 << 20
+#: The headers of one row as JSON: what is read at once takes some twenty times as much memory.
+HEADERS_BYTES_MAX: Final = 4 << 20
 #: What a message has beside the values of its columns, at most; headers are counted apart.
 _FRAME_BYTES: Final = 128
 _TEXTS: Final = ("key", "message_id", "subject", "content_type", "correlation_id", "reply_to")
@@ -28,36 +33,35 @@ _TEXTS: Final = ("key", "message_id", "subject", "content_type", "correlation_id
 
 @dataclass(slots=True)
 class Judged:
-    """What a stage was found to hold: rows, and each address with its first row."""
+    """What a stage was found to hold: rows, and what is for each address."""
 
     rows: int = 0
-    addresses: dict[str, int] = field(default_factory=dict)
+    addresses: dict[str, Demand] = field(default_factory=dict)
 
 
-def judge_stage(reader: pa.ipc.RecordBatchStreamReader, message_max: int) -> Judged:
+def judge_stage(stage: ArrowStage, message_max: int) -> Judged:
     """Read a stage to its end. Raises RefusedError (bad-value, bad-name, too-large)."""
-    form = read_form(reader.schema)
+    form = read_form(stage.schema)
     found = Judged()
     if form.address is not None:
         _check_address(form.address, 0, found)
-    for batch in batches_of(reader):
-        judge_batch(batch, form, found, message_max)
-        found.rows += batch.num_rows
+    for _, batch in stage.batches():
+        for part in _parts(batch):
+            judge_batch(part, form, found, message_max)
+            found.rows += part.num_rows
     return found
 
 
-def batches_of(reader: pa.ipc.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
-    """Go through the batches, each one validated. Raises RefusedError (bad-value)."""
-    try:
-        for batch in reader:
-            if batch.nbytes > BATCH_BYTES_MAX:
-                raise pa.ArrowInvalid(f"a batch has {batch.nbytes} of {BATCH_BYTES_MAX} bytes")
-            batch.validate(full=True)
-            yield batch
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise RefusedError.of(
-            Code.BAD_VALUE, f"The stage is no Arrow stream that can be read: {error}."
-        ) from error
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into what can be judged at once, in order."""
+    rest = [batch.slice(first, _ROWS) for first in range(0, batch.num_rows, _ROWS)][::-1]
+    while rest:
+        part = rest.pop()
+        if part.num_rows == 1 or part.nbytes <= _BYTES:
+            yield part
+        else:
+            half = part.num_rows // 2
+            rest += [part.slice(half), part.slice(0, half)]
 
 
 def judge_batch(batch: pa.RecordBatch, form: Form, found: Judged, message_max: int) -> None:
@@ -68,6 +72,7 @@ def judge_batch(batch: pa.RecordBatch, form: Form, found: Judged, message_max: i
     if form.address is None:
         _check_not_null(batch, "address", found.rows)
         _check_addresses(batch.column("address"), found)
+    _count(batch, form, found)
     _check_range(batch, "priority", form, found.rows, (0, 9))
     _check_range(batch, "ttl_ms", form, found.rows, (0, 1 << 62))
     if "content_type" in form.names:
@@ -101,7 +106,22 @@ def _check_address(text: str, row: int, found: Judged) -> None:
             f"Row {row}: its address is number {ADDRESSES_MAX + 1} of this partition, and "
             f"{ADDRESSES_MAX} are possible. Use more partitions, or smaller batches.",
         )
-    found.addresses[text] = row
+    found.addresses[text] = Demand(row)
+
+
+def _count(batch: pa.RecordBatch, form: Form, found: Judged) -> None:
+    """Count what is for each address."""
+    sizes = pc.cast(pc.binary_length(batch.column("body")), pa.int64())
+    if form.address is not None:
+        rows, most = batch.num_rows, pc.max(sizes).as_py()
+        demand = found.addresses.setdefault(form.address, Demand(0))
+        demand.add(rows, pc.sum(sizes).as_py(), most)
+        return
+    table = pa.table({"address": batch.column("address"), "size": sizes})
+    wanted = [("size", "count"), ("size", "sum"), ("size", "max")]
+    for one in table.group_by("address").aggregate(wanted).to_pylist():
+        demand = found.addresses[one["address"]]
+        demand.add(one["size_count"], one["size_sum"], one["size_max"])
 
 
 def _check_range(
@@ -128,6 +148,13 @@ def _refuse_first(
 
 
 def _check_headers(batch: pa.RecordBatch, form: Form, first: int) -> None:
+    column = batch.column("headers")
+    if pa.types.is_map(column.type):
+        many = pc.greater(entries_of(column), HEADERS_MAX)
+        _refuse_first(many, first, "headers", f"has more than {HEADERS_MAX} headers")
+    else:
+        large = pc.greater(pc.binary_length(column), HEADERS_BYTES_MAX)
+        _refuse_first(large, first, "headers", f"is longer than {HEADERS_BYTES_MAX} bytes")
     try:
         headers_sections(batch, form.names)
     except ValueError:

@@ -19,7 +19,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.model.amqp_types import AmqpMap, Described, UByte, UInt, ULong, Value, encode
+from gateway.model.amqp_types import (
+    NODES_MAX,
+    AmqpMap,
+    Described,
+    UByte,
+    UInt,
+    ULong,
+    Value,
+    encode,
+)
 from gateway.model.identity import DUPLICATE_BYTES, has_duplicate_id
 from gateway.model.message import DEFAULT_PRIORITY, DURABLE, EXPIRES, GROUPED, IDENTIFIED
 from gateway.model.run import MixedRun, Run
@@ -37,6 +46,10 @@ _PROPERTIES: Final = {
     "key": (10, 0xA1),
 }
 _NULL: Final = b"\x40"
+#: Headers of one row: as many as are read of one map of AMQP [`gateway.model.amqp_decode`].
+HEADERS_MAX: Final = (NODES_MAX - 1) // 2
+#: Of headers that are remembered, a thousand of them.
+_REMEMBERED_BYTES: Final = 4096
 #: What a ttl can say [AMQP 3.2.1]; longer ones say this much.
 _TTL_MAX: Final = (1 << 32) - 1
 _u32 = struct.Struct(">I").pack
@@ -260,18 +273,40 @@ def headers_sections(batch: pa.RecordBatch, names: frozenset[str]) -> Column:
     if pa.types.is_string(column.type):
         if is_one_value(column):
             return json_section(column[0].as_py())
-        return [json_section(text) for text in column.to_pylist()]
-    return [map_section(None if pairs is None else tuple(pairs)) for pairs in column.to_pylist()]
+        make_json = _json_section if _is_short(column) else json_section
+        return [make_json(text) for text in column.to_pylist()]
+    make = _map_section if _is_short(column) else map_section
+    return [make(None if pairs is None else tuple(pairs)) for pairs in column.to_pylist()]
 
 
-@lru_cache(maxsize=1024)
+def entries_of(headers: pa.MapArray) -> pa.Array:
+    """Return how many entries each map has."""
+    ends = headers.offsets
+    return pc.subtract(ends.slice(1), ends.slice(0, len(ends) - 1))
+
+
+def _is_short(headers: pa.Array) -> bool:
+    """Whether the headers of each row are small enough to be remembered: they repeat often."""
+    if pa.types.is_string(headers.type):
+        return bool(pc.max(pc.binary_length(headers)).as_py() <= _REMEMBERED_BYTES)
+    first, last = headers.offsets[0].as_py(), headers.offsets[-1].as_py()
+    texts = [part.slice(first, last - first) for part in (headers.keys, headers.items)]
+    most = max(pc.max(pc.binary_length(text)).as_py() or 0 for text in texts)
+    return bool(most * 2 * pc.max(entries_of(headers)).as_py() <= _REMEMBERED_BYTES)
+
+
 def json_section(text: str | None) -> bytes:
     """Return application-properties of a JSON object. Raises ValueError for anything else."""
     if text is None:
         return b""
-    found = json.loads(text, parse_constant=_no_number)
+    try:
+        found = json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")  # noqa: TRY004 - a value of a row
+    if len(found) > HEADERS_MAX:
+        raise ValueError(f"has more than {HEADERS_MAX} headers")
     for name, value in found.items():
         if isinstance(value, dict | list):
             text = f"has an object or array as {name[:60]!a}; a header is one value"
@@ -280,19 +315,18 @@ def json_section(text: str | None) -> bytes:
             raise ValueError(f"has a number as {name[:60]!a} that is too large")
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
             raise ValueError(f"has a number as {name[:60]!a} that does not fit 64 bits")
-    return _map_section(list(found.items()))
+    return map_section(tuple(found.items()))
 
 
-@lru_cache(maxsize=1024)
-def map_section(pairs: tuple[tuple[str, str | None], ...] | None) -> bytes:
+def map_section(pairs: tuple[tuple[str, Any], ...] | None) -> bytes:
     """Return application-properties of a map's entries."""
-    return _map_section(list(pairs)) if pairs else b""
-
-
-def _map_section(pairs: list[tuple[Any, Any]]) -> bytes:
     if not pairs:
         return b""
-    return encode(Described(ULong(APPLICATION_PROPERTIES), AmqpMap(tuple(pairs))))
+    return encode(Described(ULong(APPLICATION_PROPERTIES), AmqpMap(pairs)))
+
+
+_json_section = lru_cache(maxsize=1024)(json_section)
+_map_section = lru_cache(maxsize=1024)(map_section)
 
 
 def _no_number(text: str) -> float:

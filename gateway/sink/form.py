@@ -79,6 +79,13 @@ class Form:
 
 def read_form(schema: pa.Schema) -> Form:
     """Return what a schema says. Raises RefusedError (bad-value) for one that is no stage's."""
+    try:
+        return _read_form(schema)
+    except UnicodeDecodeError as error:
+        raise _bad(f"A column of the stage has a name that is no UTF-8: {error}.") from error
+
+
+def _read_form(schema: pa.Schema) -> Form:
     for field in schema:
         known = COLUMNS.get(field.name)
         if known is None:

@@ -13,9 +13,10 @@ out before its unit is on disk: else a consumer could have a message that a cras
 next start publishes again.
 
 While a slice does not fit as a whole it is halved, down to one row: the row that is refused is told
-with its address. What may pass (a full address that blocks, an operator, the disk, a journal that
-is behind) is waited for; anything else ends the publication, and the next commit call, or the next
-start, goes on at that row.
+with its address. What may pass (a full address, an operator, the disk, a journal that is behind) is
+waited for; anything else ends the publication, and the next commit call, or the next start, goes on
+at that row. An address that refuses when it is full was asked before the batch began
+(`gateway.sink.ways`): half a batch cannot be taken back, so that its rest waits there too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from typing import Final, TypeAlias
 
 from twisted.internet.defer import Deferred
 
-from gateway.addresses.settings import FullPolicy
 from gateway.broker import Gateway
 from gateway.broker.routing.route import Route
 from gateway.model.address import parse_destination
@@ -39,6 +39,7 @@ from gateway.model.principal import Principal
 from gateway.model.run import Outcome, Run
 from gateway.sink.form import Form
 from gateway.sink.ledger import Commit, Ledger
+from gateway.sink.places import Places
 from gateway.sink.ports import Clock, Files, RunBlocking
 from gateway.sink.reading import Slice, StageReader
 
@@ -120,6 +121,7 @@ class Publication:
         files: Files,
         blocking: RunBlocking,
         clock: Clock,
+        places: Places,
         file_of: Callable[[str, int, StageRow], str],
         principal: Principal | None = None,
     ) -> None:
@@ -131,6 +133,7 @@ class Publication:
         self._files = files
         self._blocking = blocking
         self._clock = clock
+        self._places = places
         self._file_of = file_of
         self._routes = Routes(broker, self._wake, principal)
         self._pause: Deferred[None] | None = None
@@ -150,11 +153,34 @@ class Publication:
             while (commit := self._commit()) is not None:
                 if commit.stage == len(commit.stages):
                     return self._finish()
-                stage = commit.stages[commit.stage]
-                await self._stage(self._file_of(self._producer, commit.batch, stage), commit.row)
+                await self._places.take()
+                try:
+                    gave_way = await self._go_on()
+                finally:
+                    self._places.give()
+                if gave_way:
+                    await self._pass_by()
             raise Stopped
         finally:
             self._routes.close()
+
+    async def _go_on(self) -> bool:
+        """Publish a stage, from where it is; returns whether it gave way to others."""
+        commit = self._commit()
+        if commit is None:
+            return False
+        stage = commit.stages[commit.stage]
+        file = self._file_of(self._producer, commit.batch, stage)
+        return not await self._stage(file, commit.row)
+
+    async def _pass_by(self) -> None:
+        """Pause without a place."""
+        places = self._places
+        places.waiting += 1
+        try:
+            await self._wait(places.pause(PAUSE_SECONDS))
+        finally:
+            places.waiting -= 1
 
     def _commit(self) -> Commit | None:
         """Return what is being published; None when somebody had the producer forgotten."""
@@ -168,23 +194,29 @@ class Publication:
         broker.turn.need_end()
         return ticket
 
-    async def _stage(self, file: str, row: int) -> None:
-        """Publish a stage from a row on."""
+    async def _stage(self, file: str, row: int) -> bool:
+        """Publish a stage from a row on; returns whether it is at its end."""
         run = self._blocking.run
+        most = self._ledger.settings.max_message_size
         try:
-            reader = await run(StageReader, self._files, file, row)
+            reader = await run(StageReader, self._files, file, row, most)
         except OSError as error:
             raise _lost(file, error) from error
         ahead: Deferred[Slice | None] = run(reader.next)
         try:
             while (found := await ahead) is not None:
                 ahead = run(reader.next)  # made while this one is published
-                await self._all(found)
+                if not await self._all(found):
+                    return False
+            return True
         finally:
             ahead.addBoth(lambda _: reader.close())
 
-    async def _all(self, rows: Slice) -> None:
-        """Publish a slice: whole, or as much as fits, and the rest when there is room."""
+    async def _all(self, rows: Slice) -> bool:
+        """Publish a slice: whole, or as much as fits, and the rest when there is room.
+
+        Returns whether it is published; it is not where others want the place of one that waits.
+        """
         rest: list[Slice] = [rows]  # the next one last
         while rest:
             if self._stopping:
@@ -200,13 +232,16 @@ class Publication:
                 rest += [behind, first]
             else:
                 await self._refused(one, *refused)
+                if self._places.wanted:
+                    return False
                 rest.append(one)
+        return True
 
     async def _refused(self, one: Slice, route: Route | None, refusal: Refusal) -> None:
         """Wait for what may pass. Raises RefusedError for what does not."""
         where = f"Row {one.first} of a partition, for {one.parts[0].address!r}: "
         told = replace(refusal, text=where + refusal.text)
-        if route is None or not _may_pass(route, refusal):
+        if route is None or not refusal.transient:
             raise RefusedError(replace(told, transient=False))
         self._broker.pressure.room.watch(route.target)
         self.refusal = told
@@ -330,13 +365,6 @@ def _pages(route: Route, run: Run) -> bool:
     """Whether all of a run goes to the pages of one address, and nowhere else."""
     alone = route.fan is None and not run.flags & IDENTIFIED
     return alone and route.target.uses_pages and route.target.paging is not None
-
-
-def _may_pass(route: Route, refusal: Refusal) -> bool:
-    """Whether a refusal is worth to be waited for; a full address that fails says no for good."""
-    full = refusal.code in (Code.ADDRESS_FULL, Code.MEMORY_FULL)
-    fails = route.target.settings.address_full_policy is FullPolicy.FAIL
-    return refusal.transient and not (full and fails and not route.target.operator_block)
 
 
 def _lost(file: str, error: OSError) -> RefusedError:

@@ -8,15 +8,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from gateway.model.errors import Code, RefusedError
-from gateway.sink.checking import Judged, batches_of, judge_stage
+from gateway.sink.checking import Judged, judge_stage
 from gateway.sink.encoding import Part, encode_rows
 from gateway.sink.form import Form, read_form
+from gateway.sink.framing import ArrowStage
 from gateway.sink.ports import Files, Source
 
 #: Rows and bytes of bodies of one slice: what the reactor takes in about a millisecond (measured).
 SLICE_ROWS: Final = 1000
 SLICE_BYTES: Final = 512 << 10
+#: All columns of it: heads may be larger than bodies.
+_WHOLE_BYTES: Final = 2 * SLICE_BYTES
 
 
 class Slice:
@@ -56,16 +58,16 @@ class Slice:
 class StageReader:
     """Reads one stage from a row on."""
 
-    def __init__(self, files: Files, file: str, row: int) -> None:
+    def __init__(self, files: Files, file: str, row: int, message_max: int) -> None:
         """Open it. Raises OSError, RefusedError (bad-value)."""
         self._source: Source = files.open(file)
         try:
-            reader = open_stream(self._source)
-            self.form = read_form(reader.schema)
+            stage = ArrowStage(self._source, message_max)
+            self.form = read_form(stage.schema)
         except BaseException:
             self._source.close()
             raise
-        self._slices = self._go(batches_of(reader), row)
+        self._slices = self._go(stage, row)
 
     def next(self) -> Slice | None:
         """Return the next slice, None at the end."""
@@ -78,15 +80,12 @@ class StageReader:
         """Close the file."""
         self._source.close()
 
-    def _go(self, batches: Iterator[pa.RecordBatch], row: int) -> Iterator[Slice]:
-        first = 0  # of the batch, in the stage
-        for batch in batches:
-            count = batch.num_rows
-            while first <= row < first + count:
+    def _go(self, stage: ArrowStage, row: int) -> Iterator[Slice]:
+        for first, batch in stage.batches(row):
+            while row < first + batch.num_rows:
                 rows = fitting(batch, row - first)
                 yield Slice(self.form, batch.slice(row - first, rows), row)
                 row += rows
-            first += count
 
 
 def fitting(batch: pa.RecordBatch, row: int) -> int:
@@ -96,32 +95,25 @@ def fitting(batch: pa.RecordBatch, row: int) -> int:
     ends = memoryview(body.buffers()[1]).cast("i")
     at = body.offset + row
     rows = bisect_right(ends, ends[at] + SLICE_BYTES, at, at + most + 1) - 1 - at
-    return int(max(1, min(rows, most)))
-
-
-def open_stream(source: Source) -> pa.ipc.RecordBatchStreamReader:
-    """Return a reader of an Arrow stream. Raises RefusedError (bad-value)."""
-    try:
-        return pa.ipc.open_stream(pa.PythonFile(source, mode="r"))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise RefusedError.of(
-            Code.BAD_VALUE, f"The stage is no Arrow stream that can be read: {error}."
-        ) from error
+    rows = int(max(1, min(rows, most)))
+    while rows > 1 and batch.slice(row, rows).nbytes > _WHOLE_BYTES:
+        rows //= 2
+    return rows
 
 
 def judge_file(files: Files, file: str, message_max: int) -> Judged:
     """Read a stage to its end and judge it. Raises OSError, RefusedError."""
     source = files.open(file)
     try:
-        return judge_stage(open_stream(source), message_max)
+        return judge_stage(ArrowStage(source, message_max), message_max)
     finally:
         source.close()
 
 
-def form_of(files: Files, file: str) -> Form:
+def form_of(files: Files, file: str, message_max: int) -> Form:
     """Return what a stage says of all its rows. Raises OSError, RefusedError."""
     source = files.open(file)
     try:
-        return read_form(open_stream(source).schema)
+        return read_form(ArrowStage(source, message_max).schema)
     finally:
         source.close()

@@ -21,11 +21,13 @@ from gateway.model.errors import STOPPING, Code, Refusal, RefusedError
 from gateway.model.principal import Principal
 from gateway.sink.durable import when_durable
 from gateway.sink.ledger import Known, Ledger, Next
+from gateway.sink.places import Places
 from gateway.sink.ports import Clock, Files, RunBlocking
-from gateway.sink.publication import Publication, Routes, Stopped
-from gateway.sink.reading import form_of, judge_file
+from gateway.sink.publication import Publication, Stopped
+from gateway.sink.reading import judge_file
 from gateway.sink.settings import SinkSettings
 from gateway.sink.staging import Stage, StageKey, Staging, owner_of, stage_key
+from gateway.sink.ways import check_ways
 
 Result = TypeVar("Result")
 
@@ -106,6 +108,7 @@ class Sink:
         self._durable = partial(when_durable, broker)
         self._may_take = may_take
         self._running: dict[str, _Running] = {}
+        self._places = Places()
         self._stopping = False
         self.committed = 0
 
@@ -158,6 +161,15 @@ class Sink:
             for producer, known in self.ledger.producers.items()
             for key in _keys(producer, known)
         }
+
+    def _is_in_use(self, key: StageKey) -> bool:
+        return any(
+            key in _keys(producer, known)
+            for producer, known in self.ledger.producers.items()
+            if known.commit is not None
+            and known.commit.batch == key.batch
+            and owner_of(producer) == key.owner
+        )
 
     def definitions(self) -> list[CommitDefinition | ProgressDefinition]:
         """Return what each new journal segment begins with."""
@@ -239,7 +251,7 @@ class Sink:
     def abort(self, key: StageKey) -> bool:
         """Delete a stage; returns whether it was there. One that is being published stays."""
         stage = self.staging.get(key)
-        if stage is None or stage.writing or key in self._stages_in_use():
+        if stage is None or stage.writing or self._is_in_use(key):
             return False
         self._remove(stage)
         return True
@@ -316,9 +328,17 @@ class Sink:
         """
         owner, now = owner_of(producer), self._clock.seconds()
         found: list[Stage] = []
+        partitions = [partition for partition, _, _ in stages]
+        if len(set(partitions)) < len(partitions):
+            twice = next(one for one in partitions if partitions.count(one) > 1)
+            raise RefusedError.of(
+                Code.BAD_VALUE,
+                f"Batch {batch} of producer {producer!r} names partition {twice} twice; each one "
+                "counts by one stage.",
+            )
         for partition, attempt, rows in stages:
             stage = self.staging.get(StageKey(owner, batch, partition, attempt))
-            if stage is None or stage.rows != rows:
+            if stage is None or stage.rows != rows or rows < 0:
                 raise RefusedError.of(
                     Code.NOT_FOUND,
                     f"Batch {batch} of producer {producer!r}: the stage of partition {partition} "
@@ -328,27 +348,14 @@ class Sink:
                 )
             stage.seen = now
             found.append(stage)
-        for stage in found:
-            await self._check_ways(stage, principal)
-
-    async def _check_ways(self, stage: Stage, principal: Principal | None) -> None:
-        """Look whether each address of a stage can be sent to. Raises RefusedError."""
-        most = self.staging.settings.max_message_size
-        if stage.addresses is None:
-            judged = await self._blocking.run(judge_file, self._files, stage.file, most)
-            stage.addresses = judged.addresses
-        form = await self._blocking.run(form_of, self._files, stage.file)
-        routes = Routes(self._broker, _nothing, principal)
-        try:
-            for address, row in stage.addresses.items():
-                try:
-                    routes.to(address, form)
-                except RefusedError as error:
-                    refusal = error.refusal
-                    where = f"Row {row} of partition {stage.key.partition}: "
-                    raise RefusedError.of(refusal.code, where + refusal.text) from None
-        finally:
-            routes.close()
+        await check_ways(
+            found,
+            self._broker,
+            self._files,
+            self._blocking,
+            message_max=self.staging.settings.max_message_size,
+            principal=principal,
+        )
 
     def _run(self, producer: str, principal: Principal | None = None) -> _Running:
         """Have the batch of a producer published, if it is not under way."""
@@ -361,6 +368,7 @@ class Sink:
                 files=self._files,
                 blocking=self._blocking,
                 clock=self._clock,
+                places=self._places,
                 file_of=_file_of,
                 principal=principal,
             )
@@ -481,7 +489,3 @@ def _not_removed(failure: object, file: str) -> None:
 def _fault(failure: object, producer: str) -> None:
     """Tell of a fault of ours: the next commit call, or start, goes on."""
     _log.error("sink.publication_failed", producer=producer, error=str(failure))
-
-
-def _nothing() -> None:
-    """Stand for whoever does not want to know of room."""

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.broker.pressure.demand import Demand
 from gateway.model.errors import Code, RefusedError
 from gateway.sink.settings import SinkSettings
 
@@ -49,7 +50,7 @@ class Stage:
         size: bytes.
         rows: how many it has; -1 while it comes.
         seen: seconds of the clock at which it was heard of last.
-        addresses: address -> the first row that goes there; None where that is not known now.
+        addresses: address -> what is for it; None where that is not known now.
         writing: something of it is under way on a thread.
     """
 
@@ -57,7 +58,7 @@ class Stage:
     size: int = 0
     rows: int = -1
     seen: float = 0.0
-    addresses: Mapping[str, int] | None = None
+    addresses: Mapping[str, Demand] | None = None
     writing: bool = False
 
     @property
@@ -198,7 +199,7 @@ class Staging:
         stage = self._stages[key] = Stage(key)
         return stage
 
-    def sealed(self, stage: Stage, rows: int, addresses: Mapping[str, int]) -> None:
+    def sealed(self, stage: Stage, rows: int, addresses: Mapping[str, Demand]) -> None:
         """The stage is whole."""
         stage.rows, stage.addresses = rows, addresses
 

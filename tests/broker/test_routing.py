@@ -114,6 +114,18 @@ def test_a_tap_is_a_route_and_sees_each_message_once():
     assert core.gateway.load.memory == 0
 
 
+def test_what_only_a_tap_takes_ends_its_turn_so_that_the_store_has_it():
+    core = Core()
+    core.gateway.directory.make_address("t")
+    core.gateway.addresses["t"].taps = (Tap(),)
+    core.gateway.addresses["t"].version += 1
+    route, _ = core.producer("t", MULTICAST)
+    core.gateway.turn.run()
+    assert not core.gateway.turn.begun
+    route.send(Run([stomp(b"nobody waits")], flags_of()))
+    assert core.gateway.turn.begun
+
+
 def test_a_transaction_reaches_the_tap_at_its_commit_in_order():
     core = Core()
     core.send("q")

@@ -12,6 +12,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -56,14 +57,17 @@ print(json.dumps([[row.offset, bytes(row.body).decode()] for row in rows]))
 """
 
 
-def spark_alone(folder: Path, *, with_pip: bool = False) -> Path:
-    """Make an environment with pyspark and pyarrow, nothing of ours; returns its interpreter."""
+def spark_alone(folder: Path, *, with_pip: bool = False, beside: Sequence[str] = ()) -> Path:
+    """Make an environment with pyspark and pyarrow, nothing of ours; returns its interpreter.
+
+    `beside` are packages that it has as well.
+    """
     venv.create(folder, with_pip=with_pip)
     python = folder / "bin" / "python"
     others = folder / "dependencies"
     others.mkdir()
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if entry.name.split(".")[0].split("-")[0] in NEEDED:
+        if entry.name.split(".")[0].split("-")[0] in (*NEEDED, *beside):
             (others / entry.name).symlink_to(entry)
     site = run(
         python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder

@@ -15,9 +15,11 @@ from gateway.model.errors import RefusedError
 from gateway.model.message import DURABLE, EXPIRES, GROUPED, IDENTIFIED
 from gateway.model.run import MixedRun, Run
 from gateway.model.sections import BodyKind, expiry_and_group, header_facts, scan
+from gateway.sink import encoding
 from gateway.sink.checking import Judged, judge_batch
 from gateway.sink.encoding import encode_rows
-from gateway.sink.form import read_form
+from gateway.sink.form import Form, read_form
+from gateway.sink.reading import fitting
 from protocols.amqp.looking import look_into
 
 TYPES: dict[str, pa.DataType] = {
@@ -214,3 +216,27 @@ def test_a_schema_of_another_kind_is_refused(case: str) -> None:
     schema, rule = BAD_SCHEMAS[case]
     with pytest.raises(RefusedError, match=rule):
         read_form(schema)
+
+
+def test_large_headers_are_not_remembered() -> None:
+    encoding._json_section.cache_clear()
+    encoding._map_section.cache_clear()
+    for text in ("x" * 10_000, "y"):
+        named = [{"body": b"", "headers": f'{{"a":"{text}{n}"}}'} for n in range(5)]
+        sent = encode_rows(*_formed(batch_of(named, headers=pa.string())))
+        assert len(sent[0].bodies) == 5
+        maps = [{"body": b"", "headers": [("a", f"{text}{n}")]} for n in range(5)]
+        assert len(encode_rows(*_formed(batch_of(maps)))[0].bodies) == 5
+    assert encoding._json_section.cache_info().currsize == 5
+    assert encoding._map_section.cache_info().currsize == 5
+
+
+def _formed(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Form]:
+    return batch, read_form(batch.schema)
+
+
+def test_a_slice_is_small_where_heads_are_large() -> None:
+    batch = batch_of([{"body": b"x", "subject": "s" * 50_000}] * 200)
+    rows = fitting(batch, 0)
+    assert 1 <= rows < 40
+    assert fitting(batch_of([{"body": b"x", "subject": "s"}] * 200), 0) == 200

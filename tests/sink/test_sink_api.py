@@ -255,6 +255,25 @@ def test_impossible_names_are_refused(case: str, core: SinkCore) -> None:
     assert len(core.sink.staging) == 0
 
 
+def test_a_stage_that_was_not_sealed_is_not_there_whatever_a_commit_says(core: SinkCore) -> None:
+    data = stream(3)
+    assert core.call("POST", STAGE + "?offset=0", raw=data)[0] == 200
+    status, shown, _ = published(core, (0, "a", -1))  # as many rows as an unfinished stage has
+    assert (status, shown["code"]) == (404, "not-found")
+    assert core.call("GET", "/producers/p")[0] == 404
+
+
+def test_a_partition_counts_by_one_stage(core: SinkCore) -> None:
+    core.stage(stream(3))
+    core.stage(stream(3), "/stages/p/0/0/b")
+    status, shown, _ = published(core, (0, "a", 3), (0, "b", 3))
+    assert status == 422
+    assert "names partition 0 twice" in shown["message"]
+    assert published(core, (0, "a", 3), (0, "a", 3))[0] == 422
+    assert published(core, (0, "b", 3))[0] == 200
+    assert core.bodies() == numbers(3)
+
+
 # ---- addresses
 
 
@@ -287,20 +306,56 @@ def test_a_full_address_that_blocks_is_waited_for(tmp_path: Path) -> None:
     assert core.bodies() == numbers(5, 20)
 
 
-def test_a_full_address_that_fails_ends_the_call_at_its_row(tmp_path: Path) -> None:
+def test_a_full_address_that_fails_refuses_a_batch_before_anything_of_it_is_there(
+    tmp_path: Path,
+) -> None:
     core = SinkCore(tmp_path, limited("q", FullPolicy.FAIL, max_size_messages=10))
-    core.stage(stream(25))
-    status, shown, headers = published(core, (0, "a", 25))
+    core.stage(stream(4))
+    assert published(core, (0, "a", 4))[0] == 200
+    core.stage(stream(4), "/stages/p/1/0/a")
+    core.stage(stream(3, first=4), "/stages/p/1/1/a")
+    status, shown, headers = published(core, (0, "a", 4), (1, "a", 3), batch=1)
+    assert (status, shown["code"], headers["Retry-After"]) == (503, "address-full", "5")
+    assert "'q' has no room for the 7 messages of the batch: it holds 4" in shown["message"]
+    assert "max-size-messages is 10. None is published." in shown["message"]
+    assert core.bodies() == numbers(4)
+    assert core.call("GET", "/producers/p")[1]["batch"] is None, "it has not begun"
+    core.gateway.queues["q"].purge()
+    core.run(0.2)
+    assert published(core, (0, "a", 4), (1, "a", 3), batch=1)[0] == 200
+    assert core.bodies() == numbers(7)
+
+
+def test_a_batch_that_never_fits_is_refused_for_good(tmp_path: Path) -> None:
+    core = SinkCore(tmp_path, limited("q", FullPolicy.FAIL, max_size_messages=10))
+    core.stage(stream(11))
+    status, shown, headers = published(core, (0, "a", 11))
     assert (status, shown["code"], headers.get("Retry-After")) == (409, "address-full", None)
-    assert shown["message"].startswith("Row 10 of a partition, for 'q': Address 'q' is full")
-    assert core.bodies() == numbers(10)
+    assert "Write smaller batches" in shown["message"]
+    assert core.bodies() == []
+    core.stage(stream(10), "/stages/p/1/0/a")
+    assert published(core, (0, "a", 10), batch=1)[0] == 200
+
+
+def test_room_that_others_take_meanwhile_is_waited_for(tmp_path: Path) -> None:
+    core = SinkCore(tmp_path, limited("q", FullPolicy.FAIL, max_size_messages=2_000))
+    core.stage(stream(1_500))
+    answers = core.commit((0, "a", 1_500))  # judged, and its first slice is published
+    core.send("q", *[b"other"] * 800)
+    core.run(1.5)
+    assert (answers[0][0], answers[0][1]["code"]) == (503, "address-full")
+    shown = core.call("GET", "/producers/p")[1]
+    assert (shown["messages"], shown["waits"]["code"]) == (1_200, "address-full")
     core.gateway.queues["q"].purge()
-    core.run(0.2)
-    assert published(core, (0, "a", 25))[0] == 409, "and goes on there"
-    core.gateway.queues["q"].purge()
-    core.run(0.2)
+    core.run(0.5)
+    assert core.bodies() == numbers(300, 1_200)
+    assert published(core, (0, "a", 1_500))[0] == 200
+
+
+def test_a_topic_without_subscribers_has_room_for_everything(tmp_path: Path) -> None:
+    core = SinkCore(tmp_path, limited("t", FullPolicy.FAIL, max_size_messages=10))
+    core.stage(stream(25, address="/topic/t"))
     assert published(core, (0, "a", 25))[0] == 200
-    assert core.bodies() == numbers(5, 20)
 
 
 def test_a_full_address_that_drops_takes_all(tmp_path: Path) -> None:
@@ -483,24 +538,58 @@ def test_a_start_without_a_stage_says_so_and_serves_on(tmp_path: Path) -> None:
     assert published(again, (0, "a", 25))[0] == 200
 
 
-def test_full_pages_are_waited_for_at_their_row(tmp_path: Path) -> None:
+def test_full_pages_that_fail_refuse_a_batch_before_anything_of_it_is_there(
+    tmp_path: Path,
+) -> None:
     pages = {"page_limit_messages": 40, "page_full_policy": PageFullPolicy.FAIL}
     core = SinkCore(tmp_path, limited("q", FullPolicy.PAGE, max_size_messages=10, **pages))
     core.stage(stream(250))
-    answers = core.commit((0, "a", 250))
+    status, shown, _ = published(core, (0, "a", 250))
+    assert (status, shown["code"]) == (409, "page-full")
+    assert "page-limit-messages is 40" in shown["message"]
+    core.stage(stream(40), "/stages/p/1/0/a")
+    assert published(core, (0, "a", 40), batch=1)[0] == 200
+    core.stage(stream(20), "/stages/p/2/0/a")
+    status, shown, headers = published(core, (0, "a", 20), batch=2)
+    assert (status, shown["code"], headers["Retry-After"]) == (503, "page-full", "5")
+    queue = core.gateway.queues["q"]
+    assert queue.ready_count + queue.paged_count == 40
+    queue.purge()
+    core.run(0.2)
+    assert published(core, (0, "a", 20), batch=2)[0] == 200
+
+
+def test_full_pages_are_waited_for_at_their_row(tmp_path: Path) -> None:
+    pages = {"page_limit_messages": 2_000, "page_full_policy": PageFullPolicy.FAIL}
+    core = SinkCore(tmp_path, limited("q", FullPolicy.PAGE, max_size_messages=10, **pages))
+    core.stage(stream(2_000))
+    answers = core.commit((0, "a", 2_000))
+    core.send("q", *[b"other"] * 600)  # since the batch was judged
     core.run(1.5)
     status, shown, _ = answers[0]
     assert (status, shown["code"]) == (503, "page-full")
     row = core.call("GET", "/producers/p")[1]["messages"]
-    assert 40 <= row < 100
+    assert 1_000 < row < 2_000
     assert shown["message"].startswith(f"Row {row} of a partition, for 'q': ")
     queue = core.gateway.queues["q"]
-    assert queue.ready_count + queue.paged_count == row
+    assert queue.ready_count + queue.paged_count == row + 600
     queue.purge()
-    core.run(0.2)
-    core.post("POST", "/producers/p:commit", {"batch": 0, "stages": [], "waitMs": 100})
-    core.run(0.3)
-    assert core.call("GET", "/producers/p")[1]["messages"] > row
+    core.run(0.5)
+    assert core.call("GET", "/producers/p")[1]["committed"] == 0
+
+
+def test_full_pages_that_drop_take_all(tmp_path: Path) -> None:
+    pages = {"page_limit_messages": 40, "page_full_policy": PageFullPolicy.DROP}
+    core = SinkCore(tmp_path, limited("q", FullPolicy.PAGE, max_size_messages=10, **pages))
+    core.stage(stream(250))
+    assert published(core, (0, "a", 250))[:2] == (
+        200,
+        {"done": True, "messages": 250, "total": 250},
+    )
+    queue = core.gateway.queues["q"]
+    there = queue.ready_count + queue.paged_count
+    assert there == 50
+    assert core.gateway.directory.addresses["q"].dropped == 200, "and they are counted"
 
 
 def test_a_stage_that_is_cut_after_its_seal_ends_the_batch_there(

@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,14 @@ class Cluster:
 
     url: str
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def kill_executors(self) -> int:
+        """Kill the JVMs of all executors that there are; returns how many."""
+        found = [pid for worker in self.workers for pid in _children(worker.pid)]
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, 9)
+        return len(found)
 
     def kill_an_executor(self) -> int:
         """Kill one executor's JVM as a lost machine would; returns its process id."""

@@ -5,6 +5,7 @@
 Batches of numbered messages are staged and committed at a gateway, and a streaming query carries
 them on by source and sink. Each round feeds some and kills one part a moment later: the gateway
 (started again on its data), the driver (started again from its checkpoint) or a worker of a task.
+Most rounds let the query carry something first, so that work is killed and not only a start.
 At the end each number is at the other address once. Every part is a process of its own.
 """
 
@@ -19,8 +20,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gateway.trial.java import spark_environment
@@ -34,8 +37,12 @@ FED_MAX = 900
 CAP = 400
 #: A driver that starts takes most of a round; gateways and workers are killed more often.
 VICTIMS = ("gateway",) * 5 + ("worker",) * 3 + ("driver",) * 2
-ARRIVE_SECONDS = 180.0
+#: A query that carries nothing for so long, although it was started again, hangs.
+STILL_SECONDS = 180.0
 PAUSE_MAX = 1.5
+#: Rounds that kill without a look at whether the query carries anything yet.
+BLIND = 0.25
+CARRIED_SECONDS = 30.0
 
 
 @dataclass
@@ -43,6 +50,10 @@ class Tally:
     """What came of the rounds."""
 
     kills: Counter[str] = field(default_factory=Counter)
+    #: Rounds in which the query carried messages after the kill before.
+    at_work: int = 0
+    #: Drivers that ended by themselves, as they do when a task failed too often.
+    revived: int = 0
     fed: int = 0
     lost: list[bytes] = field(default_factory=list)
     doubled: list[bytes] = field(default_factory=list)
@@ -55,7 +66,8 @@ class Tally:
     def __str__(self) -> str:
         kills = ", ".join(f"{self.kills[name]} x {name}" for name in sorted(self.kills))
         return (
-            f"{self.fed} messages, kills: {kills}; {len(self.lost)} lost, "
+            f"{self.fed} messages, kills: {kills}, {self.at_work} of them at work, "
+            f"{self.revived} queries ended by themselves; {len(self.lost)} lost, "
             f"{len(self.doubled)} doubled, {len(self.invented)} invented"
         )
 
@@ -105,10 +117,15 @@ class Driver:
             os.kill(chance.choice(workers), signal.SIGKILL)
         return True
 
-    def revive(self) -> None:
-        """Start it again when its query has ended: a task may fail too often, as on a cluster."""
-        if self._process is not None and self._process.poll() is not None:
-            self.start()
+    def revive(self) -> bool:
+        """Start it again when its query has ended: a task may fail too often, as on a cluster.
+
+        Returns whether it had ended.
+        """
+        if self._process is None or self._process.poll() is None:
+            return False
+        self.start()
+        return True
 
 
 def _session(leader: int) -> list[int]:
@@ -132,8 +149,10 @@ def _command(pid: int) -> bytes:
         return b""
 
 
-def run_kills(folder: Path, rounds: int, seed: int) -> Tally:
-    """Run so many rounds; returns what came of them."""
+def run_kills(
+    folder: Path, rounds: int, seed: int, tell: Callable[[str], object] = lambda line: None
+) -> Tally:
+    """Run so many rounds, telling a line about each; returns what came of them."""
     chance = random.Random(seed)
     tally = Tally()
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,11 +163,17 @@ def run_kills(folder: Path, rounds: int, seed: int) -> Tally:
         for name in ("in", "out"):
             gateway.request("POST", "/api/v1/streams", {"name": name, "address": name})
         driver.start()
+        carried = 0
         for number in range(rounds):
             _feed(gateway, tally, number, chance)
+            if chance.random() >= BLIND:
+                _wait_for_work(gateway, driver, tally, carried)
             time.sleep(chance.random() * PAUSE_MAX)
-            driver.revive()
-            _kill(gateway, driver, tally, chance)
+            tally.revived += driver.revive()
+            before, carried = carried, _carried(gateway)
+            tally.at_work += carried > before
+            victim = _kill(gateway, driver, tally, chance)
+            tell(f"round {number + 1}: {tally.fed} fed, {carried} carried, killed the {victim}")
         _wait(gateway, driver, tally)
         _judge(tapped(gateway, "out"), tally)
     finally:
@@ -165,7 +190,22 @@ def _feed(gateway: ScratchGateway, tally: Tally, number: int, chance: random.Ran
     tally.fed += count
 
 
-def _kill(gateway: ScratchGateway, driver: Driver, tally: Tally, chance: random.Random) -> None:
+def _carried(gateway: ScratchGateway) -> int:
+    _, shown = gateway.request("GET", "/api/v1/streams/out")
+    assert isinstance(shown, dict), shown
+    return int(shown["head"])
+
+
+def _wait_for_work(gateway: ScratchGateway, driver: Driver, tally: Tally, before: int) -> None:
+    """Wait until the query has carried more than `before`, or for long enough."""
+    end = time.monotonic() + CARRIED_SECONDS
+    while _carried(gateway) <= before and time.monotonic() < end:
+        tally.revived += driver.revive()
+        time.sleep(0.1)
+
+
+def _kill(gateway: ScratchGateway, driver: Driver, tally: Tally, chance: random.Random) -> str:
+    """Kill one of them; returns which."""
     victim = chance.choice(VICTIMS)
     if victim == "worker" and not driver.kill_a_worker(chance):
         victim = "gateway"
@@ -176,16 +216,16 @@ def _kill(gateway: ScratchGateway, driver: Driver, tally: Tally, chance: random.
         gateway.kill()
         gateway.start()
     tally.kills[victim] += 1
+    return victim
 
 
 def _wait(gateway: ScratchGateway, driver: Driver, tally: Tally) -> None:
     """Wait until as many have arrived as were fed, and a moment longer for any that are doubled."""
-    end = time.monotonic() + ARRIVE_SECONDS
-    while time.monotonic() < end:
-        _, shown = gateway.request("GET", "/api/v1/streams/out")
-        if isinstance(shown, dict) and shown["head"] >= tally.fed:
-            break
-        driver.revive()
+    carried, end = 0, time.monotonic() + STILL_SECONDS
+    while (now := _carried(gateway)) < tally.fed and time.monotonic() < end:
+        if now > carried:
+            carried, end = now, time.monotonic() + STILL_SECONDS
+        tally.revived += driver.revive()
         time.sleep(0.2)
     time.sleep(1)
 
@@ -205,7 +245,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tally = run_kills(Path(folder) / "kills", wanted.rounds, wanted.seed)
+        tally = run_kills(
+            Path(folder) / "kills", wanted.rounds, wanted.seed, partial(print, flush=True)
+        )
     print(tally)
     for bodies in (tally.lost, tally.doubled, tally.invented):
         if bodies:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import urllib.request
@@ -12,6 +13,12 @@ from typing import Any
 from gateway.trial.scratch import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def readme_programs() -> list[str]:
+    """Return the Python programs of the package's README."""
+    page = (ROOT / "gateway" / "spark" / "README.md").read_text("utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 class Server:

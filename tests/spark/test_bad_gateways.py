@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ def answer(fields: Any, status: int = 200) -> Reply:
 
 def source(url: str, **options: str) -> DefaultSource:
     given = {"url": url, "address": "orders", "subscription": "etl", "retryDeadline": "300ms"}
+    given["readTimeout"] = "500ms"
     return DefaultSource(given | options)
 
 
@@ -163,3 +167,137 @@ def test_a_token_is_never_in_an_error(tmp_path: Path) -> None:
             stream(script.url, tokenFile=str(secret)).initialOffset()
         assert script.asked[0][2]["Authorization"] == "Bearer hunter2"
     assert "hunter2" not in str(caught.value)
+
+
+# ---- a plan that is not the batch that the checkpoint has
+
+
+def offset(**places: list[int]) -> dict[str, Any]:
+    return {"q": places, "s": "etl", "v": 1}
+
+
+def planned(start: Any, end: Any, *losses: Any) -> Reply:
+    told = {"start": start, "end": end, "heads": {}, "bytes": dict.fromkeys(end, 9)}
+    return answer({**told, "first": {}, "losses": list(losses)})
+
+
+FOREIGN_PLANS = {
+    "half of it": planned({"orders": [1, 5]}, {"orders": [1, 7]}),
+    "another life": planned({"orders": [2, 0]}, {"orders": [2, 4]}),
+    "another start": planned({"orders": [1, 6]}, {"orders": [1, 9]}),
+    "more of it": planned({"orders": [1, 5]}, {"orders": [1, 90]}),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN_PLANS)
+def test_a_plan_of_another_range_is_refused_and_nothing_is_read(case: str) -> None:
+    with scripted(answer(ATTACHED), FOREIGN_PLANS[case]) as script:
+        reader = stream(script.url, failOnDataLoss="false")
+        with pytest.raises(SluicegateError, match=r"has planned .* batch of the checkpoint is"):
+            reader.partitions(offset(orders=[1, 5]), offset(orders=[1, 9]))
+    assert [path.rpartition(":")[2] for path, _, _ in script.asked] == ["attach", "plan"]
+
+
+def test_a_stream_that_is_gone_is_a_loss_and_not_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nothing = planned({}, {})
+    with scripted(answer(ATTACHED), nothing) as script:
+        text = refusal(
+            script,
+            lambda url: stream(url).partitions(offset(orders=[1, 5]), offset(orders=[1, 9])),
+        )
+    assert "orders (life 1): offsets 5 to 8 cannot be read" in text
+    assert "failOnDataLoss=false" in text
+    with scripted(answer(ATTACHED), nothing) as script:
+        reader = stream(script.url, failOnDataLoss="false")
+        assert reader.partitions(offset(orders=[1, 5]), offset(orders=[1, 9])) == []
+    assert "offsets 5 to 8" in caplog.text
+
+
+def test_what_a_batch_does_not_read_need_not_be_there() -> None:
+    with scripted(answer(ATTACHED), planned({}, {})) as script:
+        reader = stream(script.url)
+        assert reader.partitions(offset(orders=[1, 5]), offset(orders=[1, 5])) == []
+
+
+def test_a_checkpoint_of_other_gateways_is_refused() -> None:
+    with scripted(answer(ATTACHED)) as script:
+        both = stream(f"{script.url},http://127.0.0.1:9")
+        low, high = offset(orders=[1, 5]), offset(orders=[1, 9])
+        with pytest.raises(SluicegateError, match="a place of 'orders', which none of the"):
+            both.partitions(low, high)
+        with pytest.raises(SluicegateError, match="a place of 'orders', which none of the"):
+            both.latestOffset(low, ReadAllAvailable())
+    assert script.asked == []
+
+
+@pytest.mark.parametrize("status", [500, 302, 307, 418])
+@pytest.mark.parametrize("what", [begin, snapshot, read])
+def test_a_status_of_something_else_is_told_at_once(status: int, what: Any) -> None:
+    with scripted((status, b"")) as script:
+        text = refusal(script, what)
+    assert f"HTTP status {status}" in text
+    assert len(script.asked) == 1
+
+
+# ---- answers that come very slowly, or never end
+
+
+class Dripping:
+    """Answers each request with a head, and then a few bytes at a time for ever."""
+
+    def __init__(self, head: bytes, drop: bytes, seconds: float) -> None:
+        self.head, self.drop, self.seconds = head, drop, seconds
+        self.over = threading.Event()
+        self.asked = 0
+
+    def __enter__(self) -> str:
+        self.sock = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"http://127.0.0.1:{self.sock.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.sock.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.sock.accept()
+                self.asked += 1
+                threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            client.recv(65536)
+            client.sendall(self.head)
+            while not self.over.wait(self.seconds):
+                client.sendall(self.drop)
+
+
+SLOW = {
+    "a head": b"",
+    "a JSON answer": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+    "a refusal": b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+}
+
+
+@pytest.mark.parametrize("what", [begin, snapshot, read])
+@pytest.mark.parametrize("case", SLOW)
+def test_a_gateway_that_drips_is_given_up(case: str, what: Any) -> None:
+    drop = b"1\r\n \r\n" if case == "chunks" else b"H"
+    begun = time.monotonic()
+    with Dripping(SLOW[case], drop, 0.05) as url, pytest.raises(SluicegateError) as caught:
+        what(url)
+    assert "gave up after 0.3 s" in str(caught.value)
+    assert "slower than" in str(caught.value) or "timed out" in str(caught.value)
+    assert time.monotonic() - begun < 5
+
+
+def test_an_answer_without_end_is_given_up() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n"
+    with Dripping(head, b"[" * (1 << 20), 0.0) as url, pytest.raises(SluicegateError) as caught:
+        begin(url)
+    assert "is longer than" in str(caught.value)

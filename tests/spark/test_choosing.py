@@ -315,3 +315,18 @@ def test_lag_with_several_gateways_and_beyond_what_available_now_takes(
         assert behind == [[25, 10], [15, 0], [5, 0]]
     finally:
         other.kill()
+
+
+def test_a_stream_of_a_pattern_that_is_deleted_under_a_batch_is_a_loss(server: Server) -> None:
+    for name in ("losing.a", "losing.b"):
+        server.make(name)
+        server.fill(name, 5)
+    checkpoint: dict[str, Any] = {}
+    engine = Engine(patterned(server, "losing.*", startingOffsets="earliest"), checkpoint)
+    assert engine.plan(), "the batch is written ahead"
+    server.call("DELETE", "/api/v1/streams/losing.b")
+    with pytest.raises(SluicegateError, match=r"losing\.b \(life 1\): offsets 0 to 4 cannot be"):
+        Engine(patterned(server, "losing.*"), checkpoint).run()
+    assert checkpoint["rows"] == []
+    Engine(patterned(server, "losing.*", failOnDataLoss="false"), checkpoint).run()
+    assert [offset for offset, _ in checkpoint["rows"]] == list(range(5))

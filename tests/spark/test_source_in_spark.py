@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from pyspark_sluicegate.progress import lag, total
 from tests.spark.scripted import scripted
 from tests.spark.session import run_to_its_end, spark_session
-from tests.spark.support import ROOT, Server
+from tests.spark.support import Server, readme_programs
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.xdist_group("spark")]
 pyspark = pytest.importorskip("pyspark")
@@ -124,12 +123,6 @@ def test_progress_tells_the_lag(spark: Any, server: Server, tmp_path: Path) -> N
     assert source["metrics"] == {}, "Python sources cannot report any"
 
 
-def blocks() -> list[str]:
-    """Return the Python programs of the package's README."""
-    page = (ROOT / "gateway" / "spark" / "README.md").read_text("utf-8")
-    return re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-
-
 @pytest.mark.timeout(300)
 def test_the_programs_of_the_readme_run_and_count_nothing_twice(
     spark: Any, server: Server, tmp_path: Path
@@ -137,8 +130,8 @@ def test_the_programs_of_the_readme_run_and_count_nothing_twice(
     from pyspark.sql import functions as f
 
     server.make("orders")
-    # The second one writes, for which this server has no sink: `test_sink` has a gateway.
-    first, _, choosing, typed, listening = blocks()
+    # The second one writes, for which this server has no sink: `test_readme` has a gateway.
+    first, _, choosing, typed, listening = readme_programs()
     program = first.replace("http://127.0.0.1:8161", server.url)
     program = program.replace("/data/checkpoints", str(tmp_path))
     program = program.replace('.format("console")', ".foreachBatch(take)")

@@ -98,6 +98,16 @@ def test_a_large_batch_is_cut_and_one_without_rows_is_no_stage() -> None:
         assert peer.asked == []
 
 
+def test_large_rows_side_by_side_are_cut_from_one_another() -> None:
+    bodies = [b""] * 5_000 + [bytes(3 << 20)] * 6 + [b""] * 5_000
+    with Peer() as peer:
+        peer.batch().stage([pa.record_batch({"body": pa.array(bodies, pa.binary())})], 0, "a")
+        whole = b"".join(piece for _, _, piece in peer.asked[:-1])
+    batches = list(pa.ipc.open_stream(whole))
+    assert max(batch.nbytes for batch in batches) < 5 << 20
+    assert pa.Table.from_batches(batches).column("body").to_pylist() == bodies
+
+
 def test_a_piece_comes_again_while_the_gateway_is_busy() -> None:
     with Peer() as peer:
         peer.first = [(503, {"message": "full"})] * 2

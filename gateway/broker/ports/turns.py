@@ -20,6 +20,9 @@ class Dispatching(Protocol):
     def touch(self, queue: Queue) -> None:
         """See to it that the queue is dispatched at the end of this turn."""
 
+    def need_end(self) -> None:
+        """See to it that this turn ends, though no queue was touched: the store has something."""
+
     def dispatch_queue(self, queue: Queue) -> None:
         """Hand out at once what the queue's consumers have room for."""
 

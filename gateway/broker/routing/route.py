@@ -112,6 +112,11 @@ class Route:
         return self._place.only is not None
 
     @property
+    def is_picky(self) -> bool:
+        """Whether some queue does not take everything; known once it is resolved."""
+        return self._place.picky
+
+    @property
     def fan(self) -> Fan | None:
         return self._fan
 

@@ -99,6 +99,8 @@ class Spread:
             if run.flags & DURABLE and queue.durable:
                 targets.append((queue.queue_id, first))
         taps = self._place.address.taps
+        if taps and not queues:
+            self._dispatch.need_end()
         bases = [tap.record(run, now_ms) for tap in taps]
         targets += [(tap.stream_id, base) for tap, base in zip(taps, bases, strict=True)]
         ticket = self.store.append(targets, run, run.size, now_ms) if targets else 0

@@ -12,14 +12,18 @@ import json
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyspark_sluicegate.options import Options, SluicegateError
+from pyspark_sluicegate.pacing import PacedResponse
 
 _BUSY: Final = frozenset({429, 502, 503, 504})
 _PAUSE_MAX: Final = 2.0
+#: Of an answer that is no Arrow stream: a plan of ten thousand streams has a tenth of it.
+_ANSWER_BYTES_MAX: Final = 64 << 20
 _JSON: Final = "application/json"
 
 
@@ -128,7 +132,7 @@ class Gateway:
             response = connection.getresponse()
             if response.status < 300:
                 return connection, response
-            answer = response.read()
+            answer = self._whole(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise RetryError(f"{type(error).__name__} {error}".strip()) from error
@@ -143,7 +147,7 @@ class Gateway:
     ) -> bytes:
         """Read what is left of an answer and keep the connection for the next call."""
         try:
-            data = response.read()
+            data = self._whole(response)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise RetryError(f"{type(error).__name__} {error}".strip()) from error
@@ -151,6 +155,19 @@ class Gateway:
             connection.close()
         else:
             _idle.setdefault(self._key, []).append(connection)
+        return data
+
+    def _whole(self, response: http.client.HTTPResponse) -> bytes:
+        """Return what is left of an answer. Raises SluicegateError where that has no end."""
+        data = response.read(_ANSWER_BYTES_MAX + 1)
+        if len(data) > _ANSWER_BYTES_MAX:
+            response.close()
+            raise SluicegateError(
+                f"{self.url}: an answer is longer than {_ANSWER_BYTES_MAX} bytes. What answers "
+                "there is no Sluicegate gateway."
+            )
+        if response.length:
+            raise http.client.IncompleteRead(data, response.length)
         return data
 
     @property
@@ -181,6 +198,8 @@ class Gateway:
         except OSError as error:
             raise RetryError(f"cannot connect: {error}") from error
         made.sock.settimeout(options["readTimeout"])
+        paced: Any = partial(PacedResponse, seconds=options["readTimeout"])
+        made.response_class = paced
         return made
 
     def _authorization(self) -> str:

@@ -91,7 +91,9 @@ OPTION_MEANINGS: Final[Mapping[str, Meaning]] = {
     "username": Meaning("all", "A login of the gateway, with `password`."),
     "password": Meaning("all", "Its password."),
     "tlsCaFile": Meaning("all", "Certificates to trust over https, instead of the system's."),
-    "readTimeout": Meaning("all", "How long a gateway may be silent in an answer."),
+    "readTimeout": Meaning(
+        "all", "How long an answer is waited for; a second more for each 8 KiB."
+    ),
     "connectTimeout": Meaning("all", "How long a connection may take."),
     "retryDeadline": Meaning("all", "How long a call is tried again before the query fails."),
     "pollInterval": Meaning("stream", "How long the gateway holds a question for news."),

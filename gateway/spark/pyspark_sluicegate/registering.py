@@ -16,16 +16,20 @@ from pyspark_sluicegate.source import DefaultSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 _PATH: Final = "PYTHONPATH"
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("sluicegate")` known to a session; once more does no harm."""
+def register(spark: SparkSession, source: type[DataSource] = DefaultSource) -> None:
+    """Make `format("sluicegate")` known to a session; once more does no harm.
+
+    `source` is another format of this package instead, as the pipelines have them.
+    """
     if not is_remote():
         environment = spark.sparkContext.environment
         known = [path for path in environment.get(_PATH, "").split(os.pathsep) if path]
         origin = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
         if origin not in known:
             environment[_PATH] = os.pathsep.join([*known, origin])
-    spark.dataSource.register(DefaultSource)
+    spark.dataSource.register(source)

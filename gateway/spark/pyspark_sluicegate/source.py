@@ -56,6 +56,7 @@ from pyspark_sluicegate.options import (
     make_ddl,
     parse_options,
 )
+from pyspark_sluicegate.planning import unplanned
 from pyspark_sluicegate.pushdown import Bounds, narrow
 from pyspark_sluicegate.rows import check_losses, make_request, read_spans
 from pyspark_sluicegate.sink import BatchWriter, StreamWriter
@@ -178,7 +179,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return make_offset(self._name, places, self._selector)
 
     def _places(self, offset: dict[str, Any]) -> Places:
-        return read_offset(offset, self._name, self._selector)
+        places = read_offset(offset, self._name, self._selector)
+        suffixes = tuple(member.suffix for member in self.members)
+        for key in places:
+            if not key.endswith(suffixes):
+                raise SluicegateError(
+                    f"The checkpoint has a place of {key!r}, which none of the gateways in `url` "
+                    f"({', '.join(self._options['url'])}) has. A query names all the gateways "
+                    "that it began with, by the same host and port, or begins a new checkpoint."
+                )
+        return places
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:
@@ -269,7 +279,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranged = {"start": member.own(low), "end": member.own(high)}
             body = {**joining(self._options), **ranged}
             reply = member.ask("plan", body, low)
-            self.lost(member, reply["losses"])
+            losses = [*reply["losses"], *unplanned(ranged, reply, member.gateway.url)]
+            self.lost(member, losses)
             for stream, (epoch, first) in reply["start"].items():
                 last, size = reply["end"][stream][1], reply["bytes"][stream]
                 if last > first:

@@ -200,7 +200,12 @@ def _pieces(batches: Iterable[pa.RecordBatch], metadata: Mapping[str, str]) -> I
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch that is large."""
-    rows = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
-    for first in range(0, batch.num_rows, rows):
-        yield batch.slice(first, rows)
+    """Cut a batch that is large; its large rows may lie side by side."""
+    rest = [batch]
+    while rest:
+        part = rest.pop()
+        if part.num_rows == 1 or part.nbytes <= _BATCH_BYTES:
+            yield part
+        else:
+            half = part.num_rows // 2
+            rest += [part.slice(half), part.slice(0, half)]

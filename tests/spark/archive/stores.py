@@ -1,8 +1,9 @@
-"""An S3 server on loopback, and one in front of it that does not keep conditions."""
+"""S3 servers on loopback: one that forgets, one that survives, one that keeps no conditions."""
 
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.trial.scratch import free_ports
+from tests.spark.archive.versity import built
 
 BUCKET = "lake"
 #: Of nobody: the server is this machine's own.
@@ -72,6 +74,92 @@ class S3:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+class Versity:
+    """A versitygw, whose objects are files below a folder: killed, it goes on with them.
+
+    Attributes:
+        root: holds a folder for each bucket; an object's name is its path there.
+        kills: how often it was killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Start it; raises NoVersityError where there is none."""
+        self.program = built()
+        (self.port,) = free_ports(1)
+        self.root = folder / "objects"
+        (self.root / BUCKET).mkdir(parents=True)
+        self.kills = 0
+        self._log = folder / "versitygw.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        credentials = {
+            "ROOT_ACCESS_KEY_ID": ENVIRONMENT["AWS_ACCESS_KEY_ID"],
+            "ROOT_SECRET_ACCESS_KEY": ENVIRONMENT["AWS_SECRET_ACCESS_KEY"],
+        }
+        command = [str(self.program), "--port", f"127.0.0.1:{self.port}", "--health", "/health"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "posix", str(self.root)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **credentials},
+            )  # fmt: skip
+        end = time.monotonic() + 30
+        while not self._answers():
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < end, self._log.read_text()
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.endpoint}/health", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """End it as a power cut would (SIGKILL)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+            self.kills += 1
+
+    def objects(self, ending: str) -> int:
+        """Return how many objects there are whose name ends so."""
+        return sum(1 for path in self.root.rglob(f"*{ending}") if path.is_file())
+
+
+@contextmanager
+def killed_amid(store: Versity, ending: str, more: int, down: float) -> Iterator[None]:
+    """Kill a store when it has so many objects more, and start it again `down` seconds later.
+
+    What is asked of the store inside is cut off in the middle; it is there again at the end.
+    """
+    before, over = store.objects(ending), threading.Event()
+
+    def watch() -> None:
+        while store.objects(ending) < before + more:
+            if over.wait(0.001):
+                return
+        store.kill()
+        over.wait(down)
+        store.start()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

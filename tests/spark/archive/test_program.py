@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +14,9 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
-from gateway.trial.scratch import ScratchGateway, importing_environment
+from gateway.trial.scratch import ScratchGateway
 from tests.spark.archive.jobs import at, table_rows_of
-from tests.spark.senders import StompSocketSender
+from tests.spark.archive.program import Program, fill, wait_until
 from tests.spark.session import run_to_its_end, spark_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.timeout(300)]
@@ -30,57 +26,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop, pytest.mark.timeout(300)]
 def spark(spark_environment: dict[str, str]) -> Iterator[Any]:
     with spark_session("archived") as session:
         yield session
-
-
-def fill(gateway: ScratchGateway, address: str, count: int, name: str) -> None:
-    sender = StompSocketSender(name, gateway.stomp_port, address, count, 0)
-    sender.allow(1.0)
-    sender.start()
-    sender.join(60)
-    assert len(sender.confirmed) == count
-
-
-class Program:
-    """The archive's process, with its own session, so that its JVM ends with it."""
-
-    def __init__(self, gateway: ScratchGateway, folder: Path, *arguments: str) -> None:
-        self.table = folder / "table"
-        self.checkpoint = folder / "checkpoint"
-        self.metrics = folder / "archive.prom"
-        self._log = folder / "archive.log"
-        self._command = [
-            sys.executable, "-m", "pyspark_sluicegate.pipelines.archive", "--url", gateway.url,
-            "--address", "#", "--table", str(self.table), "--checkpoint", str(self.checkpoint),
-            "--progress", "json", "--metrics-file", str(self.metrics), *arguments,
-        ]  # fmt: skip
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=importing_environment(),
-                start_new_session=True,
-            )  # fmt: skip
-
-    def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-    def finish(self) -> int:
-        assert self.process is not None
-        return self.process.wait(200)
-
-    def log(self) -> str:
-        return self._log.read_text()
-
-
-def wait_until(condition: Callable[[], Any], program: Program, seconds: float = 150.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert program.process is None or program.process.poll() is None, program.log()[-3000:]
-        assert time.monotonic() < end, program.log()[-3000:]
-        time.sleep(0.01)
 
 
 def check(table: Path, expected: dict[str, int]) -> None:
@@ -104,7 +49,7 @@ def test_killed_between_files_and_commit_and_after_the_commit(
         return len(list(commits.glob("*.json")))
 
     def files() -> int:
-        return len(list(program.table.glob("gateway=*/**/*.parquet")))
+        return len(list(Path(program.table).glob("gateway=*/**/*.parquet")))
 
     try:
         for number, step in enumerate(("files", "commit")):
@@ -151,7 +96,7 @@ def test_a_signal_ends_it_cleanly(
     program = Program(gateway, tmp_path, "--trigger", "1 second")
     program.start()
     try:
-        wait_until(lambda: list(program.table.glob("gateway=*/**/*.parquet")), program)
+        wait_until(lambda: list(Path(program.table).glob("gateway=*/**/*.parquet")), program)
         wait_until(program.metrics.exists, program)
         assert program.process is not None
         program.process.send_signal(signal.SIGTERM)

@@ -39,6 +39,7 @@ from pyspark_sluicegate.pipelines.arguments import (
 from pyspark_sluicegate.pipelines.files_source import COMPRESSIONS, FORMAT, ArchiveFiles
 from pyspark_sluicegate.pipelines.progress import Progress, Totals, heads_of
 from pyspark_sluicegate.pipelines.running import Interrupts, run, wait
+from pyspark_sluicegate.registering import register
 from pyspark_sluicegate.source import addressed
 
 #: Spark writes this into the thread that runs a query's batch.
@@ -148,7 +149,7 @@ class ArchiveJob:
         """Open the table, look at the gateways, start the query. Raises SluicegateError."""
         self._committer.open()
         self._look()
-        self._spark.dataSource.register(ArchiveFiles)
+        register(self._spark, ArchiveFiles)
         given, place = self._given, self._place
         frame = self._spark.readStream.format(FORMAT).options(**self._source)
         frame = frame.option("archive", place.uri).option("archiveEndpoint", place.endpoint)

@@ -48,6 +48,7 @@ from pyspark_sluicegate.pipelines.running import (
     make_progress,
     run,
 )
+from pyspark_sluicegate.registering import register
 from pyspark_sluicegate.sink_options import parse_sink_options
 from pyspark_sluicegate.source import DefaultSource
 
@@ -113,7 +114,7 @@ class DeadLetterJob:
         """Do what the options say. Raises SluicegateError, KeyboardInterrupt behind a range."""
         self._interrupts = interrupts
         for source in (DefaultSource, DeadLetters):
-            self._spark.dataSource.register(source)
+            register(self._spark, source)
         stream = self._stream()
         self.totals.heads = {stream.key: stream.head - stream.first}
         try:

@@ -38,6 +38,7 @@ from pyspark_sluicegate.options import (
     parse_options,
     parse_size,
 )
+from pyspark_sluicegate.planning import GONE
 from pyspark_sluicegate.rows import check_losses, read_spans
 from pyspark_sluicegate.source import Member, StreamReader
 
@@ -132,7 +133,8 @@ class ArchiveReader(StreamReader):
         """Note what is lost, where the options say to go on, so that the table has it noted."""
         check_losses(losses, self._options)
         for one in losses:
-            if one["end"] > one["first"]:
+            # Of a stream that is gone nobody says what its address was.
+            if one["end"] > one["first"] and one["reason"] != GONE:
                 span = (one["stream"], one["epoch"], one["first"], one["end"])
                 self._lost.append(Span(member.gateway.url, *span, size=0))
 

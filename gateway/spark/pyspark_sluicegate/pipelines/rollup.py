@@ -47,8 +47,8 @@ from pyspark_sluicegate.pipelines.running import (
     start,
     watch,
 )
+from pyspark_sluicegate.registering import register
 from pyspark_sluicegate.sink_options import parse_sink_options
-from pyspark_sluicegate.source import DefaultSource
 
 NAME: Final = "rollup"
 TIMES: Final = ("timestamp", "created")
@@ -208,7 +208,7 @@ class RollupJob:
 
     def start(self) -> Any:  # noqa: ANN401 - a StreamingQuery, real or Connect's
         """Start the query."""
-        self._spark.dataSource.register(DefaultSource)
+        register(self._spark)
         frame = self._spark.readStream.format("sluicegate").options(**self._source).load()
         with checked(f"One of --key {self._given.key} and --sum {self._given.sum}"):
             results = roll_up(frame, self._plan)

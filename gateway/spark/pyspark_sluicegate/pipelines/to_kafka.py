@@ -40,7 +40,7 @@ from pyspark_sluicegate.pipelines.running import (
     start,
     watch,
 )
-from pyspark_sluicegate.source import DefaultSource
+from pyspark_sluicegate.registering import register
 
 NAME: Final = "to-kafka"
 #: Record header -> the column that it is made of.
@@ -179,7 +179,7 @@ class KafkaJob:
 
     def start(self) -> Any:  # noqa: ANN401 - a StreamingQuery, real or Connect's
         """Start the query."""
-        self._spark.dataSource.register(DefaultSource)
+        register(self._spark)
         frame = self._spark.readStream.format("sluicegate").options(**self._source).load()
         with checked("One of --key, --value and --topic-expr"):
             records = to_records(frame, self._given)
