@@ -43,6 +43,7 @@ from gateway.management.connections_api import ConnectionsApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
+from gateway.management.token_api import TokenApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
 from gateway.model.turn import Turn
@@ -139,6 +140,7 @@ class GatewayService(MultiService):
             self._router,
             self.gate.for_peer,
             wire_settings(config),
+            self.ends,
         )
         again = again or Again(read=lambda: config, relog=_no_log)
         self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
@@ -367,6 +369,7 @@ class GatewayService(MultiService):
         ConfigApi(self.reloads).add_routes(self._router)
         connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
         connections.add_routes(self._router)
+        TokenApi(self._everybody(), self.tokens.realm.auditor).add_routes(self._router)
 
     def not_ready(self) -> str | None:
         """Return why messages cannot be sent and received, or None when they can."""

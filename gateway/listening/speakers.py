@@ -107,7 +107,12 @@ class _Making:
         return self.gate.open or self.acceptor.allow_anonymous
 
     def _known(self, peer: PeerFacts) -> PeerGate:
-        return self.gate.for_peer(peer.address, anonymous=self.acceptor.allow_anonymous)
+        anonymous = self.acceptor.allow_anonymous
+        return self.gate.for_peer(peer.address, anonymous=anonymous, holder=peer.principal)
+
+    def _renewer(self, known: PeerGate) -> PeerGate | None:
+        """Return what takes later tokens, where there is an issuer of any."""
+        return None if self.gate.tokens is None else known
 
     def amqp(self) -> Speaker:
         gate = self.gate
@@ -129,8 +134,15 @@ class _Making:
                 **scram_exchanges(known, gate.nonce, gate.decoy_key),
                 **bearer_exchanges(),
             }
+            mine = limits if peer.principal is None else replace(limits, anonymous=True)
             return AmqpConnection(
-                self.broker, known, limits, peer, exchanges, containers=self.containers
+                self.broker,
+                known,
+                mine,
+                peer,
+                exchanges,
+                containers=self.containers,
+                renewer=self._renewer(known),
             )
 
         return Speaker(guess=Guess.AMQP.value, build=build)
@@ -146,7 +158,15 @@ class _Making:
 
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer), peer.address
-            return StompSession(self.broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
+            return StompSession(
+                self.broker,
+                known,
+                limits,
+                peer.name,
+                amqp_to_stomp,
+                remote=remote,
+                renewer=self._renewer(known),
+            )
 
         return Speaker(guess=Guess.STOMP.value, build=build)
 
@@ -159,7 +179,7 @@ class _Making:
         limits = websocket_limits(self.config, self.acceptor, open_to_all=self.open_to_all)
         return Speaker(
             guess=Guess.HTTP.value,
-            build=lambda peer: WebSocketSession(by_name, limits, peer),
+            build=lambda peer: WebSocketSession(by_name, limits, peer, self._known(peer)),
             name=Protocol.WS.value,
         )
 
@@ -174,6 +194,7 @@ def websocket_limits(config: Config, acceptor: Acceptor, *, open_to_all: bool) -
         ping_seconds=max(0, acceptor.ws_ping_interval) / 1000,
         deflate=acceptor.ws_compression is WsCompression.DEFLATE,
         origins_key=f"{here}.allowed-origins",
+        token_cookie=acceptor.ws_token_cookie,
     )
     if not acceptor.on_management:
         return limits

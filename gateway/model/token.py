@@ -19,6 +19,15 @@ CBS_NODE: Final = "$cbs"
 _FORM: Final = re.compile(r"eyJ[A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*){2,4}\Z")
 
 
+#: Names that a token has in the query of a URL.
+_IN_QUERY: Final = frozenset({"access_token", "token", "jwt", "id_token", "bearer"})
+
+
+def tells_token(name: str, value: str) -> bool:
+    """Whether a field of a URL's query is a token, by its name or by its form."""
+    return name.lower() in _IN_QUERY or is_token(value)
+
+
 def is_token(secret: str) -> bool:
     """Whether a secret has the form of a token, encrypted ones included, which none reads here."""
     return _FORM.match(secret) is not None

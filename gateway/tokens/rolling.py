@@ -62,6 +62,7 @@ class RollingKeys:
         self._keys: Sequence[SigningKey] = ()
         self._fetching = False
         self._began: float | None = None  # the last fetch
+        self._missed: float | None = None  # the last one for a name that nobody knew
         self._came: float | None = None  # the keys
         self._waiting: list[tuple[str | None, str, Found]] = []
 
@@ -73,6 +74,8 @@ class RollingKeys:
             if self._is_old():
                 self._begin()
         elif self._fetching or self._may_fetch():
+            if self._keys and not self._fetching:
+                self._missed = self._seconds()
             self._waiting.append((kid, algorithm, found))
             self._begin()
         else:
@@ -84,8 +87,8 @@ class RollingKeys:
         return old and (self._began is None or now - self._began >= REFETCH_SECONDS)
 
     def _may_fetch(self) -> bool:
-        wait = REFETCH_SECONDS if self._keys else RETRY_SECONDS
-        return self._began is None or self._seconds() - self._began >= wait
+        last, wait = (self._missed, REFETCH_SECONDS) if self._keys else (self._began, RETRY_SECONDS)
+        return last is None or self._seconds() - last >= wait
 
     def _begin(self) -> None:
         if not self._fetching:

@@ -17,8 +17,9 @@ from typing import Final, assert_never
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
-from gateway.model.ports import Authenticator, Broker
+from gateway.model.ports import Authenticator, Broker, Renewer
 from gateway.model.principal import ANYBODY, Principal, end_of
+from protocols.amqp.cbs_node import CbsNode
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
@@ -89,6 +90,7 @@ class AmqpConnection:
         "_watch",
         "behind",
         "broker",
+        "cbs",
         "channel_max",
         "choked",
         "closing",
@@ -126,7 +128,9 @@ class AmqpConnection:
         exchanges: Exchanges = BUILT_IN,
         *,
         containers: Containers | None = None,
+        renewer: Renewer | None = None,
     ) -> None:
+        """Begin; without a `renewer` no token is taken by `$cbs`."""
         self.broker = broker
         self.limits = limits
         self.peer = peer
@@ -144,6 +148,7 @@ class AmqpConnection:
         self.confirmations = Confirmations(broker, self)
         self.quiescing = Quiescing(limits)
         self.transactions = Transactions(self)
+        self.cbs = CbsNode(renewer)
         self._watch = Watch(self)
         self.channel_max = limits.channel_max
         self.containers = Containers() if containers is None else containers

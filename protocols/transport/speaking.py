@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.model.peers import Peer
+from gateway.model.principal import Principal
 
 
 class Session(Protocol):
@@ -73,7 +74,12 @@ def in_pieces(data: bytes, most: int) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerFacts:
-    """What is known of the other end before it has said anything; `own` is our address there."""
+    """What is known of the other end before it has said anything.
+
+    Attributes:
+        own: our address there.
+        principal: for whom it acts, where what carries its protocol has proved that.
+    """
 
     address: str
     loopback: bool
@@ -81,6 +87,7 @@ class PeerFacts:
     name: str
     port: int = 0
     own: str = ""
+    principal: Principal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.store",
         "gateway.streams",
         "gateway.time",
+        "gateway.tokens.realm",
         "protocols.transport",
         "protocols.websocket",
     ),

@@ -105,7 +105,9 @@ def test_an_answer_that_comes_later_wakes_the_connection(right):
     assert talk.woken == 1
     assert len(of(parse(b"".join(machine.data_to_send()))[0], SaslOutcome)) == 1
     assert machine.stage is (Stage.LOGGED_IN if right else Stage.LOGIN_FAILED)
-    assert (machine.user, machine.proved) == (("me", "me") if right else (None, NOBODY))
+    assert (machine.principal.user, machine.principal.account) == (
+        ("me", "me") if right else (None, NOBODY)
+    )
     assert right or machine.cause is Cause.LOGIN_REFUSED
 
 
@@ -114,7 +116,7 @@ def test_an_answer_for_an_abandoned_login_changes_nothing():
     talk.say(PLAIN)
     talk.machine.abandon()
     talk.users.answer(True)
-    assert (talk.woken, talk.said(), talk.machine.user) == (0, [], None)
+    assert (talk.woken, talk.said(), talk.machine.principal.user) == (0, [], None)
 
 
 def test_without_a_login_the_header_of_amqp_is_enough():
@@ -122,7 +124,7 @@ def test_without_a_login_the_header_of_amqp_is_enough():
     assert talk.say(AMQP_HEADER) == [AMQP_HEADER]
     talk.say(OPEN)
     assert talk.machine.opened == Open(container_id="c")
-    assert (talk.machine.user, talk.machine.proved) == (None, NOBODY)
+    assert (talk.machine.principal.user, talk.machine.principal.account) == (None, NOBODY)
 
 
 def test_all_that_comes_is_bounded_together():

@@ -76,7 +76,7 @@ def test_where_nobody_has_to_log_in_the_peer_is_let_in_at_once(command: str) -> 
     greeting = talk.machine.greeting
     assert greeting is not None
     assert (greeting.version, greeting.user, greeting.client_id) == (Version.V1_2, "x", "me")
-    assert (talk.users.asked, talk.machine.account) == ([], NOBODY)
+    assert (talk.users.asked, talk.machine.principal.account) == ([], NOBODY)
 
 
 def test_a_name_that_can_be_proved_is_checked_though_anybody_may_come() -> None:
@@ -161,14 +161,14 @@ def test_the_right_password_proves_who_it_is() -> None:
     talk = reached(Stage.CHECKING)
     talk.answer(True)
     assert talk.told == [Stage.CHECKING, Stage.LET_IN]
-    assert talk.machine.account == "ann"
+    assert talk.machine.principal.account == "ann"
 
 
 def test_the_wrong_password_is_refused_and_proves_nothing() -> None:
     talk = reached(Stage.CHECKING)
     talk.answer(False)
     assert talk.told == [Stage.CHECKING, Stage.REFUSED]
-    assert talk.machine.account == NOBODY
+    assert talk.machine.principal.account == NOBODY
     assert talk.machine.ending is not None
     assert talk.machine.ending.cause is Cause.LOGIN_REFUSED
     assert talk.error() == ("not-authorized", "User name [ann] or password is invalid.\n")
