@@ -9,7 +9,9 @@ meanwhile. Needs twice as many descriptors as connections, in both processes.
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
+import re
 import resource
 import select
 import socket
@@ -101,6 +103,17 @@ class Probe(threading.Thread):
             time.sleep(0.002)
 
 
+def turns(gateway: ScratchGateway, token: str) -> dict[str, int]:
+    """Return how many turns of the reactor were late by how much, counted up to each bound."""
+    said = {"Authorization": f"Bearer {token}"}
+    conn = http.client.HTTPConnection(HOST, gateway.management_port, timeout=30)
+    conn.request("GET", "/metrics", headers=said)
+    text = conn.getresponse().read().decode()
+    conn.close()
+    found = re.findall(r'reactor_lag_seconds_bucket{le="([^"]+)"} (\d+)', text)
+    return {bound: int(count) for bound, count in found}
+
+
 def measure(count: int, live: float) -> dict[str, object]:
     """Return what was measured, in ms; `live` is for how many seconds all of them are in."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -108,11 +121,12 @@ def measure(count: int, live: float) -> dict[str, object]:
     many = [f"user-max-{kind}=-1" for kind in ("queues", "consumers", "addresses", "links")]
     many += [f"global-max-{kind}=-1" for kind in ("consumers", "links")]
     many += [f"acceptors.stomp.connections-allowed={count + 100}"]
+    many += ["acceptors.stomp.connection-ttl=-1"]
     with LiveIssuer() as issuer, tempfile.TemporaryDirectory() as folder:
         issuer.key = ec("bench")
         issuer.keys = [jwk(issuer.key)]
         with believing(Path(folder), issuer, *many) as gateway:
-            ends = int(time.time() + live + count / 200)
+            ends = int(time.time() + live + count / 400)
             tokens = [
                 minting.token(
                     issuer.key, "ES256", iss=issuer.url, sub=f"u{n}", exp=ends, nbf=None, iat=None
@@ -133,6 +147,7 @@ def measure(count: int, live: float) -> dict[str, object]:
             readers.read_until(ends + 30.0)
             probe.over = True
             probe.join()
+            lag = turns(gateway, late)
     during = [wait for began, wait in probe.waits if ends <= began <= readers.last_closed]
     before = [wait for began, wait in probe.waits if began < ends - 0.5]
     return {
@@ -146,6 +161,7 @@ def measure(count: int, live: float) -> dict[str, object]:
         "last_closed_ms": round((readers.last_closed - ends) * 1000),
         "slowest_answer_before_ms": round(max(before, default=0.0) * 1000, 1),
         "slowest_answer_during_ms": round(max(during, default=0.0) * 1000, 1),
+        "turns_by_seconds": lag,
         "soft_limit_was": soft,
     }
 

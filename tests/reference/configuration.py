@@ -9,12 +9,13 @@ from enum import Enum
 
 from gateway.addresses import settings
 from gateway.addresses.settings import AddressSettings
-from gateway.config import schema, tree
+from gateway.config import schema, tokens, tree
 from gateway.config import values as v
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
 from gateway.config.tls import TlsSource
+from gateway.config.tokens import IssuerConfig
 from gateway.config.tree import (
     Acceptor,
     AddressConfig,
@@ -46,6 +47,10 @@ _PLAIN = {
     v.address: "address",
     v.optional_address: "address, or empty for none",
     v.selector: "selector",
+    tokens._texts: "text, or an array of texts",
+    tokens._url: "URL, https or of this machine",
+    tokens._claims: "table of claims",
+    tokens._roles: "table of roles",
     schema._forwarding: "address, several with commas, or an array",
 }
 #: Rules that are not made of numbers.
@@ -54,6 +59,7 @@ _BOUNDS = {
     bounds.not_negative: "at least 0",
     settings.ring_size_problem: "at least 1, or -1 for no ring",
     tree.markers_problem: "two characters, or empty",
+    tree.cookie_problem: "a name of a cookie, or empty",
 }
 _INTRODUCTION = """\
 A size is a number of bytes or a text such as `"10MiB"`; a duration is a number of milliseconds or a
@@ -146,6 +152,13 @@ SECTIONS = (
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
+    Section(
+        title="`[tokens.NAME]`",
+        keys=schema.TOKENS,
+        reach="tokens",
+        classes=(IssuerConfig,),
+        unwritten="see the meaning",
+    ),
     Section(
         title="`[[authentication]]`",
         keys=schema.AUTHENTICATION,

@@ -14,6 +14,7 @@ from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
+from gateway.management.token_api import TokenApi
 from tests.management.core import Core
 from tests.reference.tables import sentence, table
 
@@ -50,6 +51,7 @@ def routes() -> Recorder:
     SinkApi(nothing).add_routes(recorder)
     ConfigApi(nothing).add_routes(recorder)
     ConnectionsApi(nothing, nothing, nothing).add_routes(recorder)
+    TokenApi(nothing).add_routes(recorder)
     return recorder
 
 
@@ -67,7 +69,7 @@ def render() -> str:
     parts = [_INTRODUCTION]
     for name, rows in modules.items():
         title = name.rpartition(".")[2].removesuffix("_api").capitalize()
-        title = {"Api": "State", "Config": "Configuration"}.get(title, title)
+        title = {"Api": "State", "Config": "Configuration", "Token": "Tokens"}.get(title, title)
         calls = table(["method", "path", "meaning", "logged"], rows)
         parts.append(f"## {title}\n\n{calls}\n```text\n{texts[name]}\n```\n")
     return "\n".join(parts)
