@@ -1,4 +1,4 @@
-"""A Keycloak of one's own: unpacked from Maven's archive into a folder, with one realm, on loopback.
+"""A Keycloak of one's own: unpacked from Maven's archive, with one realm, on loopback.
 
     mvn dependency:get -Dartifact=org.keycloak:keycloak-quarkus-dist:26.0.7:zip -Dtransitive=false
 
@@ -23,7 +23,8 @@ from gateway.trial.scratch import HOST, free_ports
 
 VERSION = "26.0.7"
 ARTIFACT = f"org/keycloak/keycloak-quarkus-dist/{VERSION}/keycloak-quarkus-dist-{VERSION}.zip"
-READY_SECONDS = 240.0
+#: Java compiles it anew at its first start: a minute on a machine of its own.
+READY_SECONDS = 600.0
 CLIENT, AUDIENCE = "till", "sluicegate"
 
 REALM: dict[str, Any] = {
@@ -99,7 +100,11 @@ class Keycloak:
         ]  # fmt: skip
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=os.environ | {"JAVA_OPTS_APPEND": "-XX:TieredStopAtLevel=1"},
             )
         until = time.monotonic() + READY_SECONDS
         while time.monotonic() < until and self._process.poll() is None:

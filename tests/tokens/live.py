@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gateway.trial.scratch import HOST, ScratchGateway
+from gateway.trial.self_signed import KeyPair
 from tests.tokens import minting
 from tests.tokens.minting import AUDIENCE, jwk, rsa
 
@@ -23,34 +25,45 @@ class LiveIssuer:
         keys: what it publishes.
         fetched: how often its keys were asked for.
         status: what it answers with.
+        description: what else, or otherwise, its description says.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: KeyPair | None = None) -> None:
         self.key = rsa("live-1")
         self.keys = [jwk(self.key)]
         self.fetched = 0
         self.status = 200
+        self.description: dict[str, Any] = {}
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                found = issuer.answer(self.path)
-                body = json.dumps(found).encode()
-                self.send_response(issuer.status if found is not None else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                issuer.handle(self)
 
             def log_message(self, *args: object) -> None:
                 """Say nothing."""
 
         self._server = ThreadingHTTPServer((HOST, 0), Handler)
+        scheme = "http" if tls is None else "https"
+        if tls is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls.certificate, tls.key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self.url = f"http://{HOST}:{self._server.server_address[1]}"
+        self.url = f"{scheme}://{HOST}:{self._server.server_address[1]}"
+
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        """Answer a request."""
+        found = self.answer(request.path)
+        body = json.dumps(found).encode()
+        request.send_response(self.status if found is not None else 404)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
 
     def answer(self, path: str) -> dict[str, Any] | None:
         if path == "/.well-known/openid-configuration":
-            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.description}
         if path == "/keys":
             self.fetched += 1
             return {"keys": self.keys}

@@ -1,4 +1,4 @@
-"""Tokens of a real Keycloak, where its archive can be had; else the lane is skipped, and says so."""
+"""Tokens of a real Keycloak where its archive can be had; else the lane is skipped by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.gateway.stomp_peer import StompPeer
 from tests.tokens.keycloak import AUDIENCE, VERSION, Keycloak, archive
 from tests.tokens.test_live import asked
 
-pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(700)]
 
 
 @pytest.fixture(scope="module")
