@@ -34,10 +34,12 @@
 #                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
 #   make bench-tabs  idle browser tabs over WebSocket: memory of each, and what active ones feel;
 #                BENCH="--tabs 1000" any option
-#   make bench-spark  what Spark reads a second, beside the ceiling of its Python API, and the gateway's
-#                CPU a row; BENCH="--rows 500000" any option
+#   make bench-spark  what Spark reads and writes a second, beside the ceiling of its Python API, the
+#                gateway's CPU a row, memory; BENCH="--rows 500000" any option of the first
 #   make bench-archive  what the archive writes and reads a second, beside the plain read and Spark's
 #                own Parquet; BENCH="--rows 500000" any option
+#   make bench-history  a history of 10 GiB behind 256 MiB of disk, archived and read back; BENCH="--mib 512"
+#                any option
 #   make bench-growth  what a message costs in the core while queues, depth, consumers grow
 
 VENV := .venv
@@ -60,7 +62,7 @@ ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
 .PHONY: demo web test quick coverage check fmt simulate crash kills power mutants fuzz attack soak scenarios reference bench \
-	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-archive bench-growth clean
+	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-archive bench-history bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -142,9 +144,13 @@ bench-tabs: $(STAMP)
 bench-spark: $(STAMP)
 	@$(BIN)/python -m gateway.bench.spark $(BENCH)
 	@$(BIN)/python -m gateway.bench.spark_write
+	@$(BIN)/python -m gateway.bench.spark_workers
 
 bench-archive: $(STAMP)
 	@$(BIN)/python -m gateway.bench.archive $(BENCH)
+
+bench-history: $(STAMP)
+	@$(BIN)/python -m gateway.bench.history $(BENCH)
 
 bench-growth: $(STAMP)
 	@$(BIN)/python -m gateway.bench.growth

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
+from gateway.config.lockout import lockout_problem, other_realms
 from gateway.config.tree import Config, tls_listeners
 from gateway.core.core import Reactor
 from gateway.listening.certificates import CertificateError, Certificates
@@ -46,7 +47,10 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
         users = load_users(path, required=config.users_file_required)
     except UsersError as error:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
-    problems = exposure_problems(config, has_users=bool(users) or bool(config.tokens))
+    problems = exposure_problems(config, has_users=bool(users) or other_realms(config))
+    locked_out = lockout_problem(config, (user.roles for user in users.values()))
+    if locked_out is not None:
+        problems.append(locked_out)
     if problems:
         raise ConfigError(problems)
     return PasswordGate(users, around, key)

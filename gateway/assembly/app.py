@@ -36,6 +36,7 @@ from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import Contexts, secured
+from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -53,9 +54,12 @@ from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
+from gateway.reload.users_file import LOOK_SECONDS
 from gateway.security.around import ReactorSurroundings
+from gateway.security.permits import Permits
+from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
-from gateway.time.ends import LOOK_SECONDS, Ends
+from gateway.time.ends import END_LOOK_SECONDS, Ends
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
 from protocols.amqp.containers import Containers
@@ -97,6 +101,7 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
+        permits: judges what principals may do; its refusals go through `permission_log`.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
@@ -124,6 +129,8 @@ class GatewayService(MultiService):
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
         self.gate = make_gate(config, self._around, make_key())
+        self.permission_log = PermissionLog(reactor)
+        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         date = make_date(self.clock)
         self.tokens = make_issuing(reactor, config, self.gate, date)
@@ -135,6 +142,7 @@ class GatewayService(MultiService):
         self._lag = ReactorLag(reactor, lag_histogram())
         self._router = Router()
         self._router.on_change = tell_change
+        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
         self.site = ApiSite(
             reactor,
             self._router,
@@ -221,6 +229,7 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
+        use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
         declare(core, config)
         tidy(core.broker, config)
@@ -267,7 +276,7 @@ class GatewayService(MultiService):
 
     def _start_recurring(self, core: Core) -> None:
         recurring, journal = self._recurring, core.store.journal
-        recurring.start(self.ends.look, LOOK_SECONDS)
+        recurring.start(self.ends.look, END_LOOK_SECONDS)
         recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
         recurring.start(core.sink.tick, SINK_TICK_SECONDS)
         core.sink.start()
@@ -277,6 +286,7 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -309,6 +319,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
+        self.allowing.roles = config.api_roles.roles()
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:

@@ -104,6 +104,9 @@ class _Owner:
     def producer_blocked(self, refusal: object) -> None:
         """See the port."""
 
+    def producer_refused(self, producer: object, refusal: object) -> None:
+        """See the port."""
+
 
 @dataclass(slots=True)
 class Taker:

@@ -40,6 +40,7 @@ from gateway.broker.routing.routing import Routing
 from gateway.broker.transactions import Work
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, Refusal
+from gateway.model.grants import Grants
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, DurableListener, ProducerOwner, Subscription
 from gateway.model.principal import Principal
@@ -53,6 +54,7 @@ class Gateway:
 
     Attributes:
         durable: the highest ticket on disk.
+        grants: what principals were allowed and still have.
         failure: why nothing is confirmed any more; None while the disk works.
     """
 
@@ -67,6 +69,7 @@ class Gateway:
         "durable",
         "failure",
         "figures",
+        "grants",
         "listeners",
         "on_demand",
         "operations",
@@ -96,7 +99,8 @@ class Gateway:
         self.dispatch = dispatch = Dispatch(turn, clock, figures)
         self.streams: Streams = NoStreams()
         self.directory = directory = Directory(settings, store)
-        self.on_demand = OnDemand(directory, lambda *which: refilter(self, *which))
+        self.grants = Grants(turn.after)
+        self.on_demand = OnDemand(directory, lambda *which: refilter(self, *which), self.grants)
         self.administration = Administration(directory)
         self.branches = Branches(directory.queues, store)
         self.reaper = Reaper(directory, clock.now_ms, self.branches.diverted)
@@ -267,7 +271,13 @@ class Gateway:
         """See the Broker port."""
         if start is not None:
             return self._consuming.replay(
-                self.streams, destination, consumer, start, selector=selector, owner=owner
+                self.streams,
+                destination,
+                consumer,
+                start,
+                selector=selector,
+                owner=owner,
+                principal=principal,
             )
         return self._consuming.subscribe(
             destination,
@@ -293,9 +303,9 @@ class Gateway:
         """See the Broker port."""
         return self._consuming.find_subscription(durable_name)
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         """See the Broker port."""
-        self.administration.delete_subscription(durable_name)
+        self.administration.delete_subscription(durable_name, principal)
 
     def create_temporary(
         self, routing: RoutingType, owner: object, principal: Principal | None = None

@@ -94,6 +94,10 @@ def status_lines(facts: Facts) -> list[str]:
             "  " + ": ".join(part for part in (p["where"], p["key"], p["message"]) if part)
             for p in facts["refused"]["problems"]
         ]
+    users = facts.get("usersRefused") or []
+    if users:
+        lines.append("the users file is refused, and those of before stay:")
+        lines += [f"  {': '.join(p for p in (u['where'], u['message']) if p)}" for u in users]
     return lines
 
 

@@ -14,8 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.addresses.match import SettingsEntry, SettingsTable, literal, match_problem
+from gateway.addresses.permissions import (
+    PermissionEntry,
+    PermissionTable,
+    permission_match_problem,
+)
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
@@ -43,6 +49,7 @@ from gateway.model import attributes
 from gateway.model.address import RoutingType, check_name
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
+from gateway.model.principal import Permission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +132,9 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "address_settings": _address_settings(
             walk, tree.get("address-settings", {}), top.get("literal_match_markers", ""), top
         ),
+        "security_settings": _security_settings(
+            walk, tree.get("security-settings", {}), top.get("literal_match_markers", "")
+        ),
         "addresses": _addresses(walk, tree.get("addresses", {})),
         "diverts": _diverts(walk, tree.get("diverts", {})),
         "wildcard_routing": walk.table(
@@ -134,6 +144,10 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "archive": _archive(walk, tree.get("archive", {})),
         "tokens": _tokens(walk, tree.get("tokens", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
+        "api_roles": ApiRolesConfig(
+            **walk.table(tree.get("api-roles", {}), ("api-roles",), schema.API_ROLES)
+        ),
+        "ldap": _ldap(walk, tree.get("ldap"), base),
         "metrics": MetricsConfig(
             **walk.table(tree.get("metrics", {}), ("metrics",), schema.METRICS)
         ),
@@ -188,6 +202,21 @@ def _management(walk: _Walk, raw: object, base: str) -> ManagementConfig:
     read = walk.table(raw, ("management",), schema.MANAGEMENT)
     config = ManagementConfig(**read)
     return replace(config, endpoint=_secured(walk, ("management",), raw, config.endpoint, base))
+
+
+def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
+    if raw is None:
+        return LdapConfig()
+    before = len(walk.problems)
+    read = walk.table(raw, ("ldap",), schema.LDAP)
+    for key in ("ca_file", "password_file"):
+        if key in read:
+            read[key] = _absolute(read[key], base)
+    config = LdapConfig(**read)
+    problem = config.problem() if len(walk.problems) == before else None
+    if problem is not None:
+        walk.wrong(("ldap", problem[0]), problem[1])
+    return config
 
 
 def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:
@@ -277,6 +306,28 @@ def _address_settings(
     for entry, name, why in settings.contradictions():
         walk.wrong(("address-settings", entry.match, ROWS[name].key), why)
     return settings
+
+
+def _security_settings(walk: _Walk, raw: object, markers: str) -> PermissionTable:
+    entries = []
+    for match, table in walk.tables(raw, ("security-settings",)):
+        path: Path = ("security-settings", match)
+        problem = permission_match_problem(match) if literal(match, markers) is None else None
+        if problem is not None:
+            walk.wrong(path, problem)
+        read = walk.table(table, path, schema.SECURITY_SETTINGS)
+        roles: dict[Permission, frozenset[str]] = {}
+        origins: dict[Permission, str] = {}
+        for key in table if isinstance(table, Mapping) else ():
+            permission = schema.PERMISSIONS.get(key)
+            if permission in roles:
+                walk.wrong((*path, key), f"is {permission.value} in Artemis' words; keep one")
+            elif permission is not None and (written := key.replace("-", "_")) in read:
+                roles[permission] = read[written]
+                origins[permission] = walk.layers.origin((*path, key))
+        origin = walk.layers.origin(path)
+        entries.append(PermissionEntry(match=match, roles=roles, origins=origins, origin=origin))
+    return PermissionTable(entries, markers=markers)
 
 
 def _addresses(walk: _Walk, raw: object) -> tuple[AddressConfig, ...]:

@@ -20,7 +20,10 @@ from gateway.model.definitions import DivertDefinition
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
-_SECTIONS: Final = {name: name for name in ("management", "metrics", "logging", "archive")}
+_SECTIONS: Final = {
+    "api-roles": "api_roles",
+    **{name: name for name in ("management", "metrics", "logging", "archive", "ldap")},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ def changes(old: Config, new: Config) -> list[Change]:
         *_top(old, new),
         *_named(("acceptors",), _acceptors(old), _acceptors(new)),
         *_named(("address-settings",), _settings(old), _settings(new)),
+        *_named(("security-settings",), _permissions(old), _permissions(new)),
         *_addresses(old, new),
         *_named(("diverts",), _diverts(old), _diverts(new)),
         *_named(("streams",), _streams(old), _streams(new)),
@@ -152,6 +156,13 @@ def _settings(config: Config) -> _Tables:
             found.setdefault(entry.match, {})[_key(name)] = value
         found.setdefault(entry.match, {})
     return found
+
+
+def _permissions(config: Config) -> _Tables:
+    return {
+        entry.match: {permission.value: roles for permission, roles in entry.roles.items()}
+        for entry in config.security_settings.entries
+    }
 
 
 def _diverts(config: Config) -> _Tables:

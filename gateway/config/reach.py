@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tokens, tree
+from gateway.config import access, streams, tokens, tree
 from gateway.model import attributes
+from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
 
 
@@ -35,6 +36,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "": _of_rows(rows_of(tree.Config)),
     "acceptors": _of_rows(rows_of(tree.Acceptor)),
     "address-settings": _of_rows(settings.ROWS, Reach.AT_ONCE),
+    "security-settings": _all(Reach.AT_ONCE, " ".join(one.value for one in Permission)),
     "queues": {
         **_of_rows(rows_of(tree.QueueConfig)),
         **_of_rows(attributes.ROWS, Reach.AT_ONCE),
@@ -44,6 +46,8 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "diverts": _all(Reach.AT_ONCE, "address forwarding-address exclusive filter routing-type"),
     "wildcard-addresses": _all(Reach.AT_ONCE, "routing-enabled"),
     "management": _of_rows(rows_of(tree.ManagementConfig)),
+    "api-roles": _of_rows(rows_of(access.ApiRolesConfig)),
+    "ldap": _of_rows(rows_of(access.LdapConfig)),
     "metrics": _of_rows(rows_of(tree.MetricsConfig)),
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
@@ -58,6 +62,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
 ADDED: Final[Mapping[str, Reach]] = {
     "acceptors": Reach.RESTART,
     "address-settings": Reach.AT_ONCE,
+    "security-settings": Reach.AT_ONCE,
     "addresses": Reach.AT_ONCE,
     "queues": Reach.AT_ONCE,
     "diverts": Reach.AT_ONCE,
@@ -67,6 +72,7 @@ ADDED: Final[Mapping[str, Reach]] = {
 REMOVED: Final[Mapping[str, Reach]] = {
     "acceptors": Reach.RESTART,
     "address-settings": Reach.AT_ONCE,
+    "security-settings": Reach.AT_ONCE,
     "addresses": Reach.STAYS,
     "queues": Reach.STAYS,
     # A divert of the configuration is stored nowhere: it works until the gateway stops.

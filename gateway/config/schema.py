@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import streams, tokens, tree
+from gateway.config import access, streams, tokens, tree
 from gateway.config import values as v
 from gateway.config.tls import TlsVersion
 from gateway.model import attributes
 from gateway.model.address import RoutingType, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
+from gateway.model.principal import Permission
 from gateway.model.rows import rows_of
 
 
@@ -32,6 +33,7 @@ class Table:
         later: known keys that this version does not support.
         why: of those, key -> what it is for, and why it does nothing here.
         nested: keys that are tables of their own, checked elsewhere.
+        aliases: of `keys`, those that are another word for one of them.
     """
 
     keys: Mapping[str, v.Reader]
@@ -39,6 +41,7 @@ class Table:
     later: frozenset[str] = frozenset()
     why: Mapping[str, str] = field(default_factory=dict)
     nested: frozenset[str] = field(default_factory=frozenset)
+    aliases: frozenset[str] = frozenset()
 
     def refusal(self, key: str) -> str:
         """Say why a key of `later` is refused."""
@@ -46,7 +49,7 @@ class Table:
 
     def known(self) -> list[str]:
         """Return every key that is worth suggesting for a misspelt one."""
-        return sorted({*self.keys, *self.nested})
+        return sorted({*self.keys, *self.nested} - self.aliases)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -74,7 +77,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive tokens wildcard-addresses"
+        " sink streams archive tokens wildcard-addresses security-settings api-roles ldap"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -83,7 +86,7 @@ TOP: Final = Table(
         " journal-buffer-timeout journal-buffer-size"
         " journal-sync-transactional journal-sync-non-transactional"
         " journal-max-io journal-max-atticjournal-files"
-        " security-settings persistence-enabled"
+        " persistence-enabled"
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
@@ -126,6 +129,24 @@ ADDRESS_SETTINGS: Final = Table(
     keys=v.readers(settings.ROWS),
     later=frozenset(_NOT_HERE),
     why=_NOT_HERE,
+)
+
+
+def _artemis(key: str) -> str:
+    """Return a key as Artemis writes it: `createAddress`."""
+    first, *others = key.split("-")
+    return first + "".join(word.title() for word in others)
+
+
+#: Each permission by its key here and by that of Artemis.
+PERMISSIONS: Final = {name: one for one in Permission for name in (one.value, _artemis(one.value))}
+SECURITY_SETTINGS: Final = Table(
+    keys=dict.fromkeys(PERMISSIONS, v.roles),
+    aliases=frozenset(PERMISSIONS) - {one.value for one in Permission},
+    later=frozenset({"security-setting-plugin"}),
+    why={
+        "security-setting-plugin": "loads a class of Java's into Artemis; write the settings here"
+    },
 )
 
 QUEUE: Final = Table(
@@ -182,6 +203,8 @@ MANAGEMENT: Final = Table(
     nested=frozenset({"tls"}),
     later=_words("console token"),
 )
+API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
+LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))

@@ -14,8 +14,10 @@ from enum import Enum
 from typing import Annotated, Final
 
 from gateway.addresses.match import SettingsTable, markers_problem
+from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tokens import IssuerConfig
@@ -463,9 +465,12 @@ class Config:
     allow_insecure: Annotated[bool, AT_ONCE] = False
     acceptors: tuple[Acceptor, ...] = ()
     address_settings: SettingsTable = field(default_factory=SettingsTable)
+    security_settings: PermissionTable = field(default_factory=PermissionTable)
     addresses: tuple[AddressConfig, ...] = ()
     management: ManagementConfig = field(default_factory=ManagementConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    api_roles: ApiRolesConfig = field(default_factory=ApiRolesConfig)
+    ldap: LdapConfig = field(default_factory=LdapConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True

@@ -98,6 +98,13 @@ def names(value: object) -> frozenset[str]:
     return frozenset(name_text(item).lower() for item in value)
 
 
+def roles(value: object) -> frozenset[str]:
+    """Take an array of the names of roles, as they are written; an empty one is nobody."""
+    if not isinstance(value, list):
+        raise ValueError(f"needs an array of roles, not {describe(value)}")  # noqa: TRY004
+    return frozenset(name_text(item) for item in value)
+
+
 def origins(value: object) -> frozenset[str]:
     """Take an array of origins as browsers write them, kept in lower case; `*` is any."""
     taken = names(value)

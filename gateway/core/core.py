@@ -18,7 +18,7 @@ from twisted.internet.defer import Deferred
 
 from gateway import __version__
 from gateway.broker import Gateway, Limits
-from gateway.broker.ports.streams import Matches, Tap
+from gateway.broker.ports.streams import Granted, Matches, Tap
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, object_limits
 from gateway.core.blocking import Threads
@@ -28,7 +28,7 @@ from gateway.core.upkeep import watch_of
 from gateway.disk.watching import DiskWatch, ballast_for, make_room, size_problem
 from gateway.model.definitions import FIRST_QUEUE_ID, Definition, StreamDefinition
 from gateway.model.histogram import Histogram
-from gateway.model.ports import Consumer, Subscription
+from gateway.model.ports import Consumer
 from gateway.model.stream_start import StreamStart
 from gateway.model.turn import Turn
 from gateway.process.figures import sync_histogram
@@ -129,14 +129,14 @@ class Core:
 
     def replay(
         self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
-    ) -> Subscription:
+    ) -> Granted:
         """See the broker's Streams port."""
         return self.replays.open(address, consumer, start, matches)
 
-    def use_streams(self, registry: StreamRegistry, threads: Threads) -> None:
+    def use_streams(self, registry: StreamRegistry, replays: Replays, threads: Threads) -> None:
         """Join the streams to the broker."""
         self.registry = registry
-        self.replays = Replays(registry, self.broker.turn, on_jump=_tell_jump)
+        self.replays = replays
         self.threads = threads
         self.broker.streams = self
         self.broker.directory.taps_on = self.taps_on
@@ -457,7 +457,9 @@ def _recover(
     threads = Threads(reactor)
     files = StreamFiles(RealFiles(), f"{config.data_directory}/streams")
     settings = stream_settings(config)
-    core.use_streams(StreamRegistry(files, threads, core, settings, broker.now_ms), threads)
+    registry = StreamRegistry(files, threads, core, settings, broker.now_ms)
+    replays = Replays(registry, broker.turn, seconds=reactor.seconds, on_jump=_tell_jump)
+    core.use_streams(registry, replays, threads)
     try:
         core.registry.load(make_name)
     except BaseException:

@@ -35,7 +35,6 @@ from protocols.amqp.sasl import (
     BUILT_IN,
     FRAME_BYTES_MAX,
     TOKEN_FRAME_BYTES_MAX,
-    Anonymous,
 )
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
@@ -130,7 +129,6 @@ class _Making:
             known = self._known(peer)
             exchanges = {
                 **BUILT_IN,
-                "ANONYMOUS": lambda: Anonymous(known.anybody(None)),
                 **scram_exchanges(known, gate.nonce, gate.decoy_key),
                 **bearer_exchanges(),
             }

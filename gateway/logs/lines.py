@@ -92,6 +92,9 @@ EVENTS: Final[Mapping[str, str]] = {
     "objects.room_again": "below a limit of addresses, queues, consumers or links",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",
+    "permission.refused_more": "`count` more were refused within `seconds`, not told one by one",
+    "permission.refused": "a client may not do what it asked for; `needs` are the roles that may",
+    "permissions.asked_for": "`matches` of security-settings hold; 0: every user may do everything",
     "queue.adopted": "messages whose queue's definition was lost have a queue of their own",
     "scrub.damage_gone": "what was damaged is repaired, whole again, or not needed any more",
     "scrub.damaged": "a place of a file is not what was written; `advice` says what to do",
@@ -121,6 +124,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "token.refused": "a token let nobody in; `error` is for the operator alone",
     "twisted.failed": "an error that Twisted or a library under it reported",
     "twisted.reported": "a message that Twisted or a library under it logged",
+    "users.refused": "the users file is wrong, and the users of before stay",
+    "users.reloaded": "the users file was read again, and is in force",
     "users.readable_by_others": "the users file can be read by other users of the machine",
 }
 

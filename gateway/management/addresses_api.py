@@ -37,6 +37,7 @@ from gateway.management.views import Sources
 from gateway.model.address import check_name, check_not_ours, is_internal
 from gateway.model.definitions import AddressDefinition
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 
 
 class NewAddress(Fields, kw_only=True):
@@ -57,15 +58,15 @@ class AddressesApi:
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
         addresses = "/api/v1/addresses"
-        router.add("GET", addresses, self.list_addresses)
-        router.add("POST", addresses, self.create_address)
+        router.add("GET", addresses, self.list_addresses, need=Need.VIEW)
+        router.add("POST", addresses, self.create_address, need=Need.MANAGE)
         address = addresses + "/{name}"
-        router.add("GET", address, self.show_address)
-        router.add("DELETE", address, self.delete_address)
-        router.add("GET", address + "/settings", self.show_settings)
-        router.add("POST", address + "/block", self.block)
-        router.add("POST", address + "/unblock", self.unblock)
-        router.add("POST", address + "/clearDuplicateIdCache", self.clear_ids)
+        router.add("GET", address, self.show_address, need=Need.VIEW)
+        router.add("DELETE", address, self.delete_address, need=Need.MANAGE)
+        router.add("GET", address + "/settings", self.show_settings, need=Need.VIEW)
+        router.add("POST", address + "/block", self.block, need=Need.MANAGE)
+        router.add("POST", address + "/unblock", self.unblock, need=Need.MANAGE)
+        router.add("POST", address + "/clearDuplicateIdCache", self.clear_ids, need=Need.MANAGE)
 
     def list_addresses(self, request: Request) -> Response:
         """All addresses, or those whose names match a pattern."""

@@ -37,6 +37,7 @@ from gateway.management.queues_api import QueuesApi
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.views import Sources
+from gateway.model.roles import Need
 
 #: Full addresses that the probe names, and paging ones.
 FULL_SHOWN_MAX: Final = 20
@@ -92,13 +93,13 @@ class StatusApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
-        router.add("GET", "/livez", self.alive)
-        router.add("GET", "/readyz", self.ready)
-        router.add("GET", "/api/v1/store", self.show_store)
-        router.add("GET", "/api/v1/clock", self.show_clock)
-        router.add("POST", "/api/v1/clock/trust", self.trust_clock)
-        router.add("GET", "/stomp", self.websocket)
-        router.add("GET", "/amqp", self.websocket)
+        router.add("GET", "/livez", self.alive, need=Need.OPEN)
+        router.add("GET", "/readyz", self.ready, need=Need.OPEN)
+        router.add("GET", "/api/v1/store", self.show_store, need=Need.VIEW)
+        router.add("GET", "/api/v1/clock", self.show_clock, need=Need.VIEW)
+        router.add("POST", "/api/v1/clock/trust", self.trust_clock, need=Need.ADMIN)
+        router.add("GET", "/stomp", self.websocket, need=Need.OPEN)
+        router.add("GET", "/amqp", self.websocket, need=Need.OPEN)
 
     def alive(self, _: Request) -> Response:
         """200 as long as the reactor turns."""

@@ -25,6 +25,7 @@ from gateway.management.answers import Nothing
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
+from gateway.model.roles import Need
 from gateway.model.rows import Reach
 from gateway.reload.reloads import Outcome, Reloads
 
@@ -74,15 +75,15 @@ class ConfigApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
-        router.add("GET", "/api/v1/config", self.show)
-        router.add("POST", "/api/v1/config:reload", self.reload)
+        router.add("GET", "/api/v1/config", self.show, need=Need.VIEW)
+        router.add("POST", "/api/v1/config:reload", self.reload, need=Need.ADMIN)
 
     def show(self, request: Request) -> Response:
         """When the configuration was last taken over, and what is not in force."""
         check_query(request, ())
         reloads = self._reloads
         refused = reloads.refused
-        told = None
+        told: dict[str, object] | None = None
         if refused is not None:
             problems = [problem_view(problem) for problem in refused.problems]
             told = {"atMs": refused.at_ms, "problems": problems}
@@ -92,6 +93,7 @@ class ConfigApi:
             "reloads": reloads.count,
             "needsRestart": restart_keys(reloads.last),
             "refused": told,
+            "usersRefused": [problem_view(problem) for problem in reloads.users.problems],
         }
         return json_response(200, shown)
 

@@ -34,6 +34,7 @@ from gateway.management.listing import PAGING, Key, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import ConsumerState, Peer, PeerState, SessionState
+from gateway.model.roles import Need
 from protocols.transport.shell import Wire
 
 FILTERS: Final = ("user", "address", "remote", "protocol", "acceptor")
@@ -90,13 +91,13 @@ class ConnectionsApi:
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
         connections, consumers = "/api/v1/connections", "/api/v1/consumers"
-        router.add("GET", connections, self.list_connections)
-        router.add("DELETE", connections, self.close_some)
-        router.add("GET", connections + "/{id}", self.show_connection)
-        router.add("DELETE", connections + "/{id}", self.close_one)
-        router.add("GET", "/api/v1/sessions", self.list_sessions)
-        router.add("GET", consumers, self.list_consumers)
-        router.add("DELETE", consumers + "/{id}", self.end_consumer)
+        router.add("GET", connections, self.list_connections, need=Need.VIEW)
+        router.add("DELETE", connections, self.close_some, need=Need.MANAGE)
+        router.add("GET", connections + "/{id}", self.show_connection, need=Need.VIEW)
+        router.add("DELETE", connections + "/{id}", self.close_one, need=Need.MANAGE)
+        router.add("GET", "/api/v1/sessions", self.list_sessions, need=Need.VIEW)
+        router.add("GET", consumers, self.list_consumers, need=Need.VIEW)
+        router.add("DELETE", consumers + "/{id}", self.end_consumer, need=Need.MANAGE)
 
     # ---- looking
 

@@ -24,6 +24,7 @@ from gateway.management.views import Sources
 from gateway.model.address import check_name, parse_destination
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 
 
 class NewDivert(Fields, kw_only=True):
@@ -66,10 +67,10 @@ class DivertsApi:
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
         diverts = "/api/v1/diverts"
-        router.add("GET", diverts, self.list_diverts)
-        router.add("POST", diverts, self.create_divert)
-        router.add("GET", diverts + "/{name}", self.show_divert)
-        router.add("DELETE", diverts + "/{name}", self.delete_divert)
+        router.add("GET", diverts, self.list_diverts, need=Need.VIEW)
+        router.add("POST", diverts, self.create_divert, need=Need.MANAGE)
+        router.add("GET", diverts + "/{name}", self.show_divert, need=Need.VIEW)
+        router.add("DELETE", diverts + "/{name}", self.delete_divert, need=Need.MANAGE)
 
     def list_diverts(self, request: Request) -> Response:
         """All diverts."""

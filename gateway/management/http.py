@@ -9,7 +9,7 @@ below that only HTTP has.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -98,7 +98,8 @@ class Request:
 class Response:
     """One answer; an iterator as `body` is pulled as the client reads, and closed when it goes.
 
-    `length` is told of an iterator whose bytes are counted already.
+    `length` is told of an iterator whose bytes are counted already. `cuttable` is given what ends
+    the connection, when the iterator begins to be sent.
     """
 
     status: int
@@ -106,6 +107,7 @@ class Response:
     content_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
     length: int | None = None
+    cuttable: Callable[[Callable[[], None]], None] | None = None
 
 
 class ProblemError(Exception):

@@ -54,6 +54,7 @@ from gateway.management.router import Router
 from gateway.management.views import Sources
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import Message
+from gateway.model.roles import Need
 from gateway.queues.queue import Gone, Queue
 from gateway.selectors import Selector, compile_selector
 from gateway.selectors.fields import reader
@@ -97,16 +98,16 @@ class MessagesApi:
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
         queue = "/api/v1/queues/{name}"
-        router.add("GET", queue + "/messages", self.browse)
-        router.add("GET", queue + "/messages/{sequence}", self.show)
-        router.add("DELETE", queue + "/messages/{sequence}", self.remove)
-        router.add("GET", queue + "/countMessages", self.count)
-        router.add("POST", queue + "/removeAllMessages", self.remove_all)
-        router.add("POST", queue + "/trim", self.trim)
-        router.add("POST", queue + "/moveMessages", self.move)
-        router.add("POST", queue + "/retryMessages", self.retry)
-        router.add("POST", queue + "/expireMessages", self.expire)
-        router.add("POST", queue + "/sendMessagesToDeadLetterAddress", self.kill)
+        router.add("GET", queue + "/messages", self.browse, need=Need.EDIT)
+        router.add("GET", queue + "/messages/{sequence}", self.show, need=Need.EDIT)
+        router.add("DELETE", queue + "/messages/{sequence}", self.remove, need=Need.EDIT)
+        router.add("GET", queue + "/countMessages", self.count, need=Need.EDIT)
+        router.add("POST", queue + "/removeAllMessages", self.remove_all, need=Need.EDIT)
+        router.add("POST", queue + "/trim", self.trim, need=Need.EDIT)
+        router.add("POST", queue + "/moveMessages", self.move, need=Need.EDIT)
+        router.add("POST", queue + "/retryMessages", self.retry, need=Need.EDIT)
+        router.add("POST", queue + "/expireMessages", self.expire, need=Need.EDIT)
+        router.add("POST", queue + "/sendMessagesToDeadLetterAddress", self.kill, need=Need.EDIT)
 
     # ---- looking
 

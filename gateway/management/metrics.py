@@ -24,6 +24,7 @@ from gateway.management.router import Router
 from gateway.management.views import JournalFigures, Sources, persistent_bytes
 from gateway.model.histogram import Histogram
 from gateway.model.objects import Kind, Objects
+from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
 from gateway.sink.sink import Sink
@@ -297,7 +298,7 @@ def add_routes(router: Router, sources: Sources) -> None:
         check_query(request, ())
         return Response(status=200, body=exposition(sources), content_type=CONTENT_TYPE)
 
-    router.add("GET", "/metrics", metrics)
+    router.add("GET", "/metrics", metrics, need=Need.VIEW)
 
 
 def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[bytes]:

@@ -16,6 +16,7 @@ from gateway.management.http import Request, Response, check_query
 from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.management.views import Sources
+from gateway.model.roles import Need
 
 
 def producer_view(address: Address, route: Route) -> dict[str, object]:
@@ -46,7 +47,7 @@ class ProducersApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the route."""
-        router.add("GET", "/api/v1/producers", self.list_producers)
+        router.add("GET", "/api/v1/producers", self.list_producers, need=Need.VIEW)
 
     def list_producers(self, request: Request) -> Response:
         """All producers, or those of one address, by address."""

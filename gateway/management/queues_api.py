@@ -48,6 +48,7 @@ from gateway.management.views import Sources
 from gateway.model.address import RoutingType, check_name, check_not_ours, is_internal
 from gateway.model.attributes import ROWS, to_note
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 from gateway.queues.queue import Queue
 
 
@@ -107,16 +108,16 @@ class QueuesApi:
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
         queues = "/api/v1/queues"
-        router.add("GET", queues, self.list_queues)
-        router.add("POST", queues, self.create_queue)
+        router.add("GET", queues, self.list_queues, need=Need.VIEW)
+        router.add("POST", queues, self.create_queue, need=Need.MANAGE)
         queue = queues + "/{name}"
-        router.add("GET", queue, self.show_queue)
-        router.add("PATCH", queue, self.change_queue)
-        router.add("DELETE", queue, self.delete_queue)
-        router.add("POST", queue + "/pause", self.pause)
-        router.add("POST", queue + "/resume", self.resume)
-        router.add("POST", queue + "/enable", self.enable)
-        router.add("POST", queue + "/disable", self.disable)
+        router.add("GET", queue, self.show_queue, need=Need.VIEW)
+        router.add("PATCH", queue, self.change_queue, need=Need.MANAGE)
+        router.add("DELETE", queue, self.delete_queue, need=Need.MANAGE)
+        router.add("POST", queue + "/pause", self.pause, need=Need.MANAGE)
+        router.add("POST", queue + "/resume", self.resume, need=Need.MANAGE)
+        router.add("POST", queue + "/enable", self.enable, need=Need.MANAGE)
+        router.add("POST", queue + "/disable", self.disable, need=Need.MANAGE)
 
     def _view(self, queue: Queue) -> dict[str, object]:
         lag = views.lag_reason(self._sources)

@@ -5,6 +5,9 @@ parameter is one segment, percent-decoded *after* the path is split, so that a n
 (`%2F`), `..` or `?` and still be one name. A template with more literal text wins over one with
 less; among equals the one that was added first.
 
+Each route says what it needs (`gateway.model.roles`): `allow` is asked before anything else is
+looked at, so that whoever may not do something learns nothing of it.
+
 What changes something is told to `on_change` with its answer, once for each request.
 
 Pure: it calls the function and maps what it raises; sending is `wire`'s.
@@ -32,12 +35,15 @@ from gateway.management.http import (
     problem_response,
     shorten,
 )
+from gateway.model.roles import Need
 
 __all__ = ["Answer", "Body", "ProblemError", "Request", "Response", "Router", "json_response"]
 
 Function = Callable[..., Answer]
 #: Told of a request that may change something, its template, its parameters, and its answer.
 OnChange = Callable[["Change"], None]
+#: Raises RefusedError (not-authorized) unless whoever asks has what the route of a template needs.
+Allow = Callable[[Request, str, Need], None]
 
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -61,9 +67,10 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Route:
-    """A function, the bodies that it takes, and whether it is told of as a change."""
+    """A function, what it needs, the bodies that it takes, and whether it is told as a change."""
 
     function: Function
+    need: Need
     content_types: frozenset[str]
     audited: bool
 
@@ -114,6 +121,7 @@ class Router:
     def __init__(self) -> None:
         self._by_length: dict[int, list[_Template]] = {}
         self.on_change: OnChange = _tell_nobody
+        self.allow: Allow = _allow_all
 
     def add(
         self,
@@ -121,11 +129,13 @@ class Router:
         template: str,
         function: Function,
         *,
+        need: Need,
         content_types: tuple[str, ...] = (JSON,),
         audited: bool = True,
     ) -> None:
         """Answer `method` on `template` by `function(request, **parameters)`.
 
+        It is called for whoever has what is needed; with ADDRESS the function judges the rest.
         A body is taken only with one of `content_types`. HEAD follows GET by itself. What is not
         `audited` changes nothing, or as little as an acknowledgement does.
         """
@@ -142,6 +152,7 @@ class Router:
             raise ValueError(f"{method} {template} has a function already")
         entry.functions[method] = _Route(
             function=function,
+            need=need,
             content_types=frozenset(content_types),
             audited=audited and method not in SAFE_METHODS,
         )
@@ -150,6 +161,12 @@ class Router:
         """Return (method, template) of every route, sorted by template."""
         every = (t for templates in self._by_length.values() for t in templates)
         return sorted(((m, t.text) for t in every for m in t.functions), key=lambda r: (r[1], r[0]))
+
+    def needs(self) -> list[tuple[str, str, Need]]:
+        """Return (method, template, need) of every route, sorted by template."""
+        every = (t for templates in self._by_length.values() for t in templates)
+        found = ((m, t.text, route.need) for t in every for m, route in t.functions.items())
+        return sorted(found, key=lambda r: (r[1], r[0]))
 
     def dispatch(self, request: Request) -> Answer:
         """Answer a request. Refusals become answers; a fault of ours is raised.
@@ -161,7 +178,7 @@ class Router:
         except ProblemError as problem:
             return problem_response(problem)
         if not route.audited:
-            return _answered(route.function, request, parameters)
+            return self._answered(template, route, request, parameters)
 
         def changed(answer: Response | None) -> None:
             self.on_change(
@@ -169,7 +186,7 @@ class Router:
             )
 
         try:
-            answer = _answered(route.function, request, parameters)
+            answer = self._answered(template, route, request, parameters)
         except Exception:
             changed(None)
             raise
@@ -187,6 +204,20 @@ class Router:
 
         return answer.addCallbacks(done, failed)
 
+    def _answered(
+        self, template: str, route: _Route, request: Request, parameters: dict[str, str]
+    ) -> Answer:
+        """Call a function; a refusal becomes an answer, a fault of ours is raised."""
+        try:
+            self.allow(request, template, route.need)
+            _check_body(request, route.content_types)
+            return route.function(request, **parameters)
+        except Exception as error:
+            answer = error_response(error)
+            if answer is None:
+                raise
+            return answer
+
     def _resolve(self, request: Request) -> tuple[str, _Route, dict[str, str]]:
         method = "GET" if request.method == "HEAD" else request.method
         raws = request.path.split("/")[1:]
@@ -199,7 +230,6 @@ class Router:
             if route is None:
                 allowed.update(template.functions)
                 continue
-            _check_body(request, route.content_types)
             parameters = {k: decode_component(v) for k, v in raw_parameters.items()}
             return template.text, route, parameters
         if allowed:
@@ -207,19 +237,12 @@ class Router:
         raise ProblemError(404, "not-found", f"There is nothing at {shorten(request.path)}.")
 
 
-def _answered(function: Function, request: Request, parameters: dict[str, str]) -> Answer:
-    """Call a function; a refusal becomes an answer, a fault of ours is raised."""
-    try:
-        return function(request, **parameters)
-    except Exception as error:
-        answer = error_response(error)
-        if answer is None:
-            raise
-        return answer
-
-
 def _tell_nobody(change: Change) -> None:
     """Stand for whoever wants to know of changes."""
+
+
+def _allow_all(request: Request, template: str, need: Need) -> None:
+    """Stand for the judge of a gateway that lets everybody do everything."""
 
 
 def _segment(text: str) -> _Segment:

@@ -14,6 +14,7 @@ from gateway.management.http import Request, Response, check_query, json_respons
 from gateway.management.json_body import read_fields
 from gateway.management.router import Router
 from gateway.management.views import JournalFigures
+from gateway.model.roles import Need
 from gateway.store.scrubber import Damage, Scrubber, Tour
 
 PATH = "/api/v1/scrub"
@@ -66,8 +67,8 @@ class ScrubApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
-        router.add("GET", PATH, self.show)
-        router.add("POST", PATH, self.start)
+        router.add("GET", PATH, self.show, need=Need.VIEW)
+        router.add("POST", PATH, self.start, need=Need.ADMIN)
 
     def view(self) -> dict[str, object]:
         """Return the scrub as the API shows it."""

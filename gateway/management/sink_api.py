@@ -37,6 +37,7 @@ from gateway.management.listing import PAGING, page
 from gateway.management.router import Router
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.retry import retry_after
+from gateway.model.roles import Need
 from gateway.sink.ledger import Known
 from gateway.sink.sink import Sink, Standing
 from gateway.sink.staging import NUMBER_MAX, StageKey, stage_key
@@ -83,13 +84,21 @@ class SinkApi:
         """Add the routes."""
         base = "/api/v1/sink"
         stage = base + "/stages/{producer}/{batch}/{partition}/{attempt}"
-        router.add("POST", stage, self.write, content_types=(ARROW,), audited=False)
-        router.add("POST", stage + ":seal", self.seal, audited=False)
-        router.add("DELETE", stage, self.abort, audited=False)
-        router.add("GET", base + "/producers", self.list)
-        router.add("GET", base + "/producers/{producer}", self.show)
-        router.add("DELETE", base + "/producers/{producer}", self.forget)
-        router.add("POST", base + "/producers/{producer}:commit", self.commit, audited=False)
+        router.add(
+            "POST", stage, self.write, content_types=(ARROW,), audited=False, need=Need.ADDRESS
+        )
+        router.add("POST", stage + ":seal", self.seal, audited=False, need=Need.ADDRESS)
+        router.add("DELETE", stage, self.abort, audited=False, need=Need.ADDRESS)
+        router.add("GET", base + "/producers", self.list, need=Need.VIEW)
+        router.add("GET", base + "/producers/{producer}", self.show, need=Need.ADDRESS)
+        router.add("DELETE", base + "/producers/{producer}", self.forget, need=Need.MANAGE)
+        router.add(
+            "POST",
+            base + "/producers/{producer}:commit",
+            self.commit,
+            audited=False,
+            need=Need.ADDRESS,
+        )
 
     # ---- the writer
 

@@ -8,7 +8,7 @@ one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from twisted.internet.interfaces import IReactorTime
 from gateway.addresses.match import match_problem, matches
 from gateway.management.http import Response, json_response, shorten
 from gateway.model.errors import Code, RefusedError
+from gateway.model.principal import Permission, Principal
 from gateway.streams.finding import find_offset
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.subscription import EARLIEST, SUBSCRIPTION
@@ -72,6 +73,24 @@ def find_taps(registry: StreamRegistry, pattern: str) -> list[Tap]:
     return registry.tapped(partial(matches, pattern))
 
 
+def check_readable(principal: Principal, taps: Iterable[Tap]) -> None:
+    """Raise RefusedError (not-authorized) for the first stream whose messages it may not have."""
+    for tap in taps:
+        principal.check(Permission.CONSUME, tap.stream.address)
+
+
+def readable(principal: Principal, taps: Iterable[Tap]) -> list[Tap]:
+    """Return those streams whose messages it may have."""
+    found = []
+    for tap in taps:
+        try:
+            principal.check(Permission.CONSUME, tap.stream.address)
+        except RefusedError:
+            continue
+        found.append(tap)
+    return found
+
+
 class Patterns:
     """Calls of readers that name a pattern."""
 
@@ -80,9 +99,13 @@ class Patterns:
         self._registry = registry
         self._plan_one = plan_one
 
-    def attach(self, name: str, fields: AttachBody) -> Deferred[Response]:
-        """Attach a reader to all streams that fit, which may be none yet."""
-        taps = find_taps(self._registry, fields.address_pattern or "")
+    def attach(self, name: str, fields: AttachBody, principal: Principal) -> Deferred[Response]:
+        """Attach a reader to all streams that fit and that it may read, which may be none yet."""
+        check_readable(principal, self._registry.subscribed(name))
+        fit = find_taps(self._registry, fields.address_pattern or "")
+        taps = readable(principal, fit)
+        if not taps:
+            check_readable(principal, fit)
         positions = fields.position or {}
         if fields.starting_offsets == SUBSCRIPTION and self._registry.find_subscription(name):
             # Streams that have come since join with the next plan.
@@ -130,10 +153,15 @@ class Patterns:
 
         return made.addCallback(answer)
 
-    def plan(self, name: str, fields: PlanBody) -> Response | Deferred[Response]:
-        """Plan all streams that fit; those that are new join the subscription first."""
+    def plan(
+        self, name: str, fields: PlanBody, principal: Principal
+    ) -> Response | Deferred[Response]:
+        """Plan all streams that fit; those that are new and readable join the subscription first.
+
+        Whoever asks may read those that it reads already.
+        """
         taps = self._chosen(fields)
-        new = [tap for tap in taps if name not in tap.subscriptions]
+        new = readable(principal, [tap for tap in taps if name not in tap.subscriptions])
         if new:
             joined = self._registry.join(
                 name,

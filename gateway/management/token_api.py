@@ -21,6 +21,7 @@ from gateway.management.router import Router
 from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, RefusedError
 from gateway.model.principal import By, Principal
+from gateway.model.roles import Need
 from gateway.tokens.realm import renew_by
 
 #: Where the API takes tokens.
@@ -42,7 +43,7 @@ class TokenApi:
 
     def add_routes(self, router: Router) -> None:
         """Add the route."""
-        router.add("POST", ROUTE, self.renew)
+        router.add("POST", ROUTE, self.renew, need=Need.OPEN)  # whose it is, it judges
 
     def renew(self, request: Request) -> Response:
         """Have a connection go on by the token of this request."""

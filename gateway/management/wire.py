@@ -246,7 +246,10 @@ class Exchange:
             access.check_origin(request.method, request.headers["host"], request.headers)
             access.check_no_token(request.query)
             authenticator = self._resource.for_peer(self._wire.peer)
-            if request.path in OPEN_PATHS or authenticator.open:
+            if request.path in OPEN_PATHS:
+                self._answer(request)
+            elif authenticator.open:
+                self._principal = authenticator.anybody(None)
                 self._answer(request)
             else:
                 self._authenticate(request, authenticator)
@@ -393,6 +396,8 @@ class Exchange:
             self._wire.say(b"")
             self._done(None)
             return
+        if response.cuttable is not None:
+            response.cuttable(self._wire.connection.abort)
         self._sender = ChunkSender(self._resource.clock, self._wire, chunks, self._done)
         self._sender.start(first)
 

@@ -46,6 +46,12 @@ class ProducerOwner(Protocol):
     def producer_blocked(self, refusal: Refusal) -> None:
         """The address became full (BLOCK): grant no more credit, stop reading."""
 
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """What was allowed is not any more: the producer refuses all that it is given from now on.
+
+        It is to be closed. Another one may be opened for its address, and is judged anew.
+        """
+
 
 class Producer(Protocol):
     """A sender's route to one address, resolved once; hot."""
@@ -376,7 +382,7 @@ class Broker(Protocol):
         None when there is no such subscription.
         """
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         """Delete a durable subscription's queue. Raises RefusedError."""
 
     def create_temporary(

@@ -68,15 +68,18 @@ class Principal:
         issuer: who vouches for it: the name of an issuer of tokens; empty: the gateway itself.
         ended: its end has come: nothing is taken of it any more, and nothing given.
         changed: called after each change of roles or end.
+        remote: the network address that it came from, for records; "" where that is not known.
     """
 
     __slots__ = (
+        "__weakref__",
         "_judge",
         "account",
         "by",
         "changed",
         "ended",
         "issuer",
+        "remote",
         "roles",
         "until_ms",
         "user",
@@ -100,6 +103,7 @@ class Principal:
         self.issuer = issuer
         self.ended = False
         self.changed: list[Callable[[], None]] = []
+        self.remote = ""
         self._judge = judge
 
     def __repr__(self) -> str:
@@ -114,6 +118,10 @@ class Principal:
         """Raise RefusedError (not-authorized) unless it may do this at an address, or queue."""
         if self._judge is not None:
             self._judge.check(self, permission, address, queue)
+
+    def judged_by(self, judge: Judge) -> None:
+        """Have another one judge what it may do."""
+        self._judge = judge
 
     def renew(self, roles: frozenset[str], until_ms: int | None) -> None:
         """Act with other roles, and until another date, from now on."""

@@ -355,6 +355,13 @@ class NonDestructiveQueue(LastValueQueue):
         self.out.count = len(self._held_by)
         return super()._leave(messages, why)
 
+    def purge_pages(self) -> int:
+        """See Queue: what was shown from its page is gone as well, and with it all there was."""
+        count = super().purge_pages()
+        self._held_by.clear()
+        self.out.count = 0
+        return count
+
     def check_invariants(self) -> None:
         """See Queue."""
         super().check_invariants()

@@ -25,9 +25,12 @@ from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
-from gateway.model.principal import By
+from gateway.model.principal import By, Principal
+from gateway.reload import staying
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
+from gateway.security.permits import Permits
+from gateway.security.refusals import use_permissions
 from gateway.security.users import Users
 from gateway.tokens.issuing import Issuers, Issuing
 from protocols.amqp.containers import Containers
@@ -41,6 +44,9 @@ _STORE: Final = (
     "journal_compact_min_files",
     "journal_compact_percentage",
 )
+_NO_ISSUER: Final = (
+    "The issuer of this connection's token is none that this gateway believes any more."
+)
 #: Connections of one step that are looked at.
 _WIRES_STEP: Final = 256
 
@@ -50,6 +56,7 @@ class Running(Protocol):
 
     config: Config
     gate: PasswordGate
+    permits: Permits
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
@@ -79,7 +86,16 @@ async def apply(
 ) -> int:
     """Bring all of it into force; returns how many connections were closed for their user."""
     old, new = running.config, wanted.held
-    closed = await _use_users(running, core, wanted, pause)
+    grants = core.broker.grants
+    if _permissions(old) != _permissions(new):
+        use_permissions(running.gate, running.permits, new.security_settings)
+        grants.judge_all()
+    running.permits.table = new.security_settings  # its lines may be others
+    was_open = running.gate.open
+    closed = await _change_issuers(running, wanted.issuers, new, pause)
+    closed += await use_users(running, core, wanted.users, new, pause, was_open=was_open)
+    while grants.judging:
+        await pause()
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
@@ -105,6 +121,12 @@ async def apply(
         if seconds != periods(old)[key]:
             running.pace(key, seconds)
     return closed
+
+
+def _permissions(config: Config) -> tuple[object, ...]:
+    """Return what decides who may do what."""
+    entries = {entry.match: dict(entry.roles) for entry in config.security_settings.entries}
+    return entries, config.literal_match_markers
 
 
 def _settings(config: Config) -> tuple[object, ...]:
@@ -136,15 +158,22 @@ def _use_store(reactor: Reactor, core: Core, old: Config, new: Config) -> None:
 # ---- who may come in
 
 
-async def _use_users(
-    running: Running, core: Core, wanted: Wanted, pause: Callable[[], Deferred[None]]
+async def use_users(
+    running: Running,
+    core: Core,
+    users: Users,
+    new: Config,
+    pause: Callable[[], Deferred[None]],
+    *,
+    was_open: bool = False,
 ) -> int:
-    """Let in whom the users file names, by what acceptors say now, and nobody else any more."""
-    gate, new = running.gate, wanted.held
-    before, was_open = gate.users, gate.open
-    gone = running.tokens.realm.issuers - wanted.issuers.keys()
-    gate.use(wanted.users)
-    use_issuers(gate, running.tokens, wanted.issuers)
+    """Let in whom the users file names, by what acceptors say in `new`, and nobody else any more.
+
+    `was_open`: anybody was let in before. Returns how many connections were closed for that.
+    """
+    gate = running.gate
+    before, was_open = gate.users, was_open or gate.open
+    gate.use(users)
     for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
@@ -159,16 +188,28 @@ async def _use_users(
             containers=running.containers,
             objects=core.broker.directory.objects,
         )
-    if gate.open or not (was_open or gone or before.keys() - wanted.users.keys()):
+    if gate.open or (before == users and not was_open):
         return 0
     closed = looked = 0
     for group, acceptor in doors(running, new):
         for wire in list(group.wires.values()):
             peer = None if wire.session is None else wire.session.seen
-            anonymous = acceptor.allow_anonymous
-            known = wanted.users, wanted.issuers
-            if not _may_stay(peer, known, was_open=was_open, anonymous=anonymous):
-                closed += _dismiss(wire, peer)
+            if peer is None:
+                # It has said nothing yet, and logs in by what holds now; but while the gateway was
+                # open it was offered to come in without.
+                why = staying.GONE if was_open else None
+            else:
+                why = staying.why_to_end(
+                    peer.principal,
+                    before,
+                    users,
+                    was_open=was_open,
+                    anonymous=acceptor.allow_anonymous,
+                )
+            if why is not None:
+                closed += _dismiss(wire, peer, why)
+            elif peer is not None:
+                _renew(peer.principal, before, users)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
@@ -181,38 +222,36 @@ def use_issuers(gate: PasswordGate, issuing: Issuing, issuers: Issuers) -> None:
     gate.tokens = issuing.realm if issuers else None
 
 
-def _may_stay(
-    peer: Peer | None, known: tuple[Users, Issuers], *, was_open: bool, anonymous: bool
-) -> bool:
-    """Whether a connection keeps what it was let in for; None: it has not said a word yet.
-
-    While there were no users nobody's password was asked for: then only those stay who gave no
-    user, where that is still allowed. Whoever has not logged in yet does so by what holds now, but
-    a connection of an open gateway was offered to come in without.
-    """
-    if peer is None:
-        return not was_open
-    users, issuers = known
-    if peer.principal.by is By.TOKEN:
-        return peer.principal.issuer in issuers
-    user = peer.state().user
-    if not user:
-        return anonymous or not was_open
-    return user in users and not was_open
+async def _change_issuers(
+    running: Running, issuers: Issuers, new: Config, pause: Callable[[], Deferred[None]]
+) -> int:
+    """Believe these issuers, and end what the tokens of those that have gone let in."""
+    gone = running.tokens.realm.issuers - issuers.keys()
+    use_issuers(running.gate, running.tokens, issuers)
+    closed = looked = 0
+    for group, _ in doors(running, new) if gone else ():
+        for wire in list(group.wires.values()):
+            peer = None if wire.session is None else wire.session.seen
+            if peer is not None and peer.principal.by is By.TOKEN and peer.principal.issuer in gone:
+                closed += _dismiss(wire, peer, _NO_ISSUER)
+            looked += 1
+            if looked % _WIRES_STEP == 0:
+                await pause()
+    return closed
 
 
-def _dismiss(wire: Wire, peer: Peer | None) -> int:
+def _renew(principal: Principal, before: Users, users: Users) -> None:
+    roles = staying.other_roles(principal, before, users)
+    if roles is not None:
+        principal.renew(roles, principal.until_ms)
+
+
+def _dismiss(wire: Wire, peer: Peer | None, why: str) -> int:
     """Close a connection, and say why in its protocol's words; returns how many that were."""
     if peer is None:
         wire.stop()
     elif peer.ending is not None:
         return 0  # it is leaving already
     else:
-        peer.dismiss(
-            Refusal(
-                code=Code.NOT_AUTHORIZED,
-                text="The users of this gateway have changed, and this connection's is none of"
-                " them; log in again.",
-            )
-        )
+        peer.dismiss(Refusal(code=Code.NOT_AUTHORIZED, text=why))
     return 1

@@ -8,7 +8,7 @@ strangers: the same rules as at a start, for what would then be in force.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
+from gateway.config.lockout import lockout_problem, other_realms
 from gateway.config.tree import AddressConfig, Config, tls_listeners
 from gateway.core.core import Core
 from gateway.core.declared import contradictions
@@ -42,6 +43,7 @@ class Wanted:
         addresses: those declared that are new, or others than before.
         diverts: the same.
         changes: from what is in force now.
+        of_users: from which of them on they are of the users file.
     """
 
     read: Config
@@ -51,6 +53,7 @@ class Wanted:
     addresses: tuple[AddressConfig, ...]
     diverts: tuple[DivertDefinition, ...]
     changes: tuple[Change, ...]
+    of_users: int
 
 
 def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: Issuing) -> Wanted:
@@ -60,30 +63,34 @@ def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: I
     """
     config = read()
     held = in_force(now, config)
-    found = _users_of(held)
-    known_ones = bool(found) or bool(held.tokens)
-    problems = exposure_problems(held, has_users=known_ones)
+    found, problems = read_users(held, users)
     known = {problem.path for problem in problems}
     problems += [
         problem
-        for problem in exposure_problems(config, has_users=known_ones)
+        for problem in exposure_problems(config, has_users=bool(found) or other_realms(config))
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
-    if (users or now.tokens) and not known_ones:
-        text = (
-            "has no users any more, and without users anybody is let in; a start may do that, a"
-            " reload does not"
-        )
-        problems.append(Problem(where=held.users_file, path="", text=text))
     issuers: Issuers = {}
     try:
         issuers = issuing.read(held.tokens, held.origins)
     except ConfigError as error:
         problems += error.problems
+    if now.tokens and not (users or found or other_realms(held)):
+        text = (
+            "has no issuer any more, and without users anybody is let in; a start may do that, a"
+            " reload does not"
+        )
+        problems.append(Problem(where=config.file or "", path="tokens", text=text))
+    if now.security_settings and not config.security_settings:
+        text = (
+            "is not there any more, and without it every user may do everything; a start may do"
+            " that, a reload does not"
+        )
+        problems.append(Problem(where=config.file or "", path="security-settings", text=text))
     if problems:
         raise ConfigError(problems)
-    differences = (*changes(now, config), *user_changes(users, found))
+    of_config = changes(now, config)
     addresses, diverts = frozenset(now.addresses), frozenset(now.diverts)
     return Wanted(
         read=config,
@@ -92,7 +99,8 @@ def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: I
         issuers=issuers,
         addresses=tuple(a for a in held.addresses if a not in addresses),
         diverts=tuple(d for d in held.diverts if d not in diverts),
-        changes=differences,
+        changes=(*of_config, *user_changes(users, found)),
+        of_users=len(of_config),
     )
 
 
@@ -116,12 +124,28 @@ def _certificate_problems(now: Config, config: Config) -> list[Problem]:
     return problems
 
 
-def _users_of(config: Config) -> Users:
+def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
+    """Return the users of the file, and what is wrong with there being those instead of `users`.
+
+    Raises ConfigError for a file that cannot be used. Blocks; any thread.
+    """
     path = config.users_file
     try:
-        return load_users(path, required=config.users_file_required)
+        found = load_users(path, required=config.users_file_required)
     except UsersError as error:
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
+    elsewhere = other_realms(config)
+    problems = exposure_problems(config, has_users=bool(found) or elsewhere)
+    if users and not found and not elsewhere:
+        text = (
+            "has no users any more, and without users anybody is let in; a start may do that, a"
+            " reload does not"
+        )
+        problems.append(Problem(where=path, path="", text=text))
+    locked_out = lockout_problem(config, (user.roles for user in found.values()))
+    if locked_out is not None:
+        problems.append(replace(locked_out, where=path))
+    return found, problems
 
 
 async def check_against(core: Core, wanted: Wanted, pause: Callable[[], Deferred[None]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -17,8 +17,10 @@ from gateway.config.tree import Config, LoggingConfig, LogLevel
 from gateway.core.core import Core, Reactor
 from gateway.model.errors import Code, RefusedError
 from gateway.model.rows import Reach
-from gateway.reload.applying import Running, apply
+from gateway.reload.applying import Running, apply, use_users
 from gateway.reload.reading import check_against, read_again
+from gateway.reload.users_file import UsersFile
+from gateway.security.users import Users
 
 #: Of one reload, in the log: whoever changes more reads the answer of the API.
 LOGGED_MAX: Final = 200
@@ -91,6 +93,7 @@ class Reloads:
         last: what is in force: of the start, or of the last reload that was right.
         refused: the last one that was wrong, None once a later one was right.
         count: those that were right.
+        users: looks at the users file alone.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class Reloads:
         self._lock = DeferredLock()
         self._asked = False
         self._early = False
+        self.users = UsersFile(self._of_users, self._use_users, self._lock)
 
     @property
     def file(self) -> str | None:
@@ -172,6 +176,9 @@ class Reloads:
         before = running.config.logging.level in _TELLING
         running.config = wanted.held
         self.refused = None
+        self.users.problems = ()
+        for change in wanted.changes[wanted.of_users :]:
+            self.users.note(change, why)
         self.count += 1
         self.last = Outcome(
             loaded_ms=self._now_ms(),
@@ -186,6 +193,15 @@ class Reloads:
         if not before:
             self._tell(self.last, why)
         return self.last
+
+    def _of_users(self) -> tuple[Core, Config, Users] | None:
+        running = self._running
+        if running.not_ready() is not None or running.core is None:
+            return None
+        return running.core, running.config, running.gate.users
+
+    def _use_users(self, core: Core, users: Users, config: Config) -> Awaitable[int]:
+        return use_users(self._running, core, users, config, self._pause)
 
     def _pause(self) -> Deferred[None]:
         return deferLater(self._reactor, 0, self._check_ready)

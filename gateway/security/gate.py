@@ -24,9 +24,10 @@ import hmac
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
+from weakref import WeakSet
 
 from gateway.model.errors import Code, Refusal
-from gateway.model.principal import By, Judge, Principal
+from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
@@ -95,13 +96,13 @@ class PasswordGate:
     Attributes:
         tokens: asked before all others, where there are issuers of tokens; else None.
         realms: asked in this order before the users file; the first that takes a login judges it.
-        judge: asked what principals may do; None: they may do everything.
+        judge: asked what principals may do, those of before as well; None: they may do everything.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
-        "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users", "accepted",
-        "decoy_key", "judge", "realms", "refused", "tokens", "waiting",
+        "_bench", "_here", "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users",
+        "accepted", "decoy_key", "judge", "realms", "refused", "tokens", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
@@ -109,6 +110,8 @@ class PasswordGate:
         self.tokens: Tokens | None = None
         self.realms: tuple[Realm, ...] = ()
         self.judge: Judge | None = None
+        self._bench = _Bench(self)
+        self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
@@ -118,11 +121,18 @@ class PasswordGate:
         self.use(users)
 
     def use(self, users: Users) -> None:
-        """Know these users, and no others, from the next login on; also one that is under way."""
+        """Know these users, and no others, from the next login on; also one that is under way.
+
+        Who is here already has the roles from now on that its user has.
+        """
         self._users = users
         # The same for as long as the users are: a salt that changes would tell who is made up.
         stored = "\0".join(sorted(user.password.reveal() for user in users.values()))
         self.decoy_key = hmac.digest(b"decoy", stored.encode(), hashlib.sha256)
+        for one in tuple(self._here):
+            roles = self.roles(one.account)
+            if roles != one.roles:
+                one.renew(roles, one.until_ms)
 
     @property
     def users(self) -> Users:
@@ -165,11 +175,13 @@ class PasswordGate:
 
     def anybody(self, user: str | None) -> Principal:
         """See `Authenticator`."""
-        return Principal(user, judge=self.judge)
+        return Principal(user, judge=self._bench)
 
     def principal(self, user: str, by: By) -> Principal:
         """Return for whom a user of the file acts who has proved to be it."""
-        return Principal(user, roles=self.roles(user), by=by, judge=self.judge)
+        made = Principal(user, roles=self.roles(user), by=by, judge=self._bench)
+        self._here.add(made)
+        return made
 
     def proved(self, peer: str, user: str, *, right: bool) -> Principal | None:
         """Count a SCRAM login; returns for whom it acts, if it is let in."""
@@ -285,6 +297,7 @@ class PasswordGate:
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
+                answer.judged_by(self._bench)
                 if realm is not self.tokens:
                     self._throttle.succeeded(pair)
                 self._answer(answer, done)
@@ -361,6 +374,23 @@ class PasswordGate:
         if len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[mark] = now + REMEMBER_SECONDS
+
+
+class _Bench:
+    """Where principals are judged: by whoever is the judge when they ask."""
+
+    __slots__ = ("_gate",)
+
+    def __init__(self, gate: PasswordGate) -> None:
+        self._gate = gate
+
+    def check(
+        self, principal: Principal, permission: Permission, address: str, queue: str | None
+    ) -> None:
+        """See `Judge`."""
+        judge = self._gate.judge
+        if judge is not None:
+            judge.check(principal, permission, address, queue)
 
 
 class PeerGate:

@@ -8,6 +8,7 @@ roles = ["admin"]
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
@@ -27,6 +28,14 @@ _KNOWN: Final = frozenset({"password", "roles", *KEYS})
 
 class UsersError(Exception):
     """The users file, or a user in it, cannot be used; the text says which and why."""
+
+
+class TakenError(UsersError):
+    """There is a user of that name already."""
+
+
+class NoUserError(UsersError):
+    """There is no user of that name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +138,7 @@ def add_user(source: str, user: User, *, replace: bool = False) -> str:
         ended = source if not source or source.endswith("\n") else source + "\n"
         return ended + gap + render_user(user)
     if not replace:
-        raise UsersError(f"the user {user.name} exists already")
+        raise TakenError(f"the user {user.name} exists already")
     users[user.name] = User(
         name=user.name,
         password=user.password,
@@ -137,6 +146,35 @@ def add_user(source: str, user: User, *, replace: bool = False) -> str:
         roles=user.roles or before.roles,
     )
     return render_users(users.values())
+
+
+def change_user(source: str, changed: User) -> str:
+    """Return the text of a users file with another one in a user's place, written anew.
+
+    Raises UsersError when there is no user of that name.
+    """
+    users = parse_users(source)
+    find_user(users, changed.name)
+    users[changed.name] = changed
+    return render_users(users.values())
+
+
+def remove_user(source: str, name: str) -> str:
+    """Return the text of a users file without a user; raises UsersError when there is none."""
+    users = parse_users(source)
+    find_user(users, name)
+    del users[name]
+    return render_users(users.values())
+
+
+def find_user(users: Users, name: str) -> User:
+    """Return a user; raises UsersError, with the nearest name there is."""
+    found = users.get(name)
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name[:NAME_BYTES_MAX], users, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise NoUserError(f"there is no user {name}{hint}")
 
 
 def _quoted(text: str) -> str:

@@ -34,7 +34,7 @@ from gateway.model.address import parse_destination
 from gateway.model.definitions import StageRow
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
-from gateway.model.ports import Send
+from gateway.model.ports import Producer, Send
 from gateway.model.principal import Principal
 from gateway.model.run import Outcome, Run
 from gateway.sink.form import Form
@@ -103,6 +103,14 @@ class Routes:
 
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: it is asked before each slice."""
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """See the ProducerOwner port: what is published next is judged anew, and told."""
+        for key, route in list(self._open.items()):
+            if route is producer:
+                del self._open[key]
+        producer.close()
+        self._woken()
 
 
 class Publication:

@@ -40,13 +40,18 @@ from gateway.streams.stream import BLOCK_BYTES, BLOCK_MESSAGES, Accepted, Stream
 SLICE_BYTES: Final = 4 << 20
 #: And here when nothing is decoded: some 3 ms of a worker thread.
 STORED_BYTES: Final = 8 << 20
+#: Blocks that one request may have looked up: more than any answer has, and few to look up at once.
+BLOCKS_MAX: Final = 256
 #: And here, when a selector leaves out most of what it is asked of.
 FILTERED_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Where the parts of one range are, at the moment it was asked for."""
+    """Where the parts of one range are, at the moment it was asked for.
+
+    `cut`: it ends before the range does.
+    """
 
     index: int
     address: str
@@ -56,11 +61,22 @@ class Snapshot:
     log: Log
     refs: Sequence[BlockRef]
     runs: Sequence[Accepted]
+    cut: bool = False
 
 
-def take_snapshot(index: int, stream: Stream, log: Log, start: int, end: int) -> Snapshot:
-    """Note where [start, end) of a stream is; what is not advertised is left out."""
+def take_snapshot(
+    index: int, stream: Stream, log: Log, start: int, end: int, *, blocks_max: int = BLOCKS_MAX
+) -> Snapshot:
+    """Note where [start, end) of a stream is; what is not advertised is left out.
+
+    Of more than `blocks_max` blocks the first so many are noted.
+    """
     end = min(end, stream.durable_offset)
+    refs = log.blocks(start, min(end, stream.sealed_offset))
+    cut = len(refs) > blocks_max
+    if cut:
+        refs = refs[:blocks_max]
+        end = refs[-1].end
     return Snapshot(
         index=index,
         address=stream.address,
@@ -68,8 +84,9 @@ def take_snapshot(index: int, stream: Stream, log: Log, start: int, end: int) ->
         start=start,
         end=end,
         log=log,
-        refs=log.blocks(start, min(end, stream.sealed_offset)),
+        refs=refs,
         runs=stream.tail(max(start, stream.sealed_offset), end),
+        cut=cut,
     )
 
 
@@ -91,13 +108,15 @@ def read_slice(
     losses: Sequence[Mapping[str, object]] = (),
     selector: str = "",
     bytes_max: int | None = None,
+    beyond: list[int] | None = None,
 ) -> list[bytes]:
     """Read and encode until the ranges or `bytes_max` end. Blocks the thread.
 
     What retention drops meanwhile is a loss: skipped and named, or the end of the answer.
     What is damaged ends the answer with its text; nothing behind it is sent. `losses` are those
     that were known before. Without a view the answer is of the stored form. Rows that a `selector`
-    (one that compiles) does not match are left out and count as holes.
+    (one that compiles) does not match are left out and count as holes. `beyond` is where to go on
+    behind the snapshots, where they are not all that was asked for.
     """
     if bytes_max is None:
         bytes_max = STORED_BYTES if view is None else SLICE_BYTES
@@ -126,7 +145,7 @@ def read_slice(
                 place = part.end
         except Exception as error:  # noqa: BLE001 - the reader is told, and the text names the file
             return answer.finish([snapshot.index, place], f"{type(error).__name__}: {error}")
-    return answer.finish(None, None)
+    return answer.finish(beyond, None)
 
 
 def _add(answer: Answer, snapshot: Snapshot, part: _Part, viewer: Viewer | None) -> None:

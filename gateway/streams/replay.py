@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from gateway.model.amqp_types import Value
 from gateway.model.errors import Code, Refusal
+from gateway.model.grants import Grant
 from gateway.model.message import REPLAYED, Message
 from gateway.model.ports import Consumer, Progress
 from gateway.model.stream_start import At, StreamStart
@@ -92,6 +93,8 @@ class Replay:
         asleep: it waits for the head to rise.
         touched: it is to be dispatched.
         again: it could hand out more in its next turn.
+        grant: given back at its end.
+        share: messages that it looks at in one turn; whoever has it hand out adapts them.
     """
 
     __slots__ = (
@@ -105,6 +108,8 @@ class Replay:
         "asleep",
         "consumer",
         "cursor",
+        "grant",
+        "share",
         "stage",
         "tap",
         "touched",
@@ -117,10 +122,14 @@ class Replay:
         start: StreamStart,
         consumer: Consumer,
         matches: Matches | None,
+        *,
+        share: int,
     ) -> None:
+        self.share = share
         self._around = around
         self.tap = tap
         self.consumer = consumer
+        self.grant: Grant | None = None
         self._matches = matches
         self._since_ms = start.value
         self._count = 0
@@ -274,6 +283,8 @@ class Replay:
 
     def _end(self) -> None:
         self.stage = Stage.ENDED
+        if self.grant is not None:
+            self.grant.give_back()
         self._around.settled(self._count)
         self._around.left(self)
 

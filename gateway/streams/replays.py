@@ -1,8 +1,9 @@
 """All replays of streams: who has one, when each hands out, and what they have in common.
 
-They hand out at the end of a turn, before queues do, each a share, all together a bounded number of
-messages; what is left goes on in a turn of its own. A thousand that wait at the head of a stream
-cost the stream one call, and each what its message costs.
+They hand out at the end of a turn, before queues do, each a share, all together for a bounded time;
+what is left goes on in a turn of its own. A message that is converted for the other protocol costs
+twenty times one that is not, so that each share is as large as it was quick before. A thousand that
+wait at the head of a stream cost the stream one call, and each what its message costs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,16 @@ from gateway.streams.replay import UNSETTLED_FREE, Matches, Replay, Stage
 from gateway.streams.stream import Stream
 from gateway.streams.tap import Tap
 
-#: Messages that one replay looks at before the others have their turn: about 1 ms of work.
+#: Messages that one replay looks at before the others have their turn: at first, at most, and at
+#: least, however long they take.
+RUN_FIRST: Final = 16
 RUN_MESSAGES: Final = 512
-#: What all replays look at in one turn of the reactor: some 4 ms of work.
+RUN_LEAST: Final = 8
+#: How long they are meant to take.
+RUN_SECONDS: Final = 0.001
+#: What all replays look at in one turn of the reactor, and how long.
 TURN_MESSAGES: Final = 2048
+TURN_SECONDS: Final = 0.004
 #: Times that are looked for at once: the worker threads have tails to seal as well.
 FINDS_MAX: Final = 2
 #: What a turn is charged for each replay beside its messages: asking it costs as much as these.
@@ -49,12 +56,19 @@ class Replays:
     """See the module text. Implements what replays need of those around them."""
 
     def __init__(
-        self, registry: StreamRegistry, turn: Turn, *, on_jump: Callable[[Jump], None]
+        self,
+        registry: StreamRegistry,
+        turn: Turn,
+        *,
+        seconds: Callable[[], float],
+        on_jump: Callable[[Jump], None],
     ) -> None:
+        """`seconds` is a clock, for how long work takes."""
         self.blocks = Blocks(registry)
         self.unsettled = 0
         self._registry = registry
         self._turn = turn
+        self._seconds = seconds
         self._on_jump = on_jump
         self._touched: list[Replay] = []
         self._behind: set[Replay] = set()
@@ -77,7 +91,7 @@ class Replays:
                 "keeps what the address accepts from then on.",
             )
         _check(tap.stream, start)
-        replay = Replay(self, tap, start, consumer, matches)
+        replay = Replay(self, tap, start, consumer, matches, share=RUN_FIRST)
         number = tap.stream.stream_id
         if number not in self._replays:
             self._replays[number] = {}
@@ -100,7 +114,7 @@ class Replays:
 
     def dispatch_now(self, replay: Replay) -> None:
         """See Around."""
-        self._hand_out(replay, TURN_MESSAGES)
+        self._hand_out(replay)
         if replay.again:
             self.touch(replay)
 
@@ -190,21 +204,29 @@ class Replays:
         """Let those that were touched hand out; bounded, the rest goes on in the next turn."""
         touched, self._touched = self._touched, []
         budget = TURN_MESSAGES
+        ends = self._seconds() + TURN_SECONDS
         unserved: list[Replay] = []
         again: list[Replay] = []
         for replay in touched:
             replay.touched = False
-            if budget <= 0:
+            if budget <= 0 or (budget < TURN_MESSAGES and self._seconds() >= ends):
                 unserved.append(replay)
                 continue
-            budget -= self._hand_out(replay, RUN_MESSAGES) + _ASKING
+            budget -= self._hand_out(replay) + _ASKING
             if replay.again:
                 again.append(replay)
         if unserved or again:
             self._turn.after(partial(self._go_on, unserved + again))
 
-    def _hand_out(self, replay: Replay, limit: int) -> int:
+    def _hand_out(self, replay: Replay) -> int:
+        begun = self._seconds()
+        limit = min(replay.share, RUN_MESSAGES)
         looked = replay.dispatch(limit)
+        took = self._seconds() - begun
+        if took > RUN_SECONDS:
+            replay.share = max(RUN_LEAST, int(limit * RUN_SECONDS / took))
+        elif looked >= limit:
+            replay.share = min(2 * limit, RUN_MESSAGES)
         if replay.cursor.behind:
             self._behind.add(replay)
         return looked

@@ -20,7 +20,7 @@ from gateway.model.principal import Principal
 #: Of one slice. Closing what it has told comes on top, at the end of the same turn.
 SLICE_SECONDS: Final = 0.004
 #: How often it is to be looked.
-LOOK_SECONDS: Final = 0.2
+END_LOOK_SECONDS: Final = 0.2
 _SPARE: Final = 64
 
 

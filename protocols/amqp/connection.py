@@ -270,6 +270,7 @@ class AmqpConnection:
         self._handshake = None
         self.container = opened.container_id
         self.principal = principal
+        principal.remote = self.peer.address
         self.open_links.account = principal.account
         self.channel_max = min(opened.channel_max, self.limits.channel_max)
         self.remote_frame_max = min(opened.max_frame_size, self.limits.max_frame_size)

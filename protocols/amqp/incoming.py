@@ -147,6 +147,13 @@ class IncomingLink:
         self.grant()
         self._session.wake()
 
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """See the ProducerOwner port: the link ends, or of an anonymous one what went there."""
+        if producer is self.producer:
+            self._session.detach(self, error_of(refusal))
+        else:
+            self.routes.drop(producer)
+
     # ---- runs from the hot loop
 
     def receive(self, run: Run, first: int, *, settled: bool) -> None:

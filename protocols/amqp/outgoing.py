@@ -441,7 +441,8 @@ class OutgoingLink:
         """Delete the durable subscription of a closed link."""
         try:
             if self.durable_name is not None:
-                self._session.broker.delete_subscription(self.durable_name)
+                session = self._session
+                session.broker.delete_subscription(self.durable_name, session.principal)
         except RefusedError as refused:
             if refused.refusal.code not in (Code.NOT_FOUND, Code.IN_USE):
                 return error_of(refused.refusal)

@@ -24,7 +24,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Authenticator
-from gateway.model.principal import ANYBODY, Principal
+from gateway.model.principal import Principal
 from gateway.model.token import TOKEN_BYTES_MAX, is_token
 from protocols.amqp.performatives import (
     SASL_AUTH,
@@ -92,9 +92,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The peer acts for `principal`; `data` goes out with the outcome."""
+    """The peer acts for `principal`, None: for nobody known; `data` goes out with the outcome."""
 
-    principal: Principal
+    principal: Principal | None
     data: bytes | None = None
 
 
@@ -119,14 +119,10 @@ class Exchange(Protocol):
 class Anonymous:
     """ANONYMOUS: whoever it is [RFC 4505]. Offer it only where that is meant."""
 
-    __slots__ = ("_principal",)
-
-    def __init__(self, principal: Principal = ANYBODY) -> None:
-        """`principal` is for whom such a peer acts."""
-        self._principal = principal
+    __slots__ = ()
 
     def step(self, response: bytes | None) -> Step:
-        return Passed(self._principal)
+        return Passed(None)
 
 
 class _Refusing:
@@ -320,7 +316,7 @@ class SaslServer:
                 self._authenticator.check(step.user, step.password, self._answered)
             case Passed():
                 self._finish(State.PASSED, SASL_OK, step.data)
-                self.principal = step.principal
+                self.principal = step.principal or self._authenticator.anybody(None)
             case Refused():
                 self.reason = step.reason
                 self._finish(State.FAILED, SASL_AUTH, step.data)

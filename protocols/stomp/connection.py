@@ -139,6 +139,7 @@ class Connection:
         self.client_id = greeting.client_id
         self.agent = greeting.agent
         self.principal = principal
+        principal.remote = self.remote
 
     # ---- answers
 

@@ -57,12 +57,15 @@ class Sender:
         lost: it leads nowhere; what comes next for its destination is looked at anew.
     """
 
-    __slots__ = ("_unblocked", "full", "lost", "producer", "routes", "routing_header")
+    __slots__ = ("_refused", "_unblocked", "full", "lost", "producer", "routes", "routing_header")
 
     producer: Producer
 
-    def __init__(self, unblocked: Callable[[Sender], None]) -> None:
+    def __init__(
+        self, unblocked: Callable[[Sender], None], refused: Callable[[Sender], None]
+    ) -> None:
         self._unblocked = unblocked
+        self._refused = refused
         self.full = self.lost = False
         self.routes: dict[int, Route] = {}
         self.routing_header: str | None = None
@@ -75,6 +78,12 @@ class Sender:
         """Go on, if nothing else holds [gateway.model.ports.ProducerOwner]."""
         self.full = self.producer.blocked() is not None and self.producer.waits
         self._unblocked(self)
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """Be dropped, so that the next send is judged anew [gateway.model.ports.ProducerOwner]."""
+        self._refused(self)
+        self.full = False
+        self._unblocked(self)  # what waits for room is refused now
 
 
 class DiskWait:
@@ -102,6 +111,9 @@ class DiskWait:
         """Go on [gateway.model.ports.ProducerOwner]."""
         self.full = False
         self._unblocked(self)
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """A disk allows nothing to anybody [gateway.model.ports.ProducerOwner]."""
 
 
 class Route:
@@ -231,7 +243,7 @@ class Sending:
             return self._lost(named.name)
         if len(self._senders) >= self._limits.destinations_max:
             self.close_all()
-        sender = Sender(self._unblocked)
+        sender = Sender(self._unblocked, self._drop)
         sender.producer = self._broker.open_producer(
             destination, routing, sender, origin=self._origin, principal=self.principal
         )
@@ -244,10 +256,18 @@ class Sending:
 
     def _lost(self, name: str) -> Sender:
         """Return a sender to a requester that is gone."""
-        sender = Sender(self._unblocked)
+        sender = Sender(self._unblocked, self._drop)
         sender.producer = Nowhere(name)
         sender.lost = True
         return sender
+
+    def _drop(self, sender: Sender) -> None:
+        """Close one sender, which has become void."""
+        for key, one in list(self._senders.items()):
+            if one is sender:
+                del self._senders[key]
+        self._on_evict()
+        sender.producer.close()
 
     def addresses(self) -> list[str]:
         """Return where it sends to, as far as routes are open."""

@@ -263,7 +263,7 @@ class Subscriptions:
                 Code.NOT_FOUND, f"No subscription '{shown(name or '')}' is open on this connection."
             )
         if durable is not None:
-            self._broker.delete_subscription(durable)
+            self._broker.delete_subscription(durable, self._host.principal)
 
     def drop(self, consumer: StompConsumer) -> None:
         """Forget a subscription that has ended or is about to."""

@@ -114,7 +114,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.streams",
         "storage",
     ),
-    "gateway.security": ("gateway.logs.summing", "gateway.model", "gateway.process.threads"),
+    "gateway.security": (
+        "gateway.addresses",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+    ),
     "gateway.tokens": (
         "gateway.config",
         "gateway.logs.summing",
@@ -281,6 +286,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
     "gateway.reload.reloads": "structlog twisted",
+    "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
     "gateway.process.heap": "ctypes os",
@@ -315,6 +321,7 @@ SHELLS: Final[Mapping[str, str]] = {
     # Keys of issuers are fetched over the network.
     "gateway.tokens.fetching": "structlog twisted",
     "gateway.tokens.issuing": "structlog",
+    "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",
     "gateway.streams.finding": "twisted",
@@ -351,7 +358,7 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.management.views": "twisted",
     "gateway.management.wire": "structlog twisted",
     # Commands and the bench are processes of their own.
-    "gateway.cli": "click logging os rich select signal socket ssl time",
+    "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
         "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
         "time"

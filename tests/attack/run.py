@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from gateway.trial.scratch import HOST, ScratchGateway
-from tests.attack.floods import FLOODS, Where
+from tests.attack.floods import FLOODS
+from tests.attack.saying import Where
+from tests.attack.stream_floods import STREAM_FLOODS, make_history
 
 #: Of the gateway that is flooded: also what is off by default is attacked.
 SETTINGS: Final = ("acceptors.all.ws-compression=deflate",)
@@ -138,6 +140,8 @@ def attack(
 ) -> Seen:
     """Flood a gateway that runs, and return what was seen; `tell` gets the seconds that passed."""
     where = Where(port=gateway.port, management=gateway.management_port, tls=tls)
+    if name in STREAM_FLOODS:
+        make_history(where)
     bystander = Bystander(gateway.port, tls)
     pid = gateway.pid
     for _ in range(20):

@@ -15,6 +15,7 @@ import pytest
 from gateway.trial.scratch import ScratchGateway
 from tests.attack.floods import FLOODS
 from tests.attack.run import SETTINGS, attack, part
+from tests.attack.stream_floods import STREAM_FLOODS
 from tests.certificates import Authority
 
 #: Resident memory that one flood may add [docs/attack.md].
@@ -28,8 +29,6 @@ BOUNDED = (
     "amqp_flow",
     "amqp_begin",
     "amqp_attach",
-    "amqp_replays",
-    "amqp_replays_held",
     "amqp_unread_flows",
     "idle",
     "half_open",
@@ -54,6 +53,7 @@ BOUNDED = (
     "ws_unread",
     "ws_bombs",
     "ws_heartbeats",
+    *STREAM_FLOODS,
 )
 
 

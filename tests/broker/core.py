@@ -262,6 +262,10 @@ class Owner:
         self.blocked = True
         self.told.append("blocked")
 
+    def producer_refused(self, producer, refusal) -> None:
+        producer.close()
+        self.told.append(refusal.code.value)
+
 
 class Listener:
     """Waits for a ticket."""

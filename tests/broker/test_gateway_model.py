@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from gateway.addresses.settings import FullPolicy
 from gateway.model.errors import RefusedError
-from gateway.model.message import DURABLE, MAYBE_SEEN, SCHEDULED
+from gateway.model.message import DURABLE, EXPIRES, MAYBE_SEEN, SCHEDULED
 from gateway.model.run import Run
 from gateway.model.stomp_form import unpack
 from gateway.queues.queue import Gone
@@ -37,8 +37,14 @@ def due_of(message) -> int:
     return message.due if message.flags & SCHEDULED else 0
 
 
+def too_late(message, now: int) -> bool:
+    """Whether a stored message comes due with a start, and has expired before."""
+    return 0 < message[2] <= now and 0 < message[3] <= now
+
+
 def through_ring(messages, ring: int, now: int):
-    """Return what of stored messages (body, count, due), by arrival, a start lets in."""
+    """Return what of stored messages (body, count, due, expires), by arrival, a start lets in."""
+    messages = [m[:3] for m in messages if not too_late(m, now)]
     if ring < 0:
         return messages
     kept = [m for m in messages if not m[2]][-ring:]
@@ -299,8 +305,13 @@ class GatewayMachine(RuleBasedStateMachine):
         self.core.restart(clean=clean)
         self.takers, self.open, self.sends, self.acks = [], None, [], []
         self.lags = False
+        gone = [m for held in expected.values() for m in held if too_late(m, self.core.now)]
         for name, messages in expected.items():
             queue = self.core.queue(name)
+            if name == "late" and gone:
+                bodies = [m[0] for m in messages + gone]
+                assert sorted(body_of(m) for m in queue.holdings()) == sorted(bodies)
+                continue
             found = sorted(queue.holdings(), key=lambda m: m.seq)
             shown = [(body_of(m), m.delivery_count, due_of(m)) for m in found]
             assert shown == through_ring(messages, rings.get(name, -1), self.core.now)
@@ -315,8 +326,13 @@ class GatewayMachine(RuleBasedStateMachine):
         assert set(names.values()) == {*QUEUES, "dead", "late"}
         return {
             name: [
-                (unpack(body)[1], flags >> 16, due if flags & SCHEDULED else 0)
-                for _, (body, flags, _, due) in sorted(held.get(number, {}).items())
+                (
+                    unpack(body)[1],
+                    flags >> 16,
+                    due if flags & SCHEDULED else 0,
+                    expires if flags & EXPIRES else 0,
+                )
+                for _, (body, flags, expires, due) in sorted(held.get(number, {}).items())
             ]
             for number, name in names.items()
         }

@@ -42,6 +42,7 @@ class KindsMachine(RuleBasedStateMachine):
         self.keyed = {"v"} | ({"n"} if values else set())
         self.core.sync()
         self.number = 0
+        self.floor = 3  # batches that no power cut takes: the queues are defined in them
         self.takers = []
 
     def stored(self, key: str) -> bytes:
@@ -137,7 +138,9 @@ class KindsMachine(RuleBasedStateMachine):
                 taker.leave()
             core.sync()
         core.store.open = []
-        batches = core.store.synced if clean else max(3, core.store.synced - cut)
+        batches = core.store.synced if clean else max(self.floor, core.store.synced - cut)
+        # A start lets go of page files that nothing names: what it found stays on disk.
+        self.floor = batches
         expected = self.last_kept(batches) if self.limit < 0 else None
         core.restart(clean=clean, batches=batches)
         self.takers = []
@@ -221,3 +224,18 @@ PagedKindsMachine.TestCase.settings = settings(
     max_examples=examples(80), stateful_step_count=40, deadline=None, derandomize=True
 )
 TestPagedKinds = PagedKindsMachine.TestCase
+
+
+def test_a_purge_ends_deliveries_of_what_was_shown_from_its_page() -> None:
+    machine = PagedKindsMachine()
+    machine.start(ring=-1, values=False, strict=False)
+    machine.commit(keys=["a"] * 3, name="n")
+    machine.attach(name="n", room=0)
+    machine.give_credit(room=5, which=0)
+    machine.commit(keys=["a"] * 2, name="n")
+    machine.sync()
+    queue = machine.core.queue("n")
+    assert queue.delivering
+    machine.purge(name="n")
+    machine.figures_are_right()
+    assert (queue.message_count, queue.delivering) == (0, 0)

@@ -371,7 +371,17 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ("[wildcard-addresses]\ndelimiter='/'", "delimiter: known, not supported yet"),
         ("[address-settings.a]\nid-cache-size=-2", "id-cache-size: -2 is below 0"),
         ("[address-settings.a]\nretroactive-message-count=1000000", "is above 100000"),
-        ("[security-settings.'#']", "security-settings: known, not supported yet"),
+        ("security-settings = 5", "security-settings: needs tables with names below it, not 5"),
+        ("[security-settings.'a.#.b']", "has '#' before its last word"),
+        ("[security-settings.'a::#']", "'a::#' has a wildcard, and a match for one queue"),
+        ("[security-settings.'a::']", "'a::' is no queue of an address"),
+        ("[security-settings.'#']\nsend = 'a'", "send: needs an array of roles, not "),
+        ("[security-settings.'#']\nsend = ['']", "send: "),
+        ("[security-settings.'#']\nsends = ['a']", "unknown key; did you mean send?"),
+        (
+            "[security-settings.'#']\ncreate-address=['a']\ncreateAddress=['b']",
+            "createAddress: is create-address in Artemis' words; keep one",
+        ),
         ("name = ", "f.toml: is not TOML"),
     ],
 )

@@ -23,6 +23,8 @@ TABLES = {
     "diverts": schema.DIVERT,
     "wildcard-addresses": schema.WILDCARDS,
     "management": schema.MANAGEMENT,
+    "api-roles": schema.API_ROLES,
+    "ldap": schema.LDAP,
     "metrics": schema.METRICS,
     "logging": schema.LOGGING,
     "authentication": schema.AUTHENTICATION,

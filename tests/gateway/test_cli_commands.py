@@ -15,7 +15,6 @@ import pytest
 
 from gateway import __version__
 from gateway.cli.main import COMMANDS, main
-from gateway.security.around import load_users
 from gateway.security.passwords import verify_password
 from gateway.security.users import parse_users
 from gateway.trial.scratch import importing_environment
@@ -112,24 +111,6 @@ def test_user_add_writes_a_private_file_that_verifies(
     )
     assert replaced.returncode == 0
     assert verify_password(parse_users(path.read_text())["ann"].password, "new")
-
-
-def test_a_role_is_refused_by_name_until_there_are_roles(tmp_path: Path) -> None:
-    given = ("user", "add", "ann", "--password-stdin", "--data", "data")
-    refused = run_process(*given, "--role", "admin", text="x\n")
-    assert refused.returncode == 64
-    assert refused.stderr.startswith("error: not-implemented: --role admin: ")
-    assert "try: leave --role out" in refused.stderr
-    assert not (tmp_path / "data" / "users.toml").exists()
-
-    # A file that has roles goes on loading, and keeps them.
-    path = tmp_path / "data" / "users.toml"
-    assert run_process(*given, text="x\n").returncode == 0
-    path.write_text(path.read_text().replace("roles = []", 'roles = ["admin"]'))
-    assert run_process(*given, "--replace", text="y\n").returncode == 0
-    assert parse_users(path.read_text())["ann"].roles == {"admin"}
-    users = load_users(str(path), required=True)
-    assert users["ann"].roles == {"admin"}
 
 
 def test_user_add_follows_a_link_instead_of_replacing_it(tmp_path: Path) -> None:

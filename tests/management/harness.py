@@ -35,6 +35,9 @@ class Users:
         good = self.passwords.get(user) == password
         self.waiting.append(lambda: done(Principal(user, by=By.PASSWORD) if good else None))
 
+    def anybody(self, user) -> Principal:
+        return Principal(user)
+
     def answer(self) -> None:
         waiting, self.waiting = self.waiting, []
         for done in waiting:

@@ -14,6 +14,7 @@ from gateway.management.http import json_response
 from gateway.management.metrics import exposition
 from gateway.management.router import Router
 from gateway.management.wire import OPEN_PATHS, ApiSite, WireSettings
+from gateway.model.roles import Need
 from gateway.model.turn import Turn
 from gateway.store.persistence import JournalStore, open_journal
 from gateway.time.clock import BrokerClock
@@ -269,7 +270,9 @@ def test_a_queue_made_over_http_is_in_the_journal_when_the_answer_comes(tmp_path
 
 def test_routes_of_others_fit_beside_ours():
     core = Core()
-    core.router.add("GET", "/api/v1/streams/{name}", lambda _, name: json_response(200, name))
+    core.router.add(
+        "GET", "/api/v1/streams/{name}", lambda _, name: json_response(200, name), need=Need.VIEW
+    )
     assert core.ask("GET", "/api/v1/streams/x") == (200, "x")
     assert core.ask("GET", "/api/v1/queues") == (200, {"items": [], "total": 0, "cursor": None})
 

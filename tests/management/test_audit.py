@@ -12,6 +12,7 @@ from gateway.management.http import SAFE_METHODS, Request, json_response
 from gateway.management.router import Change, Router
 from gateway.management.streams_api import StreamsApi
 from gateway.model.principal import Principal
+from gateway.model.roles import Need
 from tests.management.core import Core
 
 #: What a reader of a stream does with each batch: looks, and acknowledges.
@@ -64,7 +65,7 @@ def test_a_fault_of_ours_is_told_of_as_well() -> None:
     def broken(_: Request) -> None:
         raise ZeroDivisionError
 
-    router.add("POST", "/x", broken)
+    router.add("POST", "/x", broken, need=Need.VIEW)
     with pytest.raises(ZeroDivisionError):
         router.dispatch(Request(method="POST", path="/x"))
     assert [one.answer for one in changes] == [None]

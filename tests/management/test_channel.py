@@ -9,6 +9,7 @@ import pytest
 from gateway.management import channel as channel_module
 from gateway.management.http import BODY_BYTES_MAX, Response
 from gateway.management.router import Router
+from gateway.model.roles import Need
 from tests.management.harness import Peer, build_site, request_bytes
 
 SMUGGLED = b"DELETE /thing HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -21,7 +22,7 @@ class Site:
         self.seen = []
         router = Router()
         for method in ("GET", "POST", "DELETE"):
-            router.add(method, "/thing", self.function)
+            router.add(method, "/thing", self.function, need=Need.VIEW)
         self.site, self.clock = build_site(router)
         self.peer = Peer(self.site, self.clock)
 
@@ -294,7 +295,7 @@ class Paced:
         self.body = b"x" * size
         self.site.function = self.function
         router = Router()
-        router.add("GET", "/thing", self.function)
+        router.add("GET", "/thing", self.function, need=Need.VIEW)
         self.site.site, self.site.clock = build_site(router)
         self.peer = Peer(self.site.site, self.site.clock)
         self.seen = 0

@@ -18,6 +18,7 @@ from gateway.management.http import Response
 from gateway.management.router import Router
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 from tests.management.harness import Peer, Users, build_site, parse_replies, request_bytes
 
 
@@ -46,7 +47,7 @@ class Source:
 
 def serve(source) -> Peer:
     router = Router()
-    router.add("GET", "/stream", lambda request: Response(status=200, body=source))
+    router.add("GET", "/stream", lambda request: Response(status=200, body=source), need=Need.VIEW)
     return Peer(*build_site(router))
 
 
@@ -204,7 +205,9 @@ class OverTcp(TestCase):
     @inlineCallbacks
     def connect(self, source):
         router = Router()
-        router.add("GET", "/stream", lambda request: Response(status=200, body=source))
+        router.add(
+            "GET", "/stream", lambda request: Response(status=200, body=source), need=Need.VIEW
+        )
         self.site = ApiSite(reactor, router, Users().for_peer, WireSettings())
         port = reactor.listenTCP(0, self.site, interface="127.0.0.1")
         self.addCleanup(port.stopListening)

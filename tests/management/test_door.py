@@ -9,6 +9,7 @@ from gateway.management.door import begins_websocket
 from gateway.management.http import json_response
 from gateway.management.router import Router
 from gateway.management.wire import WireSettings
+from gateway.model.roles import Need
 from gateway.model.turn import Turn
 from protocols.transport.reads import Reads
 from protocols.transport.shell import Wire
@@ -29,8 +30,8 @@ class Door:
     def __init__(self, refused: str = "", settings: WireSettings | None = None) -> None:
         router = Router()
         self.told = []
-        router.add("GET", "/thing", self.answer)
-        router.add("GET", "/stomp", self.answer)
+        router.add("GET", "/thing", self.answer, need=Need.VIEW)
+        router.add("GET", "/stomp", self.answer, need=Need.VIEW)
         self.site, self.clock = build_site(router, Users(), settings)
         self.site.adopt = lambda address, tls: refused or self.wire()
         self.wires: list[Wire] = []
@@ -159,7 +160,7 @@ def test_the_host_is_one_of_ours_as_for_the_api(host: str, status: int) -> None:
 def test_a_request_that_waits_for_its_answer_keeps_its_connection() -> None:
     door = Door()
     waiting: Deferred = Deferred()
-    door.site._api.router.add("GET", "/slow", lambda request: waiting)
+    door.site._api.router.add("GET", "/slow", lambda request: waiting, need=Need.VIEW)
     door.said(request_bytes("GET", "/slow"))
     assert door.said(request("/stomp", Host="localhost")) == b""
     waiting.callback(json_response(200, {}))

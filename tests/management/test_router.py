@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from gateway.management.http import BODY_BYTES_MAX
 from gateway.management.router import ProblemError, Request, Router, json_response
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 
 ROUTES = [
     ("GET", "/livez"),
@@ -37,7 +38,7 @@ def build() -> Router:
         def function(request, method=method, template=template, **parameters):
             return json_response(200, {"route": f"{method} {template}", **parameters})
 
-        router.add(method, template, function)
+        router.add(method, template, function, need=Need.VIEW)
     return router
 
 
@@ -178,7 +179,9 @@ def test_a_body_must_be_named_but_may_be_missing():
 
 def test_a_route_may_take_other_types():
     router = Router()
-    router.add("POST", "/x", lambda _: json_response(200, 1), content_types=("text/arrow",))
+    router.add(
+        "POST", "/x", lambda _: json_response(200, 1), content_types=("text/arrow",), need=Need.VIEW
+    )
     for kind, status in (("text/arrow", 200), ("application/json", 415)):
         request = Request(method="POST", path="/x", headers={"content-type": kind}, body=b"x")
         assert router.dispatch(request).status == status
@@ -212,7 +215,7 @@ def test_refusals_are_answers_and_faults_are_raised():
         raise errors[request.path]
 
     for path in errors:
-        router.add("GET", path, function)
+        router.add("GET", path, function, need=Need.VIEW)
     assert router.dispatch(Request(method="GET", path="/refused")).status == 409
     assert router.dispatch(Request(method="GET", path="/problem")).status == 418
     with pytest.raises(ZeroDivisionError):
@@ -222,14 +225,14 @@ def test_refusals_are_answers_and_faults_are_raised():
 def test_a_deferred_is_handed_on():
     router = Router()
     later = Deferred()
-    router.add("GET", "/later", lambda _: later)
+    router.add("GET", "/later", lambda _: later, need=Need.VIEW)
     assert router.dispatch(Request(method="GET", path="/later")) is later
 
 
 def test_a_route_is_added_once():
     router = build()
     with pytest.raises(ValueError, match="has a function already"):
-        router.add("GET", "/livez", lambda _: None)
+        router.add("GET", "/livez", lambda _: None, need=Need.VIEW)
 
 
 def test_the_table_can_be_read():

@@ -6,65 +6,17 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
-from twisted.trial.unittest import SynchronousTestCase
 
 from gateway.decoding.view import STORED
-from gateway.management.http import Request, Response, error_response
-from gateway.management.router import Router
+from gateway.management.http import Response
 from gateway.management.stream_answers import ARROW, CHUNK_BYTES
-from gateway.management.streams_api import StreamsApi
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
-from tests.storage.power import PowerFiles
-from tests.streams.harness import fill, make_registry, stomp_message
-
-BASE = "/api/v1/streams"
-SUBSCRIPTION = f"{BASE}/subscriptions"
+from tests.management.streams import BASE, SUBSCRIPTION, StreamsCase
+from tests.streams.harness import fill, stomp_message
 
 
-class ApiTest(SynchronousTestCase):
-    def setUp(self) -> None:
-        self.files = PowerFiles()
-        self.open()
-
-    def open(self, **options: Any) -> None:
-        self.registry, self.owner, self.now = make_registry("root", fs=self.files, **options)
-        self.clock = Clock()
-        self.router = Router()
-        StreamsApi(self.clock, self.registry).install(self.router)
-
-    def start(self, method: str, path: str, body: Any = None) -> Deferred[Response]:
-        data = b"" if body is None else json.dumps(body).encode()
-        headers = {"content-type": "application/json"} if data else {}
-        request = Request(method=method, path=path, headers=headers, body=data)
-        answer = self.router.dispatch(request)
-        if isinstance(answer, Response):
-            done: Deferred[Response] = Deferred()
-            done.callback(answer)
-            return done
-        return answer.addErrback(lambda failure: error_response(failure.value) or failure)
-
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        response = self.successResultOf(self.start(method, path, body))
-        return response.status, json.loads(response.body) if response.body else None
-
-    def good(self, method: str, path: str, body: Any = None) -> Any:
-        status, value = self.ask(method, path, body)
-        assert status < 300, (status, value)
-        return value
-
-    def fill(self, count: int, stream: str = "orders", size: int = 1) -> None:
-        fill(self.registry, stream, [stomp_message(b"x" * size)] * count)
-
-    def attach(self, name: str = "etl", **fields: Any) -> Any:
-        body = {"address": "orders", "startingOffsets": "earliest"} | fields
-        return self.good("POST", f"{SUBSCRIPTION}/{name}:attach", body)
-
-    def plan(self, **fields: Any) -> Any:
-        return self.good("POST", f"{SUBSCRIPTION}/etl:plan", fields)
-
+class ApiTest(StreamsCase):
     # -- operators
 
     def test_make_show_list_delete(self) -> None:

@@ -13,6 +13,7 @@ from gateway.management.http import ProblemError, Response, json_response
 from gateway.management.router import Router
 from gateway.management.wire import WireSettings
 from gateway.model.errors import Code, RefusedError
+from gateway.model.roles import Need
 from tests.management.harness import Peer, Users, build_site, request_bytes
 
 
@@ -26,8 +27,8 @@ class Site:
         self.answer = json_response(200, {"ok": True})
         router = Router()
         for path in ("/livez", "/readyz", "/metrics", "/thing", "/thing/{name}"):
-            router.add("GET", path, self.function)
-        router.add("POST", "/thing", self.function)
+            router.add("GET", path, self.function, need=Need.VIEW)
+        router.add("POST", "/thing", self.function, need=Need.VIEW)
         self.site, self.clock = build_site(router, users, settings)
         self.peer = Peer(self.site, self.clock, address=address)
 

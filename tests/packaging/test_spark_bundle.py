@@ -163,3 +163,29 @@ def head(server: ScratchGateway) -> int:
     assert status == 200
     assert isinstance(shown, dict)
     return int(shown["head"])
+
+
+@pytest.mark.timeout(300)
+def test_a_pipeline_runs_from_the_zip(cluster: Cluster, served: ScratchGateway) -> None:
+    """Its streaming query is planned in a process that Spark does not show the zip to."""
+    made = served.request("POST", "/api/v1/streams", {"name": "sums", "address": "sums"})
+    assert made[0] == 201
+    arguments = [
+        "--url", served.url, "--address", "orders", "--to", "sums", "--available-now",
+        "--window", "1 second", "--watermark", "1 second",
+        "--checkpoint", str(cluster.folder / "rollup"),
+    ]  # fmt: skip
+    program = f"""
+import sys
+
+from pyspark_sluicegate.pipelines.rollup import main
+
+sys.exit(main({arguments!r}))
+"""
+    send(served, range(100, 103))
+    time.sleep(3)  # what comes now closes the window before
+    send(served, range(103, 104))
+    cluster.submit(program)
+    _, shown = served.request("GET", "/api/v1/streams/sums")
+    assert isinstance(shown, dict)
+    assert shown["head"] >= 1

@@ -303,7 +303,7 @@ class ScriptedBroker:
     def find_subscription(self, durable_name: str) -> tuple[str, bool] | None:
         return ("", False) if durable_name in self.queues else None
 
-    def delete_subscription(self, durable_name: str) -> None:
+    def delete_subscription(self, durable_name: str, principal: Principal | None = None) -> None:
         _refuse(self.refuse_delete)
         self.note("delete subscription", durable_name)
 

@@ -8,9 +8,11 @@ from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 
 from gateway.addresses import settings
+from gateway.addresses.permissions import PermissionEntry
 from gateway.addresses.settings import AddressSettings
-from gateway.config import schema, tokens, tree
+from gateway.config import access, schema, tokens, tree
 from gateway.config import values as v
+from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
@@ -36,6 +38,7 @@ _PLAIN = {
     v.text: "text",
     v.name_text: "text, not empty",
     v.names: "array of names",
+    v.roles: "array of roles",
     v.origins: "array of origins, `https://shop.example`, or `*`",
     v.boolean: "true or false",
     v.size_bytes: "size",
@@ -51,6 +54,11 @@ _PLAIN = {
     tokens._url: "URL, https or of this machine",
     tokens._claims: "table of claims",
     tokens._roles: "table of roles",
+    access.role_names: "array of roles",
+    access.group_roles: "table of arrays of roles",
+    access.ldap_url: "`ldap://` or `ldaps://`, host and port",
+    access.with_user: "text with `{user}`",
+    access.with_entry: "text with `{dn}` or `{user}`",
     schema._forwarding: "address, several with commas, or an array",
 }
 #: Rules that are not made of numbers.
@@ -114,6 +122,13 @@ SECTIONS = (
         unwritten="see the meaning",
     ),
     Section(
+        title='`[security-settings."MATCH"]`',
+        keys=schema.SECURITY_SETTINGS,
+        reach="security-settings",
+        classes=(PermissionEntry,),
+        unwritten="nobody",
+    ),
+    Section(
         title="`[addresses.NAME]`",
         keys=schema.ADDRESS,
         reach="addresses",
@@ -149,6 +164,13 @@ SECTIONS = (
         reach="management",
         classes=(ManagementConfig,),
     ),
+    Section(
+        title="`[api-roles]`",
+        keys=schema.API_ROLES,
+        reach="api-roles",
+        classes=(ApiRolesConfig,),
+    ),
+    Section(title="`[ldap]`", keys=schema.LDAP, reach="ldap", classes=(LdapConfig,)),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
@@ -174,6 +196,24 @@ _SAID: Mapping[type, Mapping[str, Row]] = {
 }
 #: Of keys whose class speaks of something else.
 _MEANINGS = {
+    ("security-settings", "send"): "may send to the address",
+    ("security-settings", "consume"): "may take messages from a queue of it",
+    ("security-settings", "browse"): "may look at what waits in a queue of it, or replay its"
+    " stream",
+    ("security-settings", "create-address"): "may have the address made by sending or reading, or"
+    " served by another routing type",
+    ("security-settings", "delete-address"): "may delete the address",
+    ("security-settings", "create-durable-queue"): "may have a durable queue of it made, by"
+    " sending, reading or subscribing",
+    ("security-settings", "delete-durable-queue"): "may end a durable subscription for good, or"
+    " have another take its place",
+    ("security-settings", "create-non-durable-queue"): "may subscribe without a durable name, and"
+    " make temporary queues and addresses",
+    ("security-settings", "delete-non-durable-queue"): "may delete a queue of it that is not"
+    " durable",
+    ("security-settings", "manage"): "is told in full why something is refused there",
+    ("security-settings", "view"): "may see it over the management API",
+    ("security-settings", "edit"): "may change it over the management API",
     ("authentication", "type"): "`file`: users are in a file of their own",
     ("authentication", "path"): "path of the users file; it has to exist",
 }
@@ -271,6 +311,8 @@ def _rows(one: Section) -> Iterator[list[str]]:
         told |= attributes_of(documented)
     standing = defaults(one)
     for key, read in one.keys.keys.items():
+        if key in one.keys.aliases:
+            continue
         name = (one.fields or {}).get(key, key.replace("-", "_"))
         meaning = _MEANINGS.get((one.reach, key)) or told[name]
         unset = "empty: " if read is v.optional_address else "not written: "

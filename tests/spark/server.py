@@ -12,6 +12,7 @@ has `POST /test/fill` `{"stream", "count", "kind"}`, which answers when the mess
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import time
 import uuid
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import structlog
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
@@ -30,6 +32,7 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.wire import ApiSite, WireSettings
 from gateway.model.message import STOMP
 from gateway.model.principal import Principal
+from gateway.model.roles import Need
 from gateway.streams.registry import StreamRegistry
 from gateway.streams.retention import Limits
 from gateway.streams.settings import StreamSettings
@@ -128,9 +131,9 @@ def main(directory: str, port: int, facts: dict[str, Any]) -> None:
         faults.cut_every = msgspec.json.decode(request.body)["cutEvery"]
         return json_response(200, {})
 
-    router.add("POST", "/test/fill", on_fill)
-    router.add("POST", "/test/faults", on_faults)
-    router.add("GET", "/test/commits", lambda _: json_response(200, faults.calls))
+    router.add("POST", "/test/fill", on_fill, need=Need.VIEW)
+    router.add("POST", "/test/faults", on_faults, need=Need.VIEW)
+    router.add("GET", "/test/commits", lambda _: json_response(200, faults.calls), need=Need.VIEW)
     LoopingCall(registry.tick).start(0.2, now=False)
     site = ApiSite(reactor, router, lambda _: OpenGate(), WireSettings())
     listening = reactor.listenTCP(port, site, interface="127.0.0.1")
@@ -139,4 +142,9 @@ def main(directory: str, port: int, facts: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # Nobody reads the pipe behind `ready`: logs in it would stop the server when it is full.
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     main(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]) if sys.argv[3:] else {})

@@ -111,7 +111,10 @@ class ReplaysTest(SynchronousTestCase):
         self.deferred: list[Callable[[], None]] = []
         self.turn = Turn(self.deferred.append)
         self.jumps: list[Jump] = []
-        self.replays = Replays(self.registry, self.turn, on_jump=self.jumps.append)
+        self.seconds = 0.0
+        self.replays = Replays(
+            self.registry, self.turn, seconds=lambda: self.seconds, on_jump=self.jumps.append
+        )
 
     def end_turn(self) -> bool:
         """Run what was put off; False when nothing was."""
@@ -430,6 +433,31 @@ class ReplaysTest(SynchronousTestCase):
                 assert max(counts) - min(counts) <= 20
             assert [len(taker.got) for taker in takers] == [100] * 6
             assert max(b - a for a, b in zip([0, *seen], seen, strict=False)) <= 60
+
+    def test_shares_are_small_where_messages_are_dear(self) -> None:
+        fill(self.registry, "orders", [stomp_message(b"x")] * 3000)
+        takers = [self.take(FIRST) for _ in range(8)]
+        for taker in takers:
+            self.dear(taker, 0.0002)
+        shares: list[int] = []
+        while True:
+            begun, before = self.seconds, sum(len(taker.got) for taker in takers)
+            if not self.end_turn():
+                break
+            shares.append(sum(len(taker.got) for taker in takers) - before)
+            assert self.seconds - begun <= 0.008
+        assert [len(taker.got) for taker in takers] == [3000] * 8
+        assert max(shares) <= 40
+
+    def dear(self, taker: Taker, seconds: float) -> None:
+        """Have each message that a consumer is given take its time."""
+        deliver = taker.deliver
+
+        def slow(messages: list[Message], flags: int) -> None:
+            self.seconds += seconds * len(messages)
+            deliver(messages, flags)
+
+        self.patch(taker, "deliver", slow)
 
     def test_a_selector_that_matches_nothing_does_not_hold_a_turn_up(self) -> None:
         fill(self.registry, "orders", [stomp_message(b"x")] * 3000)

@@ -50,7 +50,9 @@ class World:
         self.deferred: list[Callable[[], None]] = []
         self.jumps: list[Jump] = []
         turn = Turn(self.deferred.append)
-        self.replays = Replays(self.registry, turn, on_jump=self.jumps.append)
+        self.replays = Replays(
+            self.registry, turn, seconds=self.chance.random, on_jump=self.jumps.append
+        )
         self.replays.blocks = Blocks(self.later, bytes_max=self.chance.choice([500, 1 << 20]))
         self.ticket = 1
         self.takers: list[tuple[Taker, StreamStart, int, bool]] = []

@@ -11,6 +11,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from gateway.management.http import Response, json_response
 from gateway.management.router import Router
 from gateway.model.principal import By, Principal
+from gateway.model.roles import Need
 from gateway.time.ends import Ends
 from tests.management.harness import Peer, build_site, request_bytes
 
@@ -31,7 +32,7 @@ class World:
     def __init__(self) -> None:
         self.answer: Any = json_response(200, {})
         router = Router()
-        router.add("GET", "/thing", lambda request: self.answer)
+        router.add("GET", "/thing", lambda request: self.answer, need=Need.VIEW)
         self.site, self.clock = build_site(router, Tokens(), None)
         self.now = 1_000
         self.ends = Ends(lambda: self.now, self.clock.seconds, lambda action: action())

@@ -8,6 +8,7 @@ from gateway.broker.consuming.subscription import Hold, LocalHold, Look, NotFrom
 from gateway.broker.directory.conduct import check_owner, too_many_consumers
 from gateway.broker.directory.directory import Directory
 from gateway.broker.directory.on_demand import OnDemand
+from gateway.broker.directory.permitting import check_create, check_read, reading
 from gateway.broker.directory.reaper import Reaper
 from gateway.broker.operations.operations import Operations
 from gateway.broker.ports.streams import Streams
@@ -16,7 +17,7 @@ from gateway.broker.pressure.load import Load
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
 from gateway.model.ports import Consumer, Subscription
-from gateway.model.principal import Principal, account_of
+from gateway.model.principal import Permission, Principal, account_of
 from gateway.model.stream_start import StreamStart
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
@@ -79,7 +80,11 @@ class Consuming:
         may_add = (options or {}).get("may-add-type", "yes") == "yes"
         check_owner(self._directory.addresses.get(destination.address), owner)
         kind = self._on_demand.consuming_type(destination, routing, may_add=may_add)
-        if kind is RoutingType.MULTICAST and destination.queue is None:
+        subscribes = kind is RoutingType.MULTICAST and destination.queue is None
+        browse = browse and not subscribes
+        read = durable_name if subscribes else self._on_demand.read_queue(destination)
+        check_read(principal, destination.address, read, browse=browse)
+        if subscribes:
             queue = self._on_demand.subscription_queue(
                 destination.address,
                 durable_name,
@@ -91,7 +96,7 @@ class Consuming:
                 owner=owner,
                 principal=principal,
             )
-            browse, no_local, condition = False, "", condition if queue.paged_count else None
+            no_local, condition = "", condition if queue.paged_count else None
         else:
             queue = self._on_demand.for_consuming(destination, routing, principal)
         check_owner(queue, owner)
@@ -99,9 +104,15 @@ class Consuming:
             self.closed(queue)  # one that was made for it goes again
             raise too_many_consumers(queue)
         self.dispatch.touch(queue)
-        if browse:
-            return Look(self, queue, consumer, condition)
-        return self._hold(queue, consumer, priority, condition, no_local)
+        found = (
+            Look(self, queue, consumer, condition)
+            if browse
+            else self._hold(queue, consumer, priority, condition, no_local)
+        )
+        found.grant = self._on_demand.grants.hold(
+            principal, reading(browse=browse), queue.address, queue.name, consumer.removed
+        )
+        return found
 
     def replay(
         self,
@@ -112,9 +123,14 @@ class Consuming:
         *,
         selector: str = "",
         owner: object | None = None,
+        principal: Principal | None = None,
     ) -> Subscription:
-        """See `Broker.subscribe` with a start: the stream of an address, which is there."""
+        """See `Broker.subscribe` with a start: the stream of an address, which is there.
+
+        To be shown what it keeps is to browse, since nothing is taken.
+        """
         address = destination.address
+        check_read(principal, address, None, browse=True)
         condition = compile_selector(selector, address) if selector else None
         check_owner(self._directory.addresses.get(address), owner)
         # RabbitMQ's clients name a queue where they mean its stream.
@@ -125,7 +141,11 @@ class Consuming:
                 f"{address!r}, without '::{destination.queue}'.",
             )
         matches = None if condition is None else condition.matches
-        return streams.replay(address, consumer, start, matches)
+        shown = streams.replay(address, consumer, start, matches)
+        shown.grant = self._on_demand.grants.hold(
+            principal, Permission.BROWSE, address, None, consumer.removed
+        )
+        return shown
 
     def _hold(
         self,
@@ -162,5 +182,6 @@ class Consuming:
     ) -> str:
         """See the Broker port."""
         name = self._make_name()
+        check_create(principal, name, None, kind=routing, queue=name, durable=False)
         self._directory.make_temporary(name, routing, owner, account_of(principal))
         return name

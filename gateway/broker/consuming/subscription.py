@@ -11,6 +11,7 @@ from gateway.broker.operations.pager import Pager
 from gateway.broker.ports.turns import Dispatching
 from gateway.broker.pressure.load import Load
 from gateway.model.amqp_types import Value
+from gateway.model.grants import Grant
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, Progress
 from gateway.queues.indexed import Condition
@@ -43,9 +44,9 @@ class Bindings(Protocol):
 
 
 class Hold:
-    """Implements the Subscription port."""
+    """Implements the Subscription port; `grant` is given back at its end."""
 
-    __slots__ = ("_around", "_closed", "_held", "consumer", "queue")
+    __slots__ = ("_around", "_closed", "_held", "consumer", "grant", "queue")
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class Hold:
             priority = queue.attributes.consumer_priority
         self._held: Held = queue.attach(consumer, priority, condition)
         self._closed = False
+        self.grant: Grant | None = None
 
     @property
     def queue_name(self) -> str:
@@ -148,6 +150,8 @@ class Hold:
         if self._closed:
             return
         self._closed = True
+        if self.grant is not None:
+            self.grant.give_back()
         self.queue.detach(self._held)
         self._around.closed(self.queue)
 
@@ -155,7 +159,7 @@ class Hold:
 class Look:
     """Implements the Subscription port for a browser: settling what it shows changes nothing."""
 
-    __slots__ = ("_around", "_browser", "_closed", "consumer", "queue")
+    __slots__ = ("_around", "_browser", "_closed", "consumer", "grant", "queue")
 
     def __init__(
         self, around: Settling, queue: Queue, consumer: Consumer, condition: Condition | None
@@ -165,6 +169,7 @@ class Look:
         self.consumer = consumer
         self._browser = queue.searches.join_browser(consumer, condition)
         self._closed = False
+        self.grant: Grant | None = None
 
     @property
     def queue_name(self) -> str:
@@ -233,6 +238,8 @@ class Look:
         if self._closed:
             return
         self._closed = True
+        if self.grant is not None:
+            self.grant.give_back()
         self.queue.searches.leave_browser(self._browser)
 
 

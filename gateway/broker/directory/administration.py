@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from gateway.broker.directory.conduct import check, check_lasting
 from gateway.broker.directory.directory import Directory
+from gateway.broker.directory.permitting import check_delete
 from gateway.broker.directory.remembered import queue_definition
 from gateway.model.address import RoutingType, check_name
 from gateway.model.attributes import changed
 from gateway.model.errors import Code, RefusedError
+from gateway.model.principal import Principal
 from gateway.queues.queue import Queue
 from gateway.selectors import compile_selector
 
@@ -91,10 +93,10 @@ class Administration:
             self._directory.watcher.touch(queue)  # others may have what waits now
         return queue, self._directory.store.define(queue_definition(queue)) if queue.durable else 0
 
-    def delete_subscription(self, name: str) -> int:
+    def delete_subscription(self, name: str, principal: Principal | None = None) -> int:
         """Delete the queue of a durable subscription; returns the ticket.
 
-        Raises RefusedError (not-found, in-use).
+        Raises RefusedError (not-found, in-use, not-authorized).
         """
         queue = self._directory.queues.get(name)
         if queue is None or queue.routing is not RoutingType.MULTICAST:
@@ -104,6 +106,7 @@ class Administration:
                 Code.IN_USE,
                 f"Subscription {name!r} has {queue.consumer_count} consumers; close them first.",
             )
+        check_delete(principal, queue)
         return self._directory.drop_queue(queue)
 
     def delete_queue(self, name: str, *, remove_consumers: bool = False) -> int:

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from gateway.broker.directory.address import Address
 from gateway.broker.directory.conduct import check_subscription
 from gateway.broker.directory.directory import Directory
+from gateway.broker.directory.permitting import check_create, check_delete
 from gateway.broker.directory.remembered import queue_definition
 from gateway.model.address import Destination, RoutingType
 from gateway.model.errors import Code, RefusedError
+from gateway.model.grants import Grants
 from gateway.model.objects import Kind
 from gateway.model.principal import Principal, account_of
 from gateway.queues.indexed import Condition
@@ -21,18 +23,25 @@ from gateway.queues.queue import Queue
 
 
 class OnDemand:
-    """Finds what clients name, and makes it where settings allow it.
+    """Finds what clients name, and makes it where settings and permissions allow it.
 
     `principal` is for whom something is to be made, as far as the directory's `objects` have room
-    for its account; None is the gateway itself, which is never refused.
+    for its account; None is the gateway itself, which is never refused. Whether it may send or read
+    is judged by those who call.
+
+    Attributes:
+        grants: what principals were allowed, and hold.
     """
 
-    __slots__ = ("_directory", "_refilter")
+    __slots__ = ("_directory", "_refilter", "grants")
 
-    def __init__(self, directory: Directory, refilter: Callable[[Queue, Condition], None]) -> None:
+    def __init__(
+        self, directory: Directory, refilter: Callable[[Queue, Condition], None], grants: Grants
+    ) -> None:
         """`refilter` has a queue keep nothing but what meets a condition."""
         self._directory = directory
         self._refilter = refilter
+        self.grants = grants
 
     # ---- looking
 
@@ -65,9 +74,7 @@ class OnDemand:
         if address is None and not settings.auto_create_addresses:
             raise _not_found(destination.address)
         if destination.queue is not None:
-            return self._fqqn_address(destination, principal), self._fqqn(
-                destination, routing, principal
-            )
+            return self._fqqn(destination, routing, principal)
         known = frozenset() if address is None else address.routing_types
         wanted = routing or (None if known else settings.default_address_routing_type)
         has_queue = False
@@ -78,6 +85,8 @@ class OnDemand:
                 raise _mismatch(address, wanted)
         kinds = known if wanted is None else {wanted}
         makes = RoutingType.ANYCAST in kinds and not has_queue and settings.auto_create_queues
+        name = destination.address
+        check_create(principal, name, address, kind=wanted, queue=name if makes else None)
         self._directory.check_room(destination.address, account_of(principal), queue=makes)
         if address is None:
             address = self._directory.make_address(
@@ -89,40 +98,33 @@ class OnDemand:
             self._make_on_demand(address.name, address.name, RoutingType.ANYCAST, principal)
         return address, None
 
-    def _fqqn_address(self, destination: Destination, principal: Principal | None) -> Address:
-        """Return the address of a named queue, made if it is not there."""
-        address = self._directory.addresses.get(destination.address)
-        if address is None:
-            settings = self._directory.settings.for_address(destination.address)
-            makes = destination.queue not in self._directory.queues and settings.auto_create_queues
-            self._directory.check_room(destination.address, account_of(principal), queue=makes)
-            address = self._directory.make_address(
-                destination.address, auto_created=True, user=account_of(principal)
-            )
-        return address
-
     def _fqqn(
         self, destination: Destination, routing: RoutingType | None, principal: Principal | None
-    ) -> Queue:
-        assert destination.queue is not None
-        queue = self._directory.queues.get(destination.queue)
-        if queue is None:
-            settings = self._directory.settings.for_address(destination.address)
-            if not settings.auto_create_queues:
-                raise RefusedError.of(
-                    Code.NOT_FOUND,
-                    f"Queue: {destination.queue!r} does not exist, and auto-create-queues "
-                    "is false for its address.",
-                )
-            kind = routing or settings.default_queue_routing_type
-            return self._make_on_demand(destination.queue, destination.address, kind, principal)
-        if queue.address != destination.address:
+    ) -> tuple[Address, Queue]:
+        """Return a named queue and its address, made where they are not there."""
+        directory, name, of = self._directory, destination.queue, destination.address
+        assert name is not None, "an address alone has no queue to look for"
+        queue = directory.queues.get(name)
+        address = directory.addresses.get(of)
+        settings = directory.settings.for_address(of)
+        if queue is None and not settings.auto_create_queues:
             raise RefusedError.of(
                 Code.NOT_FOUND,
-                f"Queue {destination.queue!r} belongs to address {queue.address!r}, not "
-                f"to {destination.address!r}.",
+                f"Queue: {name!r} does not exist, and auto-create-queues is false for its address.",
             )
-        return queue
+        if queue is not None and (address is None or queue.address != of):
+            raise RefusedError.of(
+                Code.NOT_FOUND,
+                f"Queue {name!r} belongs to address {queue.address!r}, not to {of!r}.",
+            )
+        if queue is None or address is None:
+            kind = routing or settings.default_queue_routing_type
+            check_create(principal, of, address, kind=kind, queue=name)
+            directory.check_room(of, account_of(principal), queue=True)
+            if address is None:
+                address = directory.make_address(of, auto_created=True, user=account_of(principal))
+            queue = self._make_on_demand(name, of, kind, principal)
+        return address, queue
 
     # ---- consuming
 
@@ -148,6 +150,14 @@ class OnDemand:
             raise _mismatch(address, routing)
         return routing
 
+    def read_queue(self, destination: Destination) -> str:
+        """Return the queue that `for_consuming` leads to, by its name; makes nothing."""
+        if destination.queue is not None:
+            return destination.queue
+        address = self._directory.addresses.get(destination.address)
+        chosen = None if address is None else _chosen(address)
+        return destination.address if chosen is None else chosen.name
+
     def for_consuming(
         self,
         destination: Destination,
@@ -160,11 +170,10 @@ class OnDemand:
         if address is None and not settings.auto_create_addresses:
             raise _not_found(destination.address)
         if destination.queue is not None:
-            self._fqqn_address(destination, principal)
-            return self._fqqn(destination, routing, principal)
-        if address is not None and address.anycast:
-            namesake = [queue for queue in address.anycast if queue.name == address.name]
-            return (namesake or address.anycast)[0]
+            return self._fqqn(destination, routing, principal)[1]
+        chosen = None if address is None else _chosen(address)
+        if chosen is not None:
+            return chosen
         if not settings.auto_create_queues:
             raise RefusedError.of(
                 Code.NOT_FOUND,
@@ -172,6 +181,7 @@ class OnDemand:
                 "false for it.",
             )
         name = destination.address
+        check_create(principal, name, address, kind=RoutingType.ANYCAST, queue=name)
         self._directory.check_room(name, account_of(principal), queue=True)
         if address is None:
             self._directory.make_address(name, auto_created=True, user=account_of(principal))
@@ -207,11 +217,15 @@ class OnDemand:
         and `no_local` decide what the queue takes, and with others than before what it keeps.
         """
         queue = self._subscription_there(durable_name, name)
+        fresh = durable_name or make_name()
+        if queue is None or queue.address != name or not _same(queue, condition, no_local):
+            durable = durable_name is not None and not temporary
+            self._check_topic(principal, name, queue, fresh, durable=durable)
         self._make_topic(name, principal, queue)
         if durable_name is None:
             kind = RoutingType.MULTICAST
             made = self._directory.make_queue(
-                make_name(), name, kind, temporary=True, user=account_of(principal)
+                fresh, name, kind, temporary=True, user=account_of(principal)
             )
             made.owner = owner
             self._begin(made, condition, no_local)
@@ -231,7 +245,7 @@ class OnDemand:
             if not shared:
                 queue.max_consumers = 1
             self._begin(queue, condition, no_local)
-        elif queue.filter_text != _text(condition) or queue.no_local != no_local:
+        elif not _same(queue, condition, no_local):
             if queue.consumer_count:
                 raise RefusedError.of(
                     Code.IN_USE,
@@ -245,6 +259,25 @@ class OnDemand:
             if queue.durable:
                 self._directory.store.define(queue_definition(queue))
         return queue
+
+    def _check_topic(
+        self,
+        principal: Principal | None,
+        name: str,
+        old: Queue | None,
+        queue: str,
+        *,
+        durable: bool,
+    ) -> None:
+        """Raise RefusedError unless a subscription's queue may be made for a principal.
+
+        It takes the place of an old one, which loses what it holds.
+        """
+        if old is not None:
+            check_delete(principal, old)
+        address = self._directory.addresses.get(name)
+        kind = RoutingType.MULTICAST
+        check_create(principal, name, address, kind=kind, queue=queue, durable=durable)
 
     def _subscription_there(self, durable_name: str | None, address: str) -> Queue | None:
         """Return the subscription of a name, which may move to an address. Raises RefusedError."""
@@ -283,6 +316,17 @@ class OnDemand:
         if queue.durable:
             self._directory.store.define(queue_definition(queue))
         self._directory.watcher.queue_made(queue)
+
+
+def _chosen(address: Address) -> Queue | None:
+    """Return the queue of those who name an address alone."""
+    namesake = [queue for queue in address.anycast if queue.name == address.name]
+    return next(iter(namesake or address.anycast), None)
+
+
+def _same(queue: Queue, condition: Condition | None, no_local: str) -> bool:
+    """Whether a subscription's queue takes what is asked for."""
+    return queue.filter_text == _text(condition) and queue.no_local == no_local
 
 
 def _text(condition: Condition | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from gateway.model.errors import Code, RefusedError
+from gateway.model.grants import Grant
 from gateway.model.message import Message
 from gateway.model.ports import Consumer, Subscription
 from gateway.model.run import Run
@@ -28,6 +29,12 @@ class Tap(Protocol):
     def durable_up_to(self, ticket: int) -> None: ...
 
 
+class Granted(Subscription, Protocol):
+    """A subscription that gives a grant back at its end."""
+
+    grant: Grant | None
+
+
 class Streams(Protocol):
     """The taps."""
 
@@ -38,7 +45,7 @@ class Streams(Protocol):
 
     def replay(
         self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
-    ) -> Subscription:
+    ) -> Granted:
         """Show a consumer what the stream of an address keeps. Raises RefusedError (not-found).
 
         It is shown what `matches`; all where that is None.
@@ -56,5 +63,5 @@ class NoStreams:
 
     def replay(
         self, address: str, consumer: Consumer, start: StreamStart, matches: Matches | None
-    ) -> Subscription:
+    ) -> Granted:
         raise RefusedError.of(Code.NOT_FOUND, f"No stream taps the address {address!r}.")

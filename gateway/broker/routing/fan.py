@@ -25,6 +25,7 @@ from gateway.broker.routing.way import Way
 from gateway.model.address import RoutingType, check_not_ours, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import Refusal, RefusedError
+from gateway.model.ports import Producer
 from gateway.model.run import MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
@@ -188,6 +189,9 @@ class Fan:
         """See the ProducerOwner port."""
         if self._root.blocked() is None:
             self._root.unblock()
+
+    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+        """See the ProducerOwner port: copies go as the gateway's own, and nobody judges them."""
 
     def targets(self) -> list[Queue]:
         """Return all queues that could take a copy of a message."""

@@ -24,6 +24,7 @@ from gateway.broker.routing.spread import Spread
 from gateway.model.address import Destination, RoutingType
 from gateway.model.bounds import NO_LIMIT
 from gateway.model.errors import Refusal, RefusedError
+from gateway.model.grants import Grant
 from gateway.model.message import DURABLE, IDENTIFIED, SCHEDULED, Message
 from gateway.model.ports import ProducerOwner
 from gateway.model.principal import Principal
@@ -44,12 +45,14 @@ class Route:
         "_owner",
         "_place",
         "_queue",
+        "_revoked",
         "_rules",
         "_shared",
         "_spread",
         "_store",
         "_version",
         "credited",
+        "grant",
         "is_leg",
         "principal",
         "promised",
@@ -81,6 +84,8 @@ class Route:
         self._version = -1
         self.is_leg = is_leg
         self.principal: Principal | None = None  # who sends, and makes the address again
+        self.grant: Grant | None = None  # given back at the end
+        self._revoked: Refusal | None = None  # why nothing is taken any more
         self.credited = True
         self.remakes = True
         self._fan: Fan | None = None  # where what is sent goes elsewhere as well
@@ -134,6 +139,8 @@ class Route:
         )
 
     def close(self) -> None:
+        if self.grant is not None:
+            self.grant.give_back()
         self._shared.branches.ends(self._address, self._key)
         if self._fan is not None:
             self._fan.close()
@@ -150,6 +157,13 @@ class Route:
     def unblock(self) -> None:
         if self._owner is not None:
             self._owner.producer_unblocked()
+
+    def revoke(self, refusal: Refusal) -> None:
+        """Take nothing any more, and tell whoever sends here."""
+        self._revoked = refusal
+        self._version = -1  # what is sent next asks where it leads
+        if self._owner is not None:
+            self._owner.producer_refused(self, refusal)
 
     def blocked(self) -> Refusal | None:
         disk = self._shared.disk
@@ -195,6 +209,8 @@ class Route:
 
     def resolve(self) -> Refusal | None:
         """Look at the address and its bindings again; returns why there is no way any more."""
+        if self._revoked is not None:
+            return self._revoked
         if self._owner is None:
             self._shared.branches.look_at(self._address)  # nobody tells it of changes
         if self._version == self._address.version:

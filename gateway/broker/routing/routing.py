@@ -11,6 +11,7 @@ from collections.abc import Callable
 from gateway.broker.directory.branches import Branches
 from gateway.broker.directory.directory import Directory
 from gateway.broker.directory.on_demand import OnDemand
+from gateway.broker.directory.permitting import check_send
 from gateway.broker.ports.turns import Clock, Dispatching
 from gateway.broker.pressure.pressure import Pressure
 from gateway.broker.routing.duplicates import Duplicates
@@ -21,7 +22,7 @@ from gateway.broker.routing.shared import Shared
 from gateway.broker.routing.stamped import route_kind
 from gateway.model.address import Destination, RoutingType, check_not_ours
 from gateway.model.ports import ProducerOwner
-from gateway.model.principal import Principal
+from gateway.model.principal import Permission, Principal
 
 
 class Routing:
@@ -74,10 +75,14 @@ class Routing:
     ) -> Route:
         """See the Broker port."""
         check_not_ours(destination.address)
+        check_send(principal, destination.address, destination.queue)
         shared = self.shared
         address, only = shared.on_demand.for_sending(destination, routing, principal)
         route = route_kind(address)(shared, address, routing, owner, only=only, origin=origin)
         route.principal = principal
+        route.grant = shared.on_demand.grants.hold(
+            principal, Permission.SEND, destination.address, destination.queue, route.revoke
+        )
         if address.branched:
             route.resolve()  # what holds it back may be at another address
         if not address.guarded or address.blocked is None:

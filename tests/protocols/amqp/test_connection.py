@@ -101,7 +101,7 @@ def test_sasl_then_amqp():
     assert of(came, SaslOutcome) == [SaslOutcome(code=0)]
     assert [one.performative for one in peer.say(AMQP_HEADER)] == [AMQP_HEADER]
     assert names(peer.say(OPEN)) == ["open"]
-    assert peer.engine.user is None
+    assert peer.engine.principal.user is None
 
 
 def test_everything_in_one_piece():
@@ -132,7 +132,7 @@ def test_password_is_checked_later_and_what_comes_meanwhile_waits():
         "header",
         "open",
     ]
-    assert peer.engine.user == "me"
+    assert peer.engine.principal.user == "me"
 
 
 def test_wrong_password_ends_it_and_nothing_behind_it_is_read():
@@ -153,7 +153,7 @@ def test_answer_for_a_peer_that_is_gone_changes_nothing():
     peer.engine.connection_lost(peer.now)
     peer.authenticator.answer(True)
     assert peer.hear() == []
-    assert peer.engine.user is None
+    assert peer.engine.principal.user is None
 
 
 def test_a_peer_that_sends_on_while_its_password_is_checked_is_bounded():

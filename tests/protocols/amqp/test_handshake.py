@@ -105,9 +105,8 @@ def test_an_answer_that_comes_later_wakes_the_connection(right):
     assert talk.woken == 1
     assert len(of(parse(b"".join(machine.data_to_send()))[0], SaslOutcome)) == 1
     assert machine.stage is (Stage.LOGGED_IN if right else Stage.LOGIN_FAILED)
-    assert (machine.principal.user, machine.principal.account) == (
-        ("me", "me") if right else (None, NOBODY)
-    )
+    principal = machine.principal
+    assert (principal.user, principal.account) == (("me", "me") if right else (None, NOBODY))
     assert right or machine.cause is Cause.LOGIN_REFUSED
 
 

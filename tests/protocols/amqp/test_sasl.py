@@ -44,6 +44,9 @@ class Users:
     def open(self) -> bool:
         return not self.passwords
 
+    def anybody(self, user):
+        return Principal(user)
+
     def check(self, user, password, done):
         right = self.open or self.passwords.get(user) == password
         self.asked.append((user, right))

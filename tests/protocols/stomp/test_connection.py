@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gateway.model.errors import Code, Refusal
-from gateway.model.objects import NOBODY
 from gateway.model.peers import Cause, Ending
 from gateway.model.principal import By, Principal
 from protocols.stomp.connection import Connection, Input, State
@@ -59,7 +58,7 @@ def greeting(version: str) -> Greeting:
 
 def opened(version: str = "1.2", limits: StompLimits | None = None) -> Line:
     line = Line(limits)
-    line.connection.opened(greeting(version), NOBODY)
+    line.connection.opened(greeting(version), Principal(None))
     return line
 
 

@@ -22,6 +22,9 @@ class Sender:
     def producer_blocked(self, refusal: object) -> None:
         """What it sends all the same is taken."""
 
+    def producer_refused(self, producer: object, refusal: object) -> None:
+        """Nobody is judged in here: the simulated core has no permissions."""
+
 
 class Taker:
     """A consumer; `held` is what it has and did not settle, `bound` what a transaction settles."""
