@@ -6,6 +6,7 @@ All faults of a kind are told together, with the key of the configuration that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
@@ -18,6 +19,7 @@ from gateway.reload.applying import use_issuers
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.gate import PasswordGate
 from gateway.security.users import UsersError
+from gateway.time.ends import Ends
 from gateway.tokens.issuing import Issuing
 
 
@@ -58,15 +60,16 @@ def make_gate(config: Config, around: ReactorSurroundings, key: bytes) -> Passwo
 
 def make_issuing(
     reactor: Reactor, config: Config, gate: PasswordGate, now_ms: Callable[[], int]
-) -> Issuing:
-    """Return what believes the issuers of the configuration, and have the gate ask it.
+) -> tuple[Issuing, Ends]:
+    """Return what believes the issuers of the configuration, and what watches the ends of logins.
 
-    Raises ConfigError with the faults of their files.
+    The gate asks the first. Raises ConfigError with the faults of their files.
     """
     issuing = Issuing(reactor, now_ms)
     issuing.realm.judge = lambda: gate.judge
     use_issuers(gate, issuing, issuing.read(config.tokens, config.origins))
-    return issuing
+    later = partial(reactor.callLater, 0)
+    return issuing, Ends(now_ms, reactor.seconds, later)
 
 
 def read_certificates(

@@ -59,7 +59,7 @@ from gateway.security.around import ReactorSurroundings
 from gateway.security.permits import Permits
 from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
-from gateway.time.ends import END_LOOK_SECONDS, Ends
+from gateway.time.ends import END_LOOK_SECONDS
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
 from protocols.amqp.containers import Containers
@@ -133,8 +133,7 @@ class GatewayService(MultiService):
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         date = make_date(self.clock)
-        self.tokens = make_issuing(reactor, config, self.gate, date)
-        self.ends = Ends(date, reactor.seconds, lambda action: reactor.callLater(0, action))
+        self.tokens, self.ends = make_issuing(reactor, config, self.gate, date)
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)

@@ -42,7 +42,6 @@ from gateway.config.tree import (
     MetricsConfig,
     QueueConfig,
     SinkConfig,
-    low_credits,
 )
 from gateway.config.values import describe
 from gateway.model import attributes
@@ -245,6 +244,11 @@ def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: s
         paths: dict[str, Any] = {name: _absolute(text, base) for name, text in read.items()}
         source = TlsSource(minimum=minimum, table=True, **paths)
     return replace(endpoint, tls=True, source=source)
+
+
+def low_credits(most: int) -> int:
+    """Return at which credit a sender is topped up where only `amqp-credits` is written."""
+    return min(300, most * 3 // 10)
 
 
 def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:

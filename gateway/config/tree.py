@@ -7,7 +7,6 @@ row does not say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -24,7 +23,7 @@ from gateway.config.tokens import IssuerConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.definitions import DivertDefinition
-from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind
 from gateway.model.rows import Reach, Unit
 
 AT_ONCE: Final = Reach.AT_ONCE
@@ -92,9 +91,9 @@ class LogLevel(Enum):
     ERROR = "error"
 
 
-_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{0,64}")
 _WIRES: Final = v.Read(v.choices(Wire))
 _ORIGINS: Final = v.Read(v.origins)
+_COOKIE: Final = v.Read(v.cookie)
 _MECHANISMS: Final = v.Read(
     v.choices(
         Sasl,
@@ -104,18 +103,6 @@ _MECHANISMS: Final = v.Read(
         },
     )
 )
-
-
-def cookie_problem(value: object) -> str | None:
-    """Say why a text is no name of a cookie [RFC 6265 4.1.1]; None: it is one, or empty."""
-    if not isinstance(value, str) or _COOKIE.fullmatch(value):
-        return None
-    return f"{v.describe(value)} is no name of a cookie; write letters, digits, - and _"
-
-
-def low_credits(most: int) -> int:
-    """Return at which credit a sender is topped up where only `amqp-credits` is written."""
-    return min(300, most * 3 // 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +180,7 @@ class Acceptor:
     ] = MIB
     ws_ping_interval: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(-1)] = 20_000
     ws_compression: Annotated[WsCompression, NEW_CONNECTIONS] = WsCompression.OFF
-    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, cookie_problem] = ""
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, _COOKIE] = ""
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000
@@ -308,7 +295,7 @@ class ManagementConfig:
     connections_allowed: Annotated[int, AT_ONCE, at_least(4)] = 256
     websocket: Annotated[bool, NEW_CONNECTIONS] = True
     allowed_origins: Annotated[frozenset[str], NEW_CONNECTIONS, _ORIGINS] = frozenset()
-    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, cookie_problem] = ""
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, _COOKIE] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,15 +471,6 @@ class Config:
     tokens: tuple[IssuerConfig, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
-
-
-def object_limits(config: Config) -> ObjectLimits:
-    """Return how many objects users may have made and open, as it is written."""
-    return ObjectLimits(
-        user={kind: getattr(config, f"user_max_{kind.value}") for kind in Kind},
-        gateway={kind: getattr(config, f"global_max_{kind.value}") for kind in Kind},
-        origins=config.origins,
-    )
 
 
 def management_acceptor(config: Config) -> Acceptor:

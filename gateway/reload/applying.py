@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
-from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
+from gateway.config.objects import object_limits
+from gateway.config.tree import Acceptor, Config, management_acceptor
 from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings

@@ -106,10 +106,8 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
 
 def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
-    if attach.source is None:
-        return _look_up(session, attach)
-    if attach.source.address == CBS_NODE and not attach.source.dynamic:
-        return attach_replies(session, attach)
+    if attach.source is None or attach.source.address == CBS_NODE:
+        return _attach_unread(session, attach)
     source = _checked(attach.source, attach)
     priority = _priority(attach, source)
     link = OutgoingLink(
@@ -190,6 +188,11 @@ def _checked(source: Source, attach: Attach) -> Source:
     if not source.dynamic and not source.address:
         raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
     return source
+
+
+def _attach_unread(session: SessionPort, attach: Attach) -> OutgoingLink:
+    """Open a link that reads from no queue."""
+    return _look_up(session, attach) if attach.source is None else attach_replies(session, attach)
 
 
 def _look_up(session: SessionPort, attach: Attach) -> OutgoingLink:

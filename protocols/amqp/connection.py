@@ -130,7 +130,6 @@ class AmqpConnection:
         containers: Containers | None = None,
         renewer: Renewer | None = None,
     ) -> None:
-        """Begin; without a `renewer` no token is taken by `$cbs`."""
         self.broker = broker
         self.limits = limits
         self.peer = peer
@@ -155,7 +154,7 @@ class AmqpConnection:
         self.closing = self.paused_reading = self.behind = False
         self.write_room = True
         self.choked = self.retick = False
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = lambda: None
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
         #: forgotten once the connection is open
@@ -163,9 +162,8 @@ class AmqpConnection:
             authenticator, limits, exchanges, self._login_answered
         )
         self._parts: list[bytes] = []
-        self._have = self._need = 0
         self._out: list[bytes] = []
-        self._out_bytes = self._unfinished = 0
+        self._have = self._need = self._out_bytes = self._unfinished = 0
         self._stalled = self._was_unread = False  # not read from since the last tick
         self._started: float | None = None
         self._pulse = Pulse(limits.idle_ms)
@@ -500,7 +498,3 @@ class AmqpConnection:
         else:
             self.seen.end(Cause.STOPPING)
             self.cut("the gateway is stopping")
-
-
-def _nobody() -> None:
-    """Stand for the shell until it has introduced itself."""

@@ -40,6 +40,7 @@ _PLAIN = {
     v.names: "array of names",
     v.roles: "array of roles",
     v.origins: "array of origins, `https://shop.example`, or `*`",
+    v.cookie: "name of a cookie, or empty",
     v.boolean: "true or false",
     v.size_bytes: "size",
     v.duration_ms: "duration",
@@ -67,7 +68,6 @@ _BOUNDS = {
     bounds.not_negative: "at least 0",
     settings.ring_size_problem: "at least 1, or -1 for no ring",
     tree.markers_problem: "two characters, or empty",
-    tree.cookie_problem: "a name of a cookie, or empty",
 }
 _INTRODUCTION = """\
 A size is a number of bytes or a text such as `"10MiB"`; a duration is a number of milliseconds or a
