@@ -32,6 +32,7 @@
 #   make bench-pages  reading back from pages; BENCH="--against HOST:PORT --address NAME" beside another
 #   make bench-stalls  the longest time that the reactor does nothing else while pages of a slow disk
 #                are listed, browsed, drained, moved, emptied; BENCH="--delay 0.02" any option
+#   make bench-tenants  what quiet tenants feel of a noisy one, with its quota and without
 #   make bench-tabs  idle browser tabs over WebSocket: memory of each, and what active ones feel;
 #                BENCH="--tabs 1000" any option
 #   make bench-spark  what Spark reads and writes a second, beside the ceiling of its Python API, the
@@ -62,7 +63,7 @@ ROUNDS ?= 60
 EXECUTIONS ?= 20000000
 
 .PHONY: demo web test quick coverage check fmt simulate crash kills power mutants fuzz attack soak scenarios reference bench \
-	bench-store bench-pages bench-stalls bench-tabs bench-spark bench-archive bench-history bench-growth clean
+	bench-store bench-pages bench-stalls bench-tabs bench-tenants bench-spark bench-archive bench-history bench-growth clean
 .DEFAULT_GOAL := test
 
 $(STAMP): $(COPIED)
@@ -137,6 +138,9 @@ bench-pages: $(STAMP)
 
 bench-stalls: $(STAMP)
 	@$(BIN)/python -m tests.paging.stalls $(BENCH)
+
+bench-tenants: $(STAMP)
+	@$(BIN)/python -m gateway.bench.tenants $(BENCH)
 
 bench-tabs: $(STAMP)
 	@$(BIN)/python -m gateway.bench.tabs $(BENCH)

@@ -14,7 +14,7 @@ Whatever is not determined by its inputs is made here and in `ambient`, and hand
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 import structlog
@@ -25,9 +25,24 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import Logins, make_gate, make_issuing, read_certificates
+from gateway.assembly.access import (
+    HttpLogins,
+    Logins,
+    make_directory,
+    make_gate,
+    make_issuing,
+    read_certificates,
+)
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_date, make_key, wait_little
+from gateway.assembly.ambient import (
+    make_chance,
+    make_clock,
+    make_date,
+    make_key,
+    wait_little,
+    wall_ms,
+)
+from gateway.assembly.auditing import Auditing
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -35,23 +50,29 @@ from gateway.core.upkeep import chores, periods, tidy
 from gateway.listening.connections import Connections, connection_limits, drain
 from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
-from gateway.listening.tls import Contexts, secured
+from gateway.listening.tls import secured
+from gateway.logs.quotas import QuotaTeller
 from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
+from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
 from gateway.management.token_api import TokenApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
+from gateway.model.audit import Auditor
+from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
 from gateway.process.last_resort import cause_of
 from gateway.queues.ages import Ages
+from gateway.quotas.ends import spares
+from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.reload.users_file import LOOK_SECONDS
@@ -87,6 +108,8 @@ WATCH_SECONDS: Final = 1.0
 
 #: How often it is looked whether a scrub is due, or a repair may go on.
 SCRUB_LOOK_SECONDS: Final = 1.0
+#: How often it is looked which quotas are reached, and which have room again.
+QUOTA_LOOK_SECONDS: Final = 1.0
 
 EX_UNAVAILABLE: Final = 69
 EX_SOFTWARE: Final = 70
@@ -107,6 +130,8 @@ class GatewayService(MultiService):
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
+        certificates: those of the listeners that speak TLS, by path in the configuration.
+        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -128,29 +153,31 @@ class GatewayService(MultiService):
         self._fatal = fatal
         self._alarm = alarm
         self._around = ReactorSurroundings(reactor)
-        self.gate = make_gate(config, self._around, make_key())
-        self.permission_log = PermissionLog(reactor)
+        self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
+        self.auditor = self._around.auditor = self.audit.auditor
+        self.permission_log = PermissionLog(reactor, self.auditor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
         date = make_date(self.clock)
+        self.gate = make_gate(config, self._around, make_key(), date)
+        if self.gate.certificates is not None:
+            self.gate.certificates.auditor = self.auditor
+        self.directory = make_directory(reactor, config, self.gate, make_key())
         self.tokens, self.ends = make_issuing(reactor, config, self.gate, date)
+        self.tokens.realm.auditor = self.auditor
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self._router = Router()
-        self._router.on_change = tell_change
-        self._router.allow = self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self.allowing = Allowing(lambda: self.gate.judge is not None)
+        self._router = _router(self.allowing, self.auditor)
+        logins = HttpLogins(self.gate, self.auditor, wall_ms)
         self.site = ApiSite(
-            reactor,
-            self._router,
-            self.gate.for_peer,
-            wire_settings(config),
-            self.ends,
+            reactor, self._router, logins.for_peer, wire_settings(config), self.ends
         )
-        again = again or Again(read=lambda: config, relog=_no_log)
-        self.reloads = Reloads(reactor, self, again, self.clock.now_ms)
+        self.site.certified = self._certified
+        self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
         self._recurring = Recurring(reactor, self._work_failed)
@@ -158,8 +185,12 @@ class GatewayService(MultiService):
         self._opening: Deferred[None] | None = None
         self._stopping = False
         self._descriptors = Descriptors()
-        secrets = read_certificates(config, seconds=reactor.seconds, now_ms=self.clock.now_ms)
-        self.groups: Sequence[Connections] = self._make_groups(secrets)
+        self.meters = Meters(reactor.seconds, reactor.callLater)
+        self.meters.use(config.quotas)
+        self.certificates = read_certificates(
+            config, seconds=reactor.seconds, now_ms=self.clock.now_ms
+        )
+        self.groups: Sequence[Connections] = self._make_groups()
         self.web = self._make_web()
         self._descriptors.crowds = self._everybody()
         self.acceptors = [
@@ -170,11 +201,17 @@ class GatewayService(MultiService):
         if config.management.enabled:
             path, endpoint = MANAGEMENT, config.management.endpoint
             site: IProtocolFactory = self.site
-            if path in secrets:
-                site = secured(reactor, path, site, secrets[path])
+            if path in self.certificates:
+                site = secured(reactor, path, site, self.certificates[path].context)
             self.management = Listener(reactor, path, endpoint, site)
 
-    def _make_groups(self, secrets: Mapping[str, Contexts]) -> list[Connections]:
+    def _make_reloads(self, again: Again) -> Reloads:
+        reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
+        reloads.auditor = self.auditor
+        return reloads
+
+    def _make_groups(self) -> list[Connections]:
+        secrets = {path: one.context for path, one in self.certificates.items()}
         return [
             Connections(
                 a.name,
@@ -185,6 +222,8 @@ class GatewayService(MultiService):
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
                 ends=self.ends,
+                meters=self.meters,
+                auditor=self.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -200,9 +239,15 @@ class GatewayService(MultiService):
             self._reads,
             connection_limits(self.config, acceptor),
             descriptors=self._descriptors,
+            meters=self.meters,
             path=MANAGEMENT,
             ends=self.ends,
+            auditor=self.auditor,
         )
+
+    def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        owner = self.gate.certified(certificate, peer)
+        return None if owner is None else self.gate.admit(owner, peer)
 
     def _everybody(self) -> list[Connections]:
         return [*self.groups, self.web]
@@ -230,6 +275,11 @@ class GatewayService(MultiService):
         core.disk.start()
         use_permissions(self.gate, self.permits, config.security_settings)
         self._around.start()
+        if self.directory is not None:
+            self.directory.start()
+        core.broker.pressure.slow.spares = spares
+        self.serve(config)
+        self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -243,9 +293,9 @@ class GatewayService(MultiService):
                 budget,
                 containers=self.containers,
                 objects=core.broker.directory.objects,
+                meters=self.meters,
             )
         self._add_routes(core)
-        self.serve(config)
         # Not before the reactor runs: only then does it hear the signals that stop it.
         self._reactor.callWhenRunning(self._start_opening, core)
 
@@ -286,6 +336,7 @@ class GatewayService(MultiService):
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
         recurring.start(self.reloads.users.look, LOOK_SECONDS)
+        recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
         for work, key, seconds in chores(core.broker, core.disk, lambda: self.config, self._later):
             recurring.start(work, seconds, key)
@@ -319,6 +370,7 @@ class GatewayService(MultiService):
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
         self.allowing.roles = config.api_roles.roles()
+        self.audit.follow(config, users=not self.gate.open)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -363,7 +415,9 @@ class GatewayService(MultiService):
             disk=core.disk,
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
+            certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
             logins=Logins(self.gate, self._around),
+            audit=self.audit,
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,
@@ -372,12 +426,18 @@ class GatewayService(MultiService):
             sink=core.sink,
             scrubber=core.scrubber,
             reactor=self._reactor,
+            meters=self.meters,
         )
         add_routes(self._router, sources, with_metrics=self.config.metrics.enabled)
-        StreamsApi(self._reactor, core.registry, self.config.name).install(self._router)
-        SinkApi(core.sink).add_routes(self._router)
+        StreamsApi(self._reactor, core.registry, self.config.name, self.meters).install(
+            self._router
+        )
+        SinkApi(core.sink, self.meters).add_routes(self._router)
         ConfigApi(self.reloads).add_routes(self._router)
-        connections = ConnectionsApi(self._everybody(), self._reactor, self.clock.now_ms)
+        QuotasApi(self.meters).add_routes(self._router)
+        connections = ConnectionsApi(
+            self._everybody(), self._reactor, self.clock.now_ms, self.meters
+        )
         connections.add_routes(self._router)
         TokenApi(self._everybody(), self.tokens.realm.auditor).add_routes(self._router)
 
@@ -417,11 +477,16 @@ class GatewayService(MultiService):
         self._lag.stop()
         await self._stop_management()
         self._around.stop()
+        if self.directory is not None:
+            self.directory.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
-        _log.info("gateway.stopped", clean=core.store.journal.failure is None)
+        clean = core.store.journal.failure is None
+        self.auditor.note("gateway.stopped", clean=clean)
+        self.audit.close()
+        _log.info("gateway.stopped", clean=clean)
 
     async def _stop_management(self) -> None:
         if self.management is None:
@@ -450,6 +515,14 @@ def build(
     Raises ConfigError (also for an exposure that the configuration does not allow) and ListenError.
     """
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
+
+
+def _router(allowing: Allowing, auditor: Auditor) -> Router:
+    """Return a table of routes that asks for roles, and tells of changes."""
+    router = Router()
+    router.on_change = lambda change: tell_change(change, auditor)
+    router.allow = allowing
+    return router
 
 
 def _no_log(logging: LoggingConfig) -> None:

@@ -29,8 +29,10 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import Source
 from gateway.config.tree import Config, LogFormat, LoggingConfig
 from gateway.core.core import EX_IOERR, Reactor
+from gateway.listening.certificates import keep_quiet_about_names
 from gateway.listening.listeners import ListenError
 from gateway.logs.lines import LineWriter, bridge_twisted, configure
+from gateway.process.dumps import keep_memory_out_of_dumps
 from gateway.process.heap import keep_heap
 from gateway.process.last_resort import FATAL_SECONDS, LastResort, cause_of
 from gateway.process.places import check_directories, describe_os_error
@@ -73,6 +75,7 @@ def run_gateway(config: Config, *, read: Read, say: Say, complain: Complain) -> 
     from twisted.internet import reactor  # noqa: PLC0415 - importing it installs it
 
     harden()
+    sys.unraisablehook = keep_quiet_about_names(sys.unraisablehook)
     any_reactor: Reactor = reactor
     use_steady_time(any_reactor, time.monotonic)
     writer = set_up_logging(config)
@@ -187,7 +190,7 @@ def make_uuid() -> bytes:
 def harden() -> None:
     """Keep files private, memory out of core dumps, and room for many connections."""
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    keep_memory_out_of_dumps()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

@@ -104,7 +104,7 @@ class _Owner:
     def producer_blocked(self, refusal: object) -> None:
         """See the port."""
 
-    def producer_refused(self, producer: object, refusal: object) -> None:
+    def producer_refused(self, refusal: object) -> None:
         """See the port."""
 
 

@@ -246,7 +246,7 @@ class Gateway:
             destination, routing, owner, origin=origin, principal=principal
         )
 
-    def open_relay(self, owner: ProducerOwner) -> Relay:
+    def open_relay(self, owner: ProducerOwner, principal: Principal | None = None) -> Relay:
         """See the Broker port."""
         return self.pressure.disk.open_relay(owner)
 

@@ -1,4 +1,4 @@
-"""A client's side of SASL [AMQP 5.3]: ANONYMOUS, PLAIN, and SCRAM with scramp."""
+"""A client's side of SASL [AMQP 5.3]: ANONYMOUS, EXTERNAL, PLAIN, and SCRAM with scramp."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ def choose(offered: Sequence[str], login: tuple[str, str] | None) -> Mechanism:
     """Return the best mechanism that a peer offers; raises PeerError when none can be used."""
     names = ", ".join(offered)
     if login is None:
+        if "EXTERNAL" in offered:
+            return Mechanism("EXTERNAL", b"")  # by the certificate that was shown
         if "ANONYMOUS" not in offered:
             raise PeerError("not-authorized", f"it wants a login, by {names}")
         return Mechanism("ANONYMOUS", b"sluicegate")

@@ -119,11 +119,10 @@ def api_options(command: Command) -> Command:
         url: str,
         user: str | None,
         password_stdin: bool,
-        cafile: str | None,
-        insecure: bool,
+        trust: Trust,
         **options: object,
     ) -> object:
-        api = Api(url, user, password_stdin, Trust(cafile, insecure))
+        api = Api(url, user, password_stdin, trust)
         return command(*arguments, api=api, **options)
 
     options: list[Callable[[Command], Command]] = [

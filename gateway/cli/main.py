@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "archive": ("gateway.cli.archive", "archive", "Verify or take over streams kept in a table."),
     "scrub": ("gateway.cli.scrub", "scrub", "Read all that is stored, to find what has rotted."),
     "user": ("gateway.cli.user", "user", "Add users to the users file."),
+    "doctor": ("gateway.cli.doctor", "doctor", "Name unsafe settings, and what to do."),
+    "audit": ("gateway.cli.audit", "audit", "Verify or print the audit trail."),
     "spark": ("gateway.cli.spark", "spark", "Print a Spark query; write --py-files for one."),
     "pipeline": ("gateway.cli.pipeline", "pipeline", "Run a Spark pipeline on this machine."),
     "demo": ("gateway.demo.command", "demo", "A gateway, senders and a Spark query, checked."),

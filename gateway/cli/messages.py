@@ -71,8 +71,7 @@ def send(
     url: str,
     user: str | None,
     password_stdin: bool,
-    cafile: str | None,
-    insecure: bool,
+    trust: Trust,
     **properties: Any,  # noqa: ANN401 - the options of one message
 ) -> None:
     """Send BODY (`-` or nothing: standard input) to ADDRESS; done when the gateway has it.
@@ -81,7 +80,7 @@ def send(
     """
     text = _read_body(body)
     pairs = [_pair(header) for header in headers]
-    login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
+    login = _login(url, user, trust, from_stdin=password_stdin)
     messages = _messages(text, count, dict(pairs), properties)
     sending = Sending(login, address, messages, rate=rate, timeout=timeout, tell=_waits)
     how = {"address": address}
@@ -152,8 +151,7 @@ def receive(
     url: str,
     user: str | None,
     password_stdin: bool,
-    cafile: str | None,
-    insecure: bool,
+    trust: Trust,
 ) -> None:
     """Receive messages of ADDRESS, print them and accept them: they leave the queue."""
 
@@ -162,7 +160,7 @@ def receive(
             json.dumps(as_object(message), ensure_ascii=False) if as_json else as_text(message)
         )
 
-    login = _login(url, user, Trust(cafile, insecure), from_stdin=password_stdin)
+    login = _login(url, user, trust, from_stdin=password_stdin)
     idle = 0.0 if follow else timeout
     receiving = Receiving(login, address, take, limit=limit, idle_seconds=idle)
     receiving.run()

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Final
 
 import click
@@ -27,26 +28,66 @@ Command = Callable[..., Any]
 
 
 def trust_options(command: Command, over: str = "TLS") -> Command:
-    """Add `--cafile` and `--insecure`."""
+    """Add `--cafile`, `--insecure`, `--cert` and `--key`; the command gets a `Trust`."""
+
+    @wraps(command)
+    def trusting(
+        *arguments: object,
+        cafile: str | None,
+        insecure: bool,
+        cert: str | None,
+        key: str | None,
+        **options: object,
+    ) -> object:
+        if key is not None and cert is None:
+            text = "--key is the key of a certificate, and there is none"
+            raise CliError("bad-cert", text, attempt="--cert FILE", status=EX_USAGE)
+        return command(*arguments, trust=Trust(cafile, insecure, cert, key), **options)
+
     cafile = f"Trust these certificates (PEM) with {over}."
+    shown = f"Show this certificate (PEM) with {over}: a login of its own where the gateway asks."
     options: list[Callable[[Command], Command]] = [
         click.option("--cafile", metavar="FILE", help=cafile),
         click.option("--insecure", is_flag=True, help="Trust any certificate: for tests only."),
+        click.option("--cert", metavar="FILE", help=shown),
+        click.option("--key", metavar="FILE", help="Its private key, where it is in another file."),
     ]
+    made: Command = trusting
     for option in reversed(options):
-        command = option(command)
-    return command
+        made = option(made)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What to check a server's certificate with; None: the system's authorities."""
+    """What to check a server's certificate with; None: the system's authorities.
+
+    `cert` and `key` are what is shown to a server that asks; None: nothing.
+    """
 
     cafile: str | None = None
     insecure: bool = False
+    cert: str | None = None
+    key: str | None = None
 
     def context(self) -> ssl.SSLContext:
         """Return the context of a client; raises CliError for a file that cannot be used."""
+        made = self._trusting()
+        if self.cert is None:
+            return made
+        try:
+            made.load_cert_chain(self.cert, self.key, password=lambda: b"")
+        except ssl.SSLError as error:
+            why = (error.reason or str(error)).lower().replace("_", " ")
+            text = f"--cert {self.cert} cannot be used: {why}"
+        except OSError as error:
+            text = f"--cert {self.cert} or its key cannot be read: {error.strerror or error}"
+        else:
+            return made
+        attempt = "--cert FILE in PEM, with --key FILE where its key is in another one"
+        raise CliError("bad-cert", text, attempt=attempt, status=EX_USAGE)
+
+    def _trusting(self) -> ssl.SSLContext:
         if self.insecure:
             made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             made.check_hostname = False

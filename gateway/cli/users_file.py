@@ -41,9 +41,12 @@ class UsersFile:
         folder = os.path.dirname(self._path)  # noqa: PTH120 - the file port takes texts
         files.mkdir(folder)
         with _alone(folder):
-            text = edit(self._text())
+            before = self._text()
+            text = edit(before)
             users = parse_users(text)
-            problem = lockout_problem(self._config, (user.roles for user in users.values()))
+            old, new = ([one.roles for one in u.values()] for u in (parse_users(before), users))
+            config = self._config
+            problem = lockout_problem(config, new, before=(config, old))
             if problem is not None:
                 raise CliError("locks-out", problem.text, status=EX_USAGE)
             owner = self._owner()

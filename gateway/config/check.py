@@ -22,11 +22,12 @@ from gateway.addresses.permissions import (
 from gateway.addresses.settings import ROWS
 from gateway.config import schema
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
-from gateway.config.tls import TlsSource, TlsVersion, table_problem
+from gateway.config.tls import ClientCertificates, TlsSource, TlsVersion, table_problem
 from gateway.config.tokens import IssuerConfig, TokenAlgorithm, issuer_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
@@ -41,14 +42,18 @@ from gateway.config.tree import (
     ManagementConfig,
     MetricsConfig,
     QueueConfig,
+    Sasl,
     SinkConfig,
 )
 from gateway.config.values import describe
 from gateway.model import attributes
 from gateway.model.address import RoutingType, check_name
+from gateway.model.certificates import CertificateRule, rule_problem
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.principal import Permission
+from gateway.model.quota import ROWS as ROWS_OF_QUOTA
+from gateway.model.quota import Group, Quotas, QuotaTable, name_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +145,11 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
             tree.get("wildcard-addresses", {}), ("wildcard-addresses",), schema.WILDCARDS
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
+        "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
+        "quotas": _quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
         "tokens": _tokens(walk, tree.get("tokens", {}), base),
+        "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "api_roles": ApiRolesConfig(
             **walk.table(tree.get("api-roles", {}), ("api-roles",), schema.API_ROLES)
@@ -218,6 +226,10 @@ def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
     return config
 
 
+#: Keys of a `tls` table that are paths.
+_TLS_FILES = ("certificate", "key", "chain", "directory", "client_ca", "client_crl")
+
+
 def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:
     """Return a listener's endpoint with what its table `tls` says."""
     if not isinstance(table, Mapping) or "tls" not in table:
@@ -236,13 +248,13 @@ def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: s
         walk.wrong(here, f"has no say in {endpoint.text}, whose TLS is not the gateway's own")
         return endpoint
     minimum = read.pop("minimum_version", TlsVersion.TLS_1_2)
+    read |= {key: _absolute(read[key], base) for key in _TLS_FILES if key in read}
     if endpoint.source is not None:
-        source = replace(endpoint.source, minimum=minimum)
+        source = replace(endpoint.source, minimum=minimum, **read)
         if minimum is TlsVersion.TLS_1_3 and source.maximum is TlsVersion.TLS_1_2:
             walk.wrong((*here, "minimum-version"), "is above what the endpoint's sslmethod speaks")
     else:
-        paths: dict[str, Any] = {name: _absolute(text, base) for name, text in read.items()}
-        source = TlsSource(minimum=minimum, table=True, **paths)
+        source = TlsSource(minimum=minimum, table=True, **read)
     return replace(endpoint, tls=True, source=source)
 
 
@@ -274,6 +286,14 @@ def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
 
 def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
     """Values that contradict one another."""
+    source = acceptor.endpoint.source
+    asks = source is not None and source.client_certificates is not ClientCertificates.NO
+    if Sasl.EXTERNAL in acceptor.sasl_mechanisms and not asks:
+        walk.wrong(
+            (*path, "sasl-mechanisms"),
+            '"EXTERNAL" needs client certificates: client-certificates and client-ca in the table'
+            " tls of this acceptor",
+        )
     if acceptor.amqp_low_credits > acceptor.amqp_credits:
         walk.wrong(
             (*path, "amqp-low-credits"),
@@ -396,6 +416,15 @@ def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
     return ArchiveConfig(**read)
 
 
+def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
+    read = walk.table(raw, ("audit",), schema.AUDIT)
+    names = [name for name in ("file", "key_file") if name in read]
+    paths: dict[str, Any] = {name: _absolute(read[name], base) for name in names}
+    if paths and len(set(paths.values())) < len(paths):
+        walk.wrong(("audit", "key-file"), "is the audit file itself; the key is a file of its own")
+    return AuditConfig(**{**read, **paths})
+
+
 def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:
     """Refuse local bytes that retention would never let come to pass."""
     local = read.get("local_bytes")
@@ -446,6 +475,25 @@ def _tokens(walk: _Walk, raw: object, base: str) -> tuple[IssuerConfig, ...]:
     return tuple(found.values())
 
 
+def _quotas(walk: _Walk, raw: object) -> Quotas:
+    walk.table(raw, ("quotas",), schema.Table(keys={}, nested=frozenset(g.value for g in Group)))
+    groups: dict[str, dict[str, QuotaTable]] = {}
+    for group in Group:
+        tables = raw.get(group.value, {}) if isinstance(raw, Mapping) else {}
+        found = groups[group.value] = {}
+        for name, table in walk.tables(tables, ("quotas", group.value)):
+            path: Path = ("quotas", group.value, name)
+            problem = name_problem(group, name, match_problem)
+            if problem is not None:
+                walk.wrong(path, problem)
+            values = walk.table(table, path, schema.QUOTA)
+            if group is Group.ADDRESSES and "connections" in values:
+                walk.wrong((*path, "connections"), "is not for addresses: nobody connects to one")
+            origins = {row: walk.layers.origin((*path, ROWS_OF_QUOTA[row].key)) for row in values}
+            found[name] = QuotaTable(name=name, values=values, origins=origins)
+    return Quotas(**groups)
+
+
 def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:
     found = []
     for name, table in walk.tables(raw, ("diverts",)):
@@ -469,6 +517,24 @@ def _check_named(walk: _Walk, path: Path, name: str, what: str) -> None:
         check_name(name, what)
     except RefusedError as error:
         walk.wrong(path, error.refusal.text)
+
+
+def _certificate_users(walk: _Walk, raw: object) -> tuple[CertificateRule, ...]:
+    """Return the rules of certificates, in their order."""
+    found = []
+    for index, item in enumerate(walk.array(raw, ("certificate-users",))):
+        path: Path = ("certificate-users", index)
+        before = len(walk.problems)
+        read = walk.table(item, path, schema.CERTIFICATE_USER)
+        if len(walk.problems) > before:
+            continue
+        rule = CertificateRule(**read)
+        problem = rule_problem(rule)
+        if problem is not None:
+            key, text = problem
+            walk.wrong((*path, key) if key else path, text)
+        found.append(rule)
+    return tuple(found)
 
 
 def _users_file(walk: _Walk, raw: object) -> str | None:

@@ -16,13 +16,15 @@ from gateway.config.endpoints import Endpoint
 from gateway.config.errors import Path, show_path
 from gateway.config.reach import ADDED, REACH, REMOVED, reach_of
 from gateway.config.tree import Acceptor, AddressConfig, Config, QueueConfig
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Group
 from gateway.model.rows import Reach
 
 #: Tables of the file with fixed keys -> field of Config.
 _SECTIONS: Final = {
     "api-roles": "api_roles",
-    **{name: name for name in ("management", "metrics", "logging", "archive", "ldap")},
+    **{name: name for name in ("management", "metrics", "logging", "archive", "audit", "ldap")},
 }
 
 
@@ -56,6 +58,7 @@ def changes(old: Config, new: Config) -> list[Change]:
         *_named(("diverts",), _diverts(old), _diverts(new)),
         *_named(("streams",), _streams(old), _streams(new)),
         *_named(("tokens",), _tokens(old), _tokens(new)),
+        *_quotas(old, new),
     ]
     return [replace(c, origin=_origin(new, c)) for c in found]
 
@@ -100,6 +103,12 @@ def _top(old: Config, new: Config) -> Iterable[Change]:
         old.wildcard_routing,
         new.wildcard_routing,
         reach_of("wildcard-addresses", "routing-enabled"),
+    )
+    yield from _one(
+        ("certificate-users",),
+        [_rule(one) for one in old.certificate_users],
+        [_rule(one) for one in new.certificate_users],
+        reach_of("certificate-users", "user"),
     )
     # Its default lies in the data directory.
     if (old.users_file_required or new.users_file_required) and old.users_file != new.users_file:
@@ -174,6 +183,23 @@ def _divert(divert: DivertDefinition) -> dict[str, object]:
     shown["forwarding-address"] = shown.pop("forwarding")
     shown["routing-type"] = shown.pop("routing")
     return shown
+
+
+def _rule(rule: CertificateRule) -> dict[str, object]:
+    written = {key: _plain(value) for key, value in _written(rule).items()}
+    return {key: value for key, value in written.items() if value not in ("", None)}
+
+
+def _quotas(old: Config, new: Config) -> Iterable[Change]:
+    for group in Group:
+        yield from _named(("quotas", group.value), *(_quota(c, group) for c in (old, new)))
+
+
+def _quota(config: Config, group: Group) -> _Tables:
+    return {
+        name: {_key(row): value for row, value in table.values.items()}
+        for name, table in config.quotas.of(group).items()
+    }
 
 
 def _streams(config: Config) -> _Tables:

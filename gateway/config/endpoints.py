@@ -16,7 +16,6 @@ from gateway.config.tls import (
     SSL_WORDS,
     TLS_WORDS,
     TlsSource,
-    TlsVersion,
     ssl_source,
     tls_source,
     words_of,
@@ -56,6 +55,12 @@ class Endpoint:
         return self.plain or self.text
 
     @property
+    def host(self) -> str:
+        """The address that others connect to; empty where it is not one, or of this machine."""
+        host = self.shown.rpartition(":")[0].strip("[]")
+        return "" if self.loopback or host in ("*", "", "::", "0.0.0.0") else host  # noqa: S104
+
+    @property
     def told(self) -> str:
         """What is written of it, in the endpoint and below it, for people."""
         source, told = self.source, self.text
@@ -64,7 +69,7 @@ class Endpoint:
         if source.table:
             files = (source.directory, source.certificate, source.key, source.chain)
             told += f" with TLS from {', '.join(file for file in files if file)}"
-        return told if source.minimum is TlsVersion.TLS_1_2 else f"{told}, TLSv1.3 only"
+        return told + source.told
 
 
 def read_endpoint(value: object) -> Endpoint:

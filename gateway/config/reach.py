@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, streams, tokens, tree
-from gateway.model import attributes
+from gateway.config import access, audit, streams, tokens, tree
+from gateway.model import attributes, quota
 from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
 
@@ -52,10 +52,18 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     "logging": _of_rows(rows_of(tree.LoggingConfig)),
     "sink": _of_rows(rows_of(tree.SinkConfig)),
     "archive": _of_rows(rows_of(streams.ArchiveConfig)),
+    "audit": _of_rows(rows_of(audit.AuditConfig)),
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),
     "tokens": _of_rows(rows_of(tokens.IssuerConfig)),
+    # Compared as a whole, since the first rule that fits counts.
+    "certificate-users": _all(
+        Reach.AT_ONCE,
+        "user roles subject subject-matches issuer dns dns-matches uri uri-matches email"
+        " email-matches",
+    ),
+    "quotas": _of_rows(quota.ROWS),
 }
 
 #: Table of named tables -> what it is that one more, and one less, reaches.
@@ -68,6 +76,7 @@ ADDED: Final[Mapping[str, Reach]] = {
     "diverts": Reach.AT_ONCE,
     "streams": Reach.AT_ONCE,
     "tokens": Reach.AT_ONCE,
+    "quotas": Reach.AT_ONCE,
 }
 REMOVED: Final[Mapping[str, Reach]] = {
     "acceptors": Reach.RESTART,
@@ -80,6 +89,7 @@ REMOVED: Final[Mapping[str, Reach]] = {
     "streams": Reach.STAYS,
     # What its tokens let in ends with it.
     "tokens": Reach.AT_ONCE,
+    "quotas": Reach.AT_ONCE,
 }
 
 

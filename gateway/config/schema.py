@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, streams, tokens, tree
+from gateway.config import access, audit, streams, tokens, tree
 from gateway.config import values as v
-from gateway.config.tls import TlsVersion
-from gateway.model import attributes
+from gateway.config.tls import ClientCertificates, TlsVersion
+from gateway.model import attributes, quota
 from gateway.model.address import RoutingType, parse_destination
+from gateway.model.certificates import checked_pattern
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.principal import Permission
@@ -77,7 +78,8 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive tokens wildcard-addresses security-settings api-roles ldap"
+        " sink streams archive tokens wildcard-addresses security-settings api-roles"
+        " ldap certificate-users quotas audit"
     ),
     later=_words(
         "large-messages-directory bindings-directory page-sync-timeout"
@@ -90,8 +92,9 @@ TOP: Final = Table(
         " connection-ttl-override max-redelivery-records resource-limit-settings"
     ),
     why={
-        "resource-limit-settings": "limits single users by name in Artemis; here user-max-queues"
-        " and the other user-max keys hold for each user"
+        "resource-limit-settings": "limits single users by name in Artemis; here a table below"
+        " quotas.users does, with the keys connections and links, and user-max-queues holds for"
+        " each user"
     },
 )
 
@@ -180,7 +183,28 @@ WILDCARDS: Final = Table(
     later=_words("enabled delimiter any-words single-word"),
 )
 
-_CLIENTS: Final = _words("need-client-auth want-client-auth client-certificates client-ca")
+
+def _ciphers(value: object) -> tuple[str, ...]:
+    """Take an array of names, or a text with colons between them, as Artemis and OpenSSL write."""
+    items = v.name_text(value).split(":") if isinstance(value, str) else value
+    if not isinstance(items, list) or not items:
+        raise ValueError(f"needs an array of cipher suites, not {v.describe(value)}")
+    return tuple(v.name_text(item).strip() for item in items)
+
+
+def _roles(value: object) -> frozenset[str]:
+    """Take an array of roles, as they are written."""
+    if not isinstance(value, list):
+        raise ValueError(f"needs an array of roles, not {v.describe(value)}")  # noqa: TRY004
+    return frozenset(v.name_text(item) for item in value)
+
+
+def _pattern(value: object) -> str:
+    """Take a pattern that is never slow."""
+    return checked_pattern(v.name_text(value))
+
+
+_CLIENTS: Final = _words("need-client-auth want-client-auth")
 _JAVA: Final = _words("key-store-path key-store-password trust-store-path trust-store-password")
 TLS: Final = Table(
     keys={
@@ -189,11 +213,18 @@ TLS: Final = Table(
         "chain": v.name_text,
         "directory": v.name_text,
         "minimum-version": v.choice(TlsVersion),
+        "ciphers": _ciphers,
+        "hostname": v.name_text,
+        "client-certificates": v.choice(ClientCertificates),
+        "client-ca": v.name_text,
+        "client-crl": v.name_text,
+        "client-depth": v.within(0, 10, v.count),
     },
-    later=_words("key-password ciphers") | _CLIENTS | _JAVA,
+    later=_words("key-password") | _CLIENTS | _JAVA,
     why={
         "key-password": "is for keys that are encrypted, and this version takes only plain ones",
-        **dict.fromkeys(_CLIENTS, "is for certificates of clients, not supported yet"),
+        "need-client-auth": 'is client-certificates = "required" here',
+        "want-client-auth": 'is client-certificates = "asked" here',
         **dict.fromkeys(_JAVA, "is for a store of Java's; write certificate and key, in PEM"),
     },
 )
@@ -207,6 +238,7 @@ API_ROLES: Final = Table(keys=v.readers(rows_of(access.ApiRolesConfig)))
 LDAP: Final = Table(keys=v.readers(rows_of(access.LdapConfig)), required=frozenset({"url"}))
 METRICS: Final = Table(keys=v.readers(rows_of(tree.MetricsConfig)), later=_words("per-object"))
 SINK: Final = Table(keys=v.readers(rows_of(tree.SinkConfig)))
+AUDIT: Final = Table(keys=v.readers(rows_of(audit.AuditConfig)))
 ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
@@ -215,6 +247,23 @@ AUTHENTICATION: Final = Table(
 TOKENS: Final = Table(
     keys=v.readers(rows_of(tokens.IssuerConfig)), required=frozenset({"issuer", "audience"})
 )
+CERTIFICATE_USER: Final = Table(
+    keys={
+        "user": v.name_text,
+        "roles": _roles,
+        "subject": v.name_text,
+        "subject-matches": _pattern,
+        "issuer": v.name_text,
+        "dns": v.name_text,
+        "dns-matches": _pattern,
+        "uri": v.name_text,
+        "uri-matches": _pattern,
+        "email": v.name_text,
+        "email-matches": _pattern,
+    },
+    required=frozenset({"user"}),
+)
+QUOTA: Final = Table(keys=v.readers(quota.ROWS))
 STREAM: Final = Table(
     keys=v.readers(rows_of(streams.StreamConfig)),
     required=frozenset({"address"}),

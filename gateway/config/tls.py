@@ -19,6 +19,18 @@ class TlsVersion(Enum):
     TLS_1_3 = "TLSv1.3"
 
 
+class ClientCertificates(Enum):
+    """Whether clients show a certificate: never, if they have one, or all of them."""
+
+    NO = "no"
+    ASKED = "asked"
+    REQUIRED = "required"
+
+
+#: Certificates between a client's and its authority's where nothing is written.
+CLIENT_DEPTH: Final = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSource:
     """Paths are as written, or absolute when they came from the table; empty: not given.
@@ -30,6 +42,16 @@ class TlsSource:
         directory: instead of those: PEM files of any number of certificates and keys.
         dh_parameters: PEM file, for TLS 1.2 with Diffie-Hellman over numbers.
         minimum: the oldest version that is spoken; `maximum`: the newest.
+        ciphers: cipher suites of TLS 1.2, by OpenSSL's names, the best first; none: OpenSSL's own
+            choice. Those of TLS 1.3 are always the three that there are.
+        hostname: the name that clients connect to, for the check at the start; empty: `interface`
+            of the endpoint, where it is one address.
+        client_certificates: whether clients are asked for a certificate: `asked` lets in who has
+            none, `required` nobody.
+        client_ca: PEM file of the authorities whose certificates clients may show.
+        client_crl: PEM file of the lists of those that were revoked; one of each authority has to
+            be there, and none may be out of date.
+        client_depth: certificates that may stand between a client's and its authority's.
         table: it was written as a table of its own, not in the endpoint.
     """
 
@@ -40,11 +62,44 @@ class TlsSource:
     dh_parameters: str = ""
     minimum: TlsVersion = TlsVersion.TLS_1_2
     maximum: TlsVersion = TlsVersion.TLS_1_3
+    ciphers: tuple[str, ...] = ()
+    hostname: str = ""
+    client_certificates: ClientCertificates = ClientCertificates.NO
+    client_ca: str = ""
+    client_crl: str = ""
+    client_depth: int = CLIENT_DEPTH
     table: bool = False
 
     def key_of(self, listener: str, part: str) -> str:
         """Return the configuration's key that a part came from, such as `chain`."""
-        return f"{listener}.tls.{part}" if self.table else f"{listener}.endpoint"
+        own = self.table or part in TABLE_ONLY
+        return f"{listener}.tls.{part}" if own else f"{listener}.endpoint"
+
+    @property
+    def told(self) -> str:
+        """What stands in the table beside files of the server, for people."""
+        told = "" if self.minimum is TlsVersion.TLS_1_2 else ", TLSv1.3 only"
+        told += f", ciphers {' '.join(self.ciphers)}" if self.ciphers else ""
+        told += f", for {self.hostname}" if self.hostname else ""
+        if self.client_certificates is ClientCertificates.NO:
+            return told
+        told += f", client certificates {self.client_certificates.value} of {self.client_ca}"
+        told += f" less those in {self.client_crl}" if self.client_crl else ""
+        return f"{told}, {self.client_depth} deep"
+
+
+#: Parts that no endpoint can name.
+TABLE_ONLY: Final = frozenset(
+    [
+        "minimum-version",
+        "ciphers",
+        "hostname",
+        "client-certificates",
+        "client-ca",
+        "client-crl",
+        "client-depth",
+    ]
+)
 
 
 #: Twisted's order of what `ssl:` and `tls:` take.
@@ -107,8 +162,11 @@ def table_problem(source: Mapping[str, object], *, secure: bool) -> tuple[str, s
 
     `secure`: the endpoint names its certificates itself.
     """
+    client = _client_problem(source)
+    if client is not None:
+        return client
     if secure:
-        others = sorted(key for key in source if key != "minimum_version")
+        others = sorted(key for key in source if key.replace("_", "-") not in TABLE_ONLY)
         if others:
             return others[0], "is said by the endpoint already; write a tcp: endpoint, or leave out"
         return None
@@ -119,4 +177,26 @@ def table_problem(source: Mapping[str, object], *, secure: bool) -> tuple[str, s
         return None
     if "certificate" not in source:
         return "", "needs the key certificate (and key), or directory"
+    return None
+
+
+def _client_problem(source: Mapping[str, object]) -> tuple[str, str] | None:
+    """Return what contradicts itself about certificates of clients, and about ciphers."""
+    wanted = source.get("client_certificates", ClientCertificates.NO)
+    if source.get("ciphers") and source.get("minimum_version") is TlsVersion.TLS_1_3:
+        return (
+            "ciphers",
+            "is for TLSv1.2, which minimum-version does not let in; remove one of both",
+        )
+    if wanted is ClientCertificates.NO:
+        found = sorted(key for key in source if key in ("client_ca", "client_crl", "client_depth"))
+        if found:
+            return found[0].replace("_", "-"), (
+                'does nothing without client-certificates = "asked" or "required"'
+            )
+        return None
+    if "client_ca" not in source:
+        return "client-certificates", (
+            "needs the key client-ca, the authorities whose certificates clients may show"
+        )
     return None

@@ -17,13 +17,16 @@ from gateway.addresses.permissions import PermissionTable
 from gateway.addresses.settings import ID_CACHE_MAX, Durability, ring_size_problem
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tokens import IssuerConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
 from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind
+from gateway.model.quota import Quotas
 from gateway.model.rows import Reach, Unit
 
 AT_ONCE: Final = Reach.AT_ONCE
@@ -53,6 +56,7 @@ class Wire(Enum):
 class Sasl(Enum):
     """A SASL mechanism that needs a user."""
 
+    EXTERNAL = "EXTERNAL"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     PLAIN = "PLAIN"
@@ -97,10 +101,7 @@ _COOKIE: Final = v.Read(v.cookie)
 _MECHANISMS: Final = v.Read(
     v.choices(
         Sasl,
-        {
-            "ANONYMOUS": "is offered by allow-anonymous, and where there are no users",
-            "EXTERNAL": "needs client certificates, which this version does not ask for",
-        },
+        {"ANONYMOUS": "is offered by allow-anonymous, and where there are no users"},
     )
 )
 
@@ -129,7 +130,8 @@ class Acceptor:
             WebSocket; empty: none.
         allow_anonymous: clients without a login are let in although there are users.
         sasl_mechanisms: those that are offered; empty: PLAIN, SCRAM where every user has a
-            verifier, and those of tokens where an issuer is known.
+            verifier, those of tokens where an issuer is known, and EXTERNAL. EXTERNAL is offered to
+            clients only whose certificate is a user's.
         amqp_credits: credit that an AMQP sender is given.
         amqp_low_credits: credit at which it is topped up; where only `amqp-credits` is written, 300
             or three tenths of it, whichever is less.
@@ -402,6 +404,7 @@ class Config:
         literal_match_markers: two characters around a match that is one name; empty: none.
         users_file: absolute path of the users file; it need not exist.
         users_file_required: it was written in `[[authentication]]`, so a missing file is a mistake.
+        quotas: what users, remotes and addresses may use in a second, and have open.
         stream_retain: what of a stream stays on the disk: `all` within its bounds, or, with
             `archived`, what no archive has yet and the newest `stream-local-bytes`.
         stream_local_bytes: bytes of a stream that stay here although they are archived.
@@ -451,6 +454,7 @@ class Config:
     stomp_default_persistent: Annotated[bool, NEW_CONNECTIONS] = True
     allow_insecure: Annotated[bool, AT_ONCE] = False
     acceptors: tuple[Acceptor, ...] = ()
+    certificate_users: tuple[CertificateRule, ...] = ()
     address_settings: SettingsTable = field(default_factory=SettingsTable)
     security_settings: PermissionTable = field(default_factory=PermissionTable)
     addresses: tuple[AddressConfig, ...] = ()
@@ -462,6 +466,7 @@ class Config:
     diverts: tuple[DivertDefinition, ...] = ()
     wildcard_routing: bool = True
     literal_match_markers: Annotated[str, AT_ONCE, markers_problem] = ""
+    quotas: Quotas = field(default_factory=Quotas)
     streams: tuple[StreamConfig, ...] = ()
     sink: SinkConfig = field(default_factory=SinkConfig)
     stream_retain: Annotated[Retain, AT_ONCE] = Retain.ALL
@@ -469,6 +474,7 @@ class Config:
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     tokens: tuple[IssuerConfig, ...] = ()
+    audit: AuditConfig = field(default_factory=AuditConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
 
@@ -487,11 +493,3 @@ def management_acceptor(config: Config) -> Acceptor:
         ws_token_cookie=config.management.ws_token_cookie,
         on_management=True,
     )
-
-
-def tls_listeners(config: Config) -> list[tuple[str, Endpoint]]:
-    """Return the path in the configuration and the endpoint of each listener that has TLS."""
-    listeners = [(f"acceptors.{one.name}", one.endpoint) for one in config.acceptors]
-    if config.management.enabled:
-        listeners.append((MANAGEMENT, config.management.endpoint))
-    return [(path, endpoint) for path, endpoint in listeners if endpoint.source is not None]

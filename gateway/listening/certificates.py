@@ -11,9 +11,7 @@ whatever is wrong then is no reason to stop, and is looked at again as soon as a
 from __future__ import annotations
 
 import datetime as dt
-import re
 import ssl
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,51 +19,45 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from gateway.config.tls import TlsSource, TlsVersion
+from gateway.config.tls import TlsSource
+from gateway.listening.contexts import CertificateError, Trusted, make_context
+from gateway.listening.pem import blocks_of, certificates_in, der, public_keys_in, public_of
+from gateway.listening.self_check import (
+    LISTS_EXPIRED,
+    Finding,
+    Found,
+    Level,
+    date_of,
+    dated_findings,
+    standing_findings,
+    until_ms,
+)
+from gateway.listening.trust import read_trusted, trust_files
+from gateway.model.certificates import escaped
 
 if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
     from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
+
+    Unraisable = Callable[[UnraisableHookArgs], None]
 
 #: How often the files are looked at, at most.
 LOOK_SECONDS: Final = 1.0
 _SUFFIXES: Final = frozenset({".pem", ".crt", ".key"})
-_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----\r?\n?", re.DOTALL)
-_VERSIONS: Final = {
-    TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2,
-    TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3,
-}
 
 _log = structlog.get_logger()
 
 
-class CertificateError(Exception):
-    """A certificate cannot be used; `part` of its `TlsSource` is to blame."""
-
-    def __init__(self, part: str, text: str) -> None:
-        super().__init__(text)
-        self.part = part
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """A certificate with its key: what is sent of it, where the key is, and whom it is for."""
-
-    certificate: x509.Certificate
-    pem: bytes
-    key: Path
-    names: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Served:
-    """What the files came to; `until_ms` and `from_ms` hold for the first certificate."""
+    """What the files came to; `chosen` are those that some client gets, the default one first."""
 
     context: ssl.SSLContext
     signature: tuple[object, ...]
     names: tuple[str, ...]
-    from_ms: int
-    until_ms: int
+    chosen: tuple[Found, ...]
+    trusted: Trusted
 
 
 class Certificates:
@@ -78,16 +70,24 @@ class Certificates:
         *,
         seconds: Callable[[], float],
         now_ms: Callable[[], int],
+        alpn: Sequence[str] = (),
+        host: str = "",
     ) -> None:
-        """Read the files; raises CertificateError. `now_ms` is the date, `seconds` only pass."""
+        """Read the files; raises CertificateError. `now_ms` is the date, `seconds` only pass.
+
+        `alpn` are the names of the protocols; `host` is what clients connect to, where known.
+        """
         self._source = source
         self._listener = listener
         self._seconds = seconds
         self._now_ms = now_ms
-        self._served = _load(source, self._signature(), now_ms())
+        self._alpn = tuple(alpn)
+        self._host = source.hostname or host
+        self._served = _load(source, self._signature(), now_ms(), alpn)
         self._refused: tuple[object, ...] | None = None
         self._next = seconds() + LOOK_SECONDS
-        self._told_expired = False
+        self._told: set[tuple[str, str]] = set()
+        self._told_standing = False
         self._judge()
 
     def context(self) -> ssl.SSLContext:
@@ -98,11 +98,22 @@ class Certificates:
             self._look()
         return self._served.context
 
+    def look(self) -> None:
+        """Look at the files now, and tell again what is wrong with them."""
+        self._refused = None
+        self._next = self._seconds() + LOOK_SECONDS
+        self._look()
+
+    def seconds_left(self) -> float:
+        """Return for how long all that is served holds; less than 0 where it does not any more."""
+        ends = min(until_ms(one.certificate) for one in self._served.chosen)
+        return (ends - self._now_ms()) / 1000
+
     def _look(self) -> None:
         signature = self._signature()
         if signature not in (self._served.signature, self._refused):
             try:
-                self._served = _load(self._source, signature, self._now_ms())
+                self._served = _load(self._source, signature, self._now_ms(), self._alpn)
             except CertificateError as error:
                 self._refused = signature
                 _log.warning(
@@ -113,36 +124,35 @@ class Certificates:
                 )
                 return
             self._refused = None
-            self._told_expired = False
+            self._told = set()
+            self._told_standing = False
             _log.info(
                 "certificate.renewed",
                 listener=self._listener,
-                names=" ".join(self._served.names),
-                until=_date(self._served.until_ms),
+                names=" ".join(escaped(name) for name in self._served.names),
+                until=date_of(until_ms(self._served.chosen[0].certificate)),
             )
         self._judge()
 
     def _judge(self) -> None:
-        """Tell, once, that clients will not take this."""
+        """Tell, once each, what clients will not take, or soon will not."""
         served, now = self._served, self._now_ms()
-        if self._told_expired or served.from_ms <= now <= served.until_ms:
-            return
-        self._told_expired = True
-        facts = {
-            "listener": self._listener,
-            "names": " ".join(served.names),
-            "begins": _date(served.from_ms),
-            "until": _date(served.until_ms),
-        }
-        if now > served.until_ms:
-            _log.warning("certificate.expired", **facts)
-        else:
-            _log.warning("certificate.not_valid_yet", **facts)
+        every = () if self._told_standing else standing_findings(served.chosen, self._host)
+        self._told_standing = True
+        for found in (*dated_findings(served.chosen, served.trusted, now), *every):
+            key = found.event, found.facts.get("names", "") + found.facts.get("days", "")
+            if found.level is Level.NOTE or key in self._told:
+                continue
+            self._told.add(key)
+            tell_finding(found, self._listener)
+            if found.event == LISTS_EXPIRED:
+                # Sessions of before could be taken up again, and nobody's certificate be looked at.
+                self._served = _load(self._source, served.signature, now, self._alpn)
 
     def _signature(self) -> tuple[object, ...]:
         """Return what changes whenever a file does."""
         found: list[object] = []
-        for path in _files(self._source):
+        for path in (*_files(self._source), *trust_files(self._source)):
             try:
                 facts = path.stat()
             except OSError:
@@ -152,33 +162,81 @@ class Certificates:
         return tuple(found)
 
 
+def tell_finding(found: Finding, listener: str) -> None:
+    """Log a finding that is worth a warning."""
+    told = {"listener": listener, **found.facts}
+    match found.event:
+        case "certificate.expired":
+            _log.warning("certificate.expired", **told)
+        case "certificate.not_valid_yet":
+            _log.warning("certificate.not_valid_yet", **told)
+        case "certificate.expires_soon":
+            _log.warning("certificate.expires_soon", **told)
+        case "certificate.revocations_expired":
+            _log.warning("certificate.revocations_expired", **told)
+        case "certificate.chain_broken":
+            _log.warning("certificate.chain_broken", **told)
+        case "certificate.is_authority":
+            _log.warning("certificate.is_authority", **told)
+        case "certificate.not_for_servers":
+            _log.warning("certificate.not_for_servers", **told)
+        case "certificate.weak":
+            _log.warning("certificate.weak", **told)
+        case "certificate.wrong_name":
+            _log.warning("certificate.wrong_name", **told)
+        case _:
+            raise AssertionError(f"{found.event} is a note")
+
+
 def check_files(source: TlsSource) -> None:
     """Raise CertificateError for files that a start would refuse."""
     _load(source, (), 0)
 
 
-def _load(source: TlsSource, signature: tuple[object, ...], now_ms: int) -> _Served:
+def check_listener(
+    source: TlsSource, listener: str, *, now_ms: int, host: str = ""
+) -> list[Finding]:
+    """Return what is wrong, or soon will be, with the certificates of a listener.
+
+    `host` is what clients connect to, where it is known; `hostname` of the source wins.
+    """
+    try:
+        served = _load(source, (), now_ms)
+    except CertificateError as error:
+        key = source.key_of(listener, error.part)
+        return [Finding(event="certificate.refused", facts={"key": key, "reason": str(error)})]
+    return [
+        *dated_findings(served.chosen, served.trusted, now_ms),
+        *standing_findings(served.chosen, source.hostname or host),
+    ]
+
+
+def _load(
+    source: TlsSource, signature: tuple[object, ...], now_ms: int, alpn: Sequence[str] = ()
+) -> _Served:
+    trusted = read_trusted(source)
     found = _directory(source) if source.directory else [_single(source)]
     now = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC)
     # The best last, so that it wins where two are for one name.
     ranked = sorted(found, key=lambda one: _rank(one, now))
-    contexts = {id(one): _context(source, one) for one in found}
-    by_name = {name: contexts[id(one)] for one in ranked for name in one.names}
+    contexts = {id(one): make_context(source, one.pem, one.key, trusted, alpn) for one in found}
+    by_name = {name: one for one in ranked for name in one.names}
     usable = [one for one in found if _rank(one, now)[0]]
     first = (usable or found)[0]
     context = contexts[id(first)]
     if source.directory:
-        _choose_by_name(context, by_name)
+        _choose_by_name(context, {name: contexts[id(one)] for name, one in by_name.items()})
+    others = {id(one): one for one in by_name.values() if one is not first}
     return _Served(
         context=context,
         signature=signature,
         names=tuple(sorted({name for one in found for name in one.names})),
-        from_ms=_ms(first.certificate.not_valid_before_utc),
-        until_ms=_ms(first.certificate.not_valid_after_utc),
+        chosen=(first, *others.values()),
+        trusted=trusted,
     )
 
 
-def _rank(one: _Found, now: dt.datetime) -> tuple[bool, dt.datetime]:
+def _rank(one: Found, now: dt.datetime) -> tuple[bool, dt.datetime]:
     began, ends = one.certificate.not_valid_before_utc, one.certificate.not_valid_after_utc
     return began <= now <= ends, ends
 
@@ -194,36 +252,42 @@ def _files(source: TlsSource) -> list[Path]:
 # ---- one certificate
 
 
-def _single(source: TlsSource) -> _Found:
+def _single(source: TlsSource) -> Found:
     """Read one certificate, its key and its chain; raises CertificateError."""
     chain = Path(source.certificate)
-    blocks = list(_certificates(chain, "certificate"))
+    blocks = list(certificates_in(chain, "certificate"))
     if not blocks:
         raise CertificateError("certificate", f"{chain} holds no certificate in PEM")
     more: list[tuple[x509.Certificate, bytes]] = []
     if source.chain:
-        more = list(_certificates(Path(source.chain), "chain"))
+        more = list(certificates_in(Path(source.chain), "chain"))
         if not more:
             raise CertificateError("chain", f"{source.chain} holds no certificate in PEM")
     part = "key" if source.key else "certificate"
     key = Path(source.key or source.certificate)
-    public = _public_keys(key, part)
+    public = public_keys_in(key, part)
     if not public:
         raise CertificateError(part, f"{key} holds no private key in PEM")
     certificate = blocks[0][0]
-    if _public(certificate) != public[0]:
+    if public_of(certificate) != public[0]:
         raise CertificateError(
             part,
             f"{key} is not the key of {chain}, whose first certificate has to be the server's",
         )
-    pem = b"".join(pem for _, pem in [*blocks, *more])
-    return _Found(certificate=certificate, pem=pem, key=key, names=_names(certificate))
+    whole = [*blocks, *more]
+    return Found(
+        certificate=certificate,
+        pem=b"".join(pem for _, pem in whole),
+        key=key,
+        names=_names(certificate),
+        above=tuple(above for above, _ in whole[1:]),
+    )
 
 
 # ---- a directory
 
 
-def _directory(source: TlsSource) -> list[_Found]:
+def _directory(source: TlsSource) -> list[Found]:
     """Pair up all certificates and keys of a directory; raises CertificateError."""
     folder = Path(source.directory)
     if not folder.is_dir():
@@ -232,24 +296,30 @@ def _directory(source: TlsSource) -> list[_Found]:
     files = [path for path in _files(source) if path.is_file()]
     if not files:
         raise CertificateError("directory", f"{folder} holds no .pem, .crt or .key file")
-    certificates = [one for path in files for one in _certificates(path, "directory")]
+    certificates = [one for path in files for one in certificates_in(path, "directory")]
     _check_contents(files)
     keys: dict[bytes, Path] = {}
     for path in files:
-        public = _public_keys(path, "directory")
+        public = public_keys_in(path, "directory")
         if len(public) > 1:
             raise CertificateError("directory", f"{path} holds {len(public)} keys; keep one a file")
         if public:
             keys.setdefault(public[0], path)
     signers = {c.subject.public_bytes(): (c, pem) for c, pem in certificates}
-    found: dict[bytes, _Found] = {}
+    found: dict[bytes, Found] = {}
     for certificate, pem in certificates:
-        key = keys.get(_public(certificate))
+        key = keys.get(public_of(certificate))
         if key is None:
             continue
-        chain = b"".join(_signed_by(certificate, signers))
-        one = _Found(certificate=certificate, pem=pem + chain, key=key, names=_names(certificate))
-        found.setdefault(certificate.public_bytes(_der()), one)
+        chain = list(_signed_by(certificate, signers))
+        one = Found(
+            certificate=certificate,
+            pem=b"".join([pem, *(more for _, more in chain)]),
+            key=key,
+            names=_names(certificate),
+            above=tuple(above for above, _ in chain),
+        )
+        found.setdefault(certificate.public_bytes(der()), one)
     if not found:
         raise CertificateError(
             "directory", f"{folder} has no certificate together with its private key"
@@ -261,7 +331,7 @@ def _directory(source: TlsSource) -> list[_Found]:
 def _check_contents(files: Iterable[Path]) -> None:
     """Raise CertificateError for a file that holds nothing, as one being written may."""
     for path in files:
-        if not any(_blocks(path, "directory")):
+        if not any(blocks_of(path, "directory")):
             raise CertificateError(
                 "directory", f"{path} holds neither a certificate nor a private key in PEM"
             )
@@ -270,7 +340,7 @@ def _check_contents(files: Iterable[Path]) -> None:
 def _check_names(
     folder: Path,
     certificates: Iterable[tuple[x509.Certificate, bytes]],
-    found: Mapping[bytes, _Found],
+    found: Mapping[bytes, Found],
 ) -> None:
     """Raise CertificateError when a certificate's key is missing and nothing else has its name.
 
@@ -289,7 +359,7 @@ def _check_names(
 
 def _signed_by(
     certificate: x509.Certificate, signers: dict[bytes, tuple[x509.Certificate, bytes]]
-) -> Iterator[bytes]:
+) -> Iterator[tuple[x509.Certificate, bytes]]:
     """Yield the certificates above one, without that which signs itself."""
     seen = set()
     while certificate.issuer != certificate.subject:
@@ -299,7 +369,22 @@ def _signed_by(
         seen.add(name)
         certificate, pem = signers[name]
         if certificate.issuer != certificate.subject:
-            yield pem
+            yield certificate, pem
+
+
+def keep_quiet_about_names(before: Callable[[UnraisableHookArgs], object]) -> Unraisable:
+    """Return a hook for what Python cannot raise that says nothing of names that are no text.
+
+    Any client may look for a server by such a name. Its handshake fails, which the log has, and
+    Python would write a traceback for each, past the log.
+    """
+
+    def hear(told: UnraisableHookArgs) -> None:
+        # The name is the object that it is about.
+        if not (isinstance(told.exc_value, UnicodeDecodeError) and isinstance(told.object, bytes)):
+            before(told)
+
+    return hear
 
 
 def _choose_by_name(context: ssl.SSLContext, by_name: dict[str, ssl.SSLContext]) -> None:
@@ -313,74 +398,6 @@ def _choose_by_name(context: ssl.SSLContext, by_name: dict[str, ssl.SSLContext])
             tls.context = chosen
 
     context.sni_callback = choose
-
-
-# ---- files
-
-
-def _read(path: Path, part: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CertificateError(part, f"{path} cannot be read: {error.strerror}") from None
-
-
-def _blocks(path: Path, part: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield label and text of each block of a PEM file."""
-    text = _read(path, part)
-    yield from ((block[1], block[0]) for block in _BLOCK.finditer(text))
-    if text.count(b"-----BEGIN ") > text.count(b"-----END "):
-        raise CertificateError(part, f"{path} is not whole: what begins in it has no end")
-
-
-def _certificates(path: Path, part: str) -> Iterable[tuple[x509.Certificate, bytes]]:
-    from cryptography import x509  # noqa: PLC0415 - only who speaks TLS waits for it
-
-    for label, pem in _blocks(path, part):
-        if label != b"CERTIFICATE":
-            continue
-        try:
-            yield x509.load_pem_x509_certificate(pem), pem.rstrip() + b"\n"
-        except ValueError:
-            raise CertificateError(part, f"{path} holds a certificate that is damaged") from None
-
-
-def _public_keys(path: Path, part: str) -> Sequence[bytes]:
-    """Return what the certificate of each private key in a file must have."""
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - as above
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
-
-    found = []
-    for label, pem in _blocks(path, part):
-        if not label.endswith(b"PRIVATE KEY"):
-            continue
-        if label.startswith(b"ENCRYPTED") or b"Proc-Type: 4,ENCRYPTED" in pem:
-            raise CertificateError(
-                part,
-                f"{path} holds a key that is encrypted with a password, which nobody could type"
-                " in; write it without: openssl pkey -in OLD -out NEW",
-            )
-        try:
-            key = serialization.load_pem_private_key(pem, None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise CertificateError(part, f"{path} holds a private key that is damaged") from None
-        public = key.public_key()
-        found.append(public.public_bytes(_der(), serialization.PublicFormat.SubjectPublicKeyInfo))
-    return found
-
-
-def _der() -> serialization.Encoding:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
-
-    return serialization.Encoding.DER
-
-
-def _public(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
-
-    return certificate.public_key().public_bytes(
-        _der(), serialization.PublicFormat.SubjectPublicKeyInfo
-    )
 
 
 def _is_for_servers(certificate: x509.Certificate) -> bool:
@@ -408,38 +425,3 @@ def _names(certificate: x509.Certificate) -> tuple[str, ...]:
     else:
         found = places.value.get_values_for_type(x509.DNSName)
     return tuple(name.lower() for name in found)
-
-
-def _context(source: TlsSource, one: _Found) -> ssl.SSLContext:
-    """Make the context of one certificate; raises CertificateError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[source.minimum]
-    context.maximum_version = _VERSIONS[source.maximum]
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    # A ticket that nobody reads would have the system answer a client that closes with a reset.
-    context.num_tickets = 0
-    part = "directory" if source.directory else "certificate"
-    try:
-        # OpenSSL takes files only; this one holds nothing that is secret.
-        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-            file.write(one.pem)
-            file.flush()
-            context.load_cert_chain(file.name, one.key, password=lambda: b"")
-        if source.dh_parameters:
-            part = "dh-parameters"
-            context.load_dh_params(source.dh_parameters)
-    except ssl.SSLError as error:
-        why = (error.reason or str(error)).lower().replace("_", " ")
-        raise CertificateError(part, f"OpenSSL refuses {one.key}: {why}") from None
-    except OSError as error:
-        where = error.filename or source.dh_parameters
-        raise CertificateError(part, f"{where} cannot be used: {error.strerror}") from None
-    return context
-
-
-def _ms(when: dt.datetime) -> int:
-    return int(when.timestamp() * 1000)
-
-
-def _date(ms: int) -> str:
-    return dt.datetime.fromtimestamp(ms / 1000, dt.UTC).strftime("%Y-%m-%d")

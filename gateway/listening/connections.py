@@ -22,9 +22,10 @@ from twisted.internet.protocol import Factory
 from twisted.internet.protocol import Protocol as TwistedProtocol
 
 from gateway.config.tree import Acceptor, Config
+from gateway.listening.counted import Counted
 from gateway.listening.tls import Contexts, tell_tls_failed
 from gateway.listening.turned_away import turn_away
-from gateway.logs.connections import tell_closed, tell_opened
+from gateway.logs.connections import note_left, tell_closed, tell_opened
 from gateway.logs.summing import Summed
 from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, Refusal
@@ -32,6 +33,7 @@ from gateway.model.peers import AcceptorFigures, Cause
 from gateway.model.principal import Principal, end_of
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
+from gateway.quotas.meters import Meters
 from gateway.time.ends import Ends
 from protocols.stomp.session import StompSession
 from protocols.transport.first_bytes import Decline
@@ -103,20 +105,23 @@ class Connections(Factory):
         *,
         contexts: Contexts | None = None,
         descriptors: Descriptors | None = None,
+        meters: Meters | None = None,
         path: str = "",
         ends: Ends | None = None,
         auditor: Auditor = SILENT,
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
-        `descriptors` are shared by all acceptors; `path` is the listener's in the configuration.
-        `ends` watches what clients have logged in with.
+        `descriptors` and `meters` are shared by all acceptors; `path` is the listener's in the
+        configuration. `ends` watches what clients have logged in with.
         """
+        self._counted = Counted(meters)
         self.name = name
         self._ends = ends
         self._ending: dict[str, Principal] = {}
         self.auditor = auditor
         self._path = path or f"acceptors.{name}"
+        self._auditor = auditor
         self._stopping = False
         self.speakers: tuple[Speaker, ...] = ()
         self.output = Output()
@@ -204,19 +209,19 @@ class Connections(Factory):
     def buildProtocol(self, addr: IAddress | None) -> TwistedProtocol | None:
         tls = None if self._contexts is None else Tls(self._contexts())
         if not self._refuses(addr):
-            return self._make(tls)
+            return self._make(tls, addr)
         told = self._descriptors.spare and len(self._turned) < TURNED_MAX
-        return self._turn_away(tls) if told else None
+        return self._turn_away(tls, addr) if told else None
 
     def adopt(self, addr: IAddress | None, tls: Tls | None) -> Wire | str:
         """Return what goes on with a connection that another factory took, or why it may not."""
         if self._stopping:
             return "the gateway is shutting down"
-        return self._refuses(addr) or self._make(tls)
+        return self._refuses(addr) or self._make(tls, addr)
 
     def _refuses(self, addr: IAddress | None) -> str:
         """Return the limit that refuses one more connection, told to the log; empty: none."""
-        limit = self._make_room()
+        limit = self._counted.refuses(addr) or self._make_room()
         if limit:
             self.refused += 1
             if self._refusals.whole():
@@ -230,14 +235,23 @@ class Connections(Factory):
                 )
         return limit
 
-    def _make(self, tls: Tls | None) -> Wire:
+    def _make(self, tls: Tls | None, addr: IAddress | None) -> Wire:
         self.opened += 1
         name = f"{self.name}-{self.opened}"
+        self._counted.came(name, addr)
         wire = self._wire(name, self.speakers, decline, tls)
         self.wires[name] = self._strangers[name] = wire
         wire.on_tls_failed = self._tls_failed
         wire.on_stranger = self._declined
-        wire.on_session = lambda one: tell_opened(self.name, name, one, self._known, self._failures)
+        wire.on_session = lambda one: tell_opened(
+            self.name,
+            name,
+            one,
+            self._known,
+            self._failures,
+            auditor=self._auditor,
+            listener=self._path,
+        )
         wire.on_lost = lambda one: self._lost(name, one)
         return wire
 
@@ -256,12 +270,14 @@ class Connections(Factory):
             output=self.output,
         )
 
-    def _turn_away(self, tls: Tls | None) -> Wire:
+    def _turn_away(self, tls: Tls | None, addr: IAddress | None) -> Wire:
         """Hear who has no place, as far as it takes to tell it so, and when to come again.
 
         Where the limit was set is not for those who have not said who they are.
         """
         text = f"This listener has as many connections as it may, {KEY} is {self.limits.allowed}."
+        if self._counted.full(addr):
+            text = "Your address has as many connections here as it may."
         refusal = Refusal(code=Code.TOO_MANY, text=f"{text} Try again later.", transient=True)
         wire = self._wire(f"{self.name}-turned-away", (), turn_away(refusal), tls)
         self._turned.add(wire)
@@ -277,13 +293,14 @@ class Connections(Factory):
             self.emptied()
 
     def _known(self, name: str) -> None:
-        """A client has said who it is, and was let in."""
+        """A client has said who it is, and was let in; or it is closed for its user's limit."""
         self._strangers.pop(name, None)
         wire = self.wires.get(name)
-        if self._ends is None or wire is None or wire.session is None:
+        if wire is None or wire.session is None:
             return
+        self._counted.known(name, wire.session.seen)
         principal = wire.session.seen.principal
-        if principal.until_ms is not None:
+        if self._ends is not None and principal.until_ms is not None:
             self._ending[name] = principal
             self._ends.watch(principal, lambda: self._has_ended(name, principal))
 
@@ -301,7 +318,7 @@ class Connections(Factory):
         }
         if self._endings.whole():
             _log.info("login.ended", connection=name, **facts)
-        self.auditor.note("token.ended", connection=name, **facts)
+        self._auditor.note("token.ended", connection=name, **facts)
         seen = wire.session.seen
         if seen.ending is None:
             seen.dismiss(end_of(principal))
@@ -321,9 +338,13 @@ class Connections(Factory):
 
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
-        self._strangers.pop(name, None)
+        stranger = self._strangers.pop(name, None) is not None
         if self._ends is not None and (held := self._ending.pop(name, None)) is not None:
             self._ends.forget(held)
+        dismissed = wire.ending is not None and wire.ending.cause is Cause.DISMISSED
+        if not stranger and not dismissed:
+            note_left(self._auditor, self._path, name, wire, self._timers.now())
+        self._counted.gone(name)
         tell_closed(self.name, name, wire, self._timers.now(), self._failures)
         self._tell_empty()
 

@@ -7,6 +7,7 @@ and nowhere else: times in ms become seconds, and keys that are not written get 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,6 +27,8 @@ from gateway.model.address import RoutingType
 from gateway.model.budget import Budget
 from gateway.model.objects import Objects
 from gateway.model.ports import Broker
+from gateway.quotas.broker import QuotaBroker
+from gateway.quotas.meters import Meters
 from gateway.security.gate import PasswordGate, PeerGate
 from protocols.amqp.bearer import bearer_exchanges
 from protocols.amqp.connection import AmqpConnection
@@ -35,6 +38,8 @@ from protocols.amqp.sasl import (
     BUILT_IN,
     FRAME_BYTES_MAX,
     TOKEN_FRAME_BYTES_MAX,
+    Exchange,
+    External,
 )
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
@@ -64,11 +69,12 @@ def make_speakers(
     *,
     containers: Containers,
     objects: Objects,
+    meters: Meters | None = None,
 ) -> tuple[Speaker, ...]:
     """Return what an acceptor needs for each protocol that it speaks.
 
-    `unfinished` is what all its connections share, those of before as well; `containers` and
-    `objects` what all acceptors do.
+    `unfinished` is what all its connections share, those of before as well; `containers`, `objects`
+    and `meters` what all acceptors do.
     """
     making = _Making(
         config=config,
@@ -78,6 +84,7 @@ def make_speakers(
         unfinished=budget_of(config, acceptor) if unfinished is None else unfinished,
         containers=containers,
         objects=objects,
+        meters=meters,
     )
     speakers = []
     if Protocol.AMQP in acceptor.protocols:
@@ -100,18 +107,33 @@ class _Making:
     unfinished: Budget
     containers: Containers
     objects: Objects
+    meters: Meters | None
 
     @property
     def open_to_all(self) -> bool:
         return self.gate.open or self.acceptor.allow_anonymous
 
-    def _known(self, peer: PeerFacts) -> PeerGate:
-        anonymous = self.acceptor.allow_anonymous
-        return self.gate.for_peer(peer.address, anonymous=anonymous, holder=peer.principal)
+    def _known(self, peer: PeerFacts, protocol: Protocol) -> PeerGate:
+        acceptor = self.acceptor
+        return self.gate.for_peer(
+            peer.address,
+            anonymous=acceptor.allow_anonymous,
+            listener=MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}",
+            protocol=protocol.value,
+            holder=peer.principal,
+        )
 
     def _renewer(self, known: PeerGate) -> PeerGate | None:
         """Return what takes later tokens, where there is an issuer of any."""
         return None if self.gate.tokens is None else known
+
+    def _broker(self, peer: PeerFacts, *, counts_senders: bool) -> Broker:
+        """Return the broker as one connection meets it."""
+        if self.meters is None:
+            return self.broker
+        return QuotaBroker(
+            self.broker, self.meters, peer.address, peer.name, counts_senders=counts_senders
+        )
 
     def amqp(self) -> Speaker:
         gate = self.gate
@@ -124,19 +146,25 @@ class _Making:
             tokens=gate.tokens is not None,
         )
         limits = replace(limits, objects=self.objects)
+        written = self.acceptor.sasl_mechanisms
+        offered = not written or Sasl.EXTERNAL in written
+        external = replace(limits, sasl=(Sasl.EXTERNAL.value, *limits.sasl))
 
         def build(peer: PeerFacts) -> AmqpConnection:
-            known = self._known(peer)
-            exchanges = {
+            known = self._known(peer, Protocol.AMQP)
+            exchanges: dict[str, Callable[[], Exchange]] = {
                 **BUILT_IN,
                 **scram_exchanges(known, gate.nonce, gate.decoy_key),
                 **bearer_exchanges(),
             }
-            mine = limits if peer.principal is None else replace(limits, anonymous=True)
+            owner = gate.certified(peer.certificate, peer.address) if offered else None
+            if owner is not None:
+                exchanges[Sasl.EXTERNAL.value] = lambda: External(gate.admit(owner, peer.address))
+            ours = limits if owner is None else external
             return AmqpConnection(
-                self.broker,
+                self._broker(peer, counts_senders=True),
                 known,
-                mine,
+                ours if peer.principal is None else replace(ours, anonymous=True),
                 peer,
                 exchanges,
                 containers=self.containers,
@@ -155,9 +183,9 @@ class _Making:
             limits = replace(limits, window_bytes=window, frames_apart=True)
 
         def build(peer: PeerFacts) -> StompSession:
-            known, remote = self._known(peer), peer.address
-            return StompSession(
-                self.broker,
+            known, remote = self._known(peer, Protocol.STOMP), peer.address
+            session = StompSession(
+                self._broker(peer, counts_senders=False),
                 known,
                 limits,
                 peer.name,
@@ -165,6 +193,10 @@ class _Making:
                 remote=remote,
                 renewer=self._renewer(known),
             )
+            owner = self.gate.certified(peer.certificate, remote)
+            if owner is not None and peer.principal is None:
+                session.own(lambda: self.gate.admit(owner, remote), owner.user)
+            return session
 
         return Speaker(guess=Guess.STOMP.value, build=build)
 
@@ -177,7 +209,9 @@ class _Making:
         limits = websocket_limits(self.config, self.acceptor, open_to_all=self.open_to_all)
         return Speaker(
             guess=Guess.HTTP.value,
-            build=lambda peer: WebSocketSession(by_name, limits, peer, self._known(peer)),
+            build=lambda peer: WebSocketSession(
+                by_name, limits, peer, self._known(peer, Protocol.WS)
+            ),
             name=Protocol.WS.value,
         )
 
@@ -212,10 +246,12 @@ def budget_of(config: Config, acceptor: Acceptor) -> Budget:
 def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
     """Return the mechanisms that an acceptor offers to users, best first."""
     written = acceptor.sasl_mechanisms
-    usable = set(Sasl) if gate.tokens is not None else set(Sasl) - TOKEN_SASL
-    offered = tuple(m.value for m in Sasl if m in written & usable)
-    tokens = tuple(m.value for m in Sasl if m in TOKEN_SASL & usable)
-    return offered or (*gate.mechanisms, Sasl.PLAIN.value, *tokens)
+    # EXTERNAL is for those who have shown a certificate, and tokens need an issuer.
+    unusable = {Sasl.EXTERNAL} if gate.tokens is not None else {Sasl.EXTERNAL, *TOKEN_SASL}
+    usable = [m for m in Sasl if m not in unusable]
+    offered = tuple(m.value for m in usable if m in written)
+    tokens = tuple(m.value for m in usable if m in TOKEN_SASL)
+    return offered if written else (*gate.mechanisms, Sasl.PLAIN.value, *tokens)
 
 
 def amqp_limits(

@@ -14,6 +14,7 @@ import structlog
 from twisted.internet.interfaces import IProtocolFactory, IReactorTime
 
 from protocols.transport.secure import SecureFactory
+from protocols.transport.tls import TOO_DEEP
 
 _log = structlog.get_logger()
 
@@ -29,6 +30,23 @@ _TLS_FAILURES: Final = {
     "sslv3-alert-handshake-failure": "the client broke it off and says no more; Proton does so when"
     " the certificate is not for the name that it connects to",
     "sslv3-alert-certificate-expired": "the client finds that the certificate has expired",
+    "callback-failed": "the client looks for a name that is no text",
+    "peer-did-not-return-a-certificate": "the client shows no certificate, and this listener has"
+    ' client-certificates = "required"',
+    "unable-to-get-local-issuer-certificate": "the client's certificate is of no authority in"
+    " client-ca",
+    "self-signed-certificate": "the client's certificate is signed by itself, and not in client-ca",
+    "self-signed-certificate-in-certificate-chain": "the client's authority is not in client-ca",
+    "certificate-has-expired": "the client's certificate, or one above it, has expired",
+    "certificate-is-not-yet-valid": "the client's certificate, or one above it, begins later",
+    "certificate-revoked": "the client's certificate is revoked by a list in client-crl",
+    "crl-has-expired": "a list in client-crl is out of date, so that nobody knows what is revoked;"
+    " put a new one in its place",
+    "unable-to-get-certificate-crl": "client-crl has no list of the authority that signed the"
+    " client's certificate, or one above it",
+    "unsuitable-certificate-purpose": "the client's certificate is not for clients",
+    "invalid-ca-certificate": "a certificate above the client's is no authority's",
+    TOO_DEEP: "more certificates stand above the client's than client-depth allows",
 }
 #: Returns what the next connection is spoken to with.
 Contexts = Callable[[], ssl.SSLContext]

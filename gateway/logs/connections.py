@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from gateway.logs.summing import Summed
+from gateway.model.audit import SILENT, Auditor
 from gateway.model.peers import Cause, Ending, PeerState
 from protocols.transport.shell import Wire
 
@@ -30,6 +31,9 @@ def tell_opened(
     wire: Wire,
     known: Callable[[str], None],
     failures: Summed | None = None,
+    *,
+    auditor: Auditor = SILENT,
+    listener: str = "",
 ) -> None:
     """A protocol's session has begun: say so, and again when its client is let in.
 
@@ -65,6 +69,17 @@ def tell_opened(
             protocol=f"{state.protocol} {state.version}",
             client_id=state.client_id,
             **_client(state),
+        )
+        auditor.note(
+            "login.accepted",
+            user=state.user,
+            remote=remote,
+            listener=listener,
+            protocol=f"{state.protocol} {state.version}",
+            by=state.by,
+            connection=name,
+            client_id=state.client_id,
+            **tls,
         )
 
     seen.on_login = let_in
@@ -111,6 +126,28 @@ def tell_closed(
         messages_in=state.messages_in,
         messages_out=state.messages_out,
         **went,
+    )
+
+
+def note_left(auditor: Auditor, listener: str, name: str, wire: Wire, now: float) -> None:
+    """Have it on record that a client who was let in has left, and what went over."""
+    if wire.was is None:
+        return
+    facts, seen = wire.peer(), wire.was.seen
+    state = seen.state()
+    ending = wire.ending or seen.ending or Ending(cause=Cause.CUT)
+    auditor.note(
+        "connection.closed",
+        user=state.user,
+        remote=remote_of(facts.address, facts.port),
+        listener=listener,
+        connection=name,
+        cause=ending.cause.value,
+        messages_in=state.messages_in,
+        messages_out=state.messages_out,
+        bytes_in=wire.bytes_in,
+        bytes_out=wire.bytes_out,
+        seconds=round(now - wire.since, 3),
     )
 
 

@@ -43,10 +43,24 @@ EVENTS: Final[Mapping[str, str]] = {
     "config.reloaded": "the configuration was read again; `needs_restart` keys are not in force",
     "api.change_refused": "a call of the API that would change something was refused; `code`",
     "api.changed": "something was changed over the API: `user`, `peer`, `route`, and how many",
+    "audit.failed": "the audit trail cannot be written; `stops`: so the gateway ends",
+    "audit.goes_on": "the audit trail is written again; `lost` events are not in it",
+    "audit.noted": "what the audit trail was told, with `audit.to-log`",
+    "audit.opened": "an audit trail is kept from here on; `keyed`: nobody else can seal lines",
+    "audit.tampered": "a start has found the audit trail other than it was left",
+    "certificate.chain_broken": "a certificate is not signed by the one that is sent behind it",
     "certificate.expired": "clients will refuse this certificate: it has expired",
+    "certificate.expires_soon": "a certificate has less than so many `days` left",
+    "certificate.is_authority": "a listener has a certificate that may sign others (CA:TRUE)",
+    "certificate.not_for_servers": "clients will refuse this certificate: it is not for servers",
     "certificate.not_valid_yet": "clients will refuse this certificate: it begins later",
     "certificate.refused": "files of TLS changed and cannot be used; the old ones stay in use",
     "certificate.renewed": "files of TLS changed; connections from now on get what is in them",
+    "certificate.revocations_expired": "a list in client-crl is out of date: no client comes in",
+    "certificate.weak": "clients may refuse this certificate: its key or signature is weak",
+    "certificate.without_user": "a client's certificate is trusted, and by no rule a user's",
+    "certificate.without_user_more": "`count` more within `seconds`, not told one by one",
+    "certificate.wrong_name": "no certificate of a listener is for the `host` that it is at",
     "connection.closed": "a connection ended; `cause` says why, and what went over it",
     "connection.dismissed": "a client that had not logged in made room for another; `reason`",
     "connection.dismissed_more": "`count` more made room within `seconds`, not told one by one",
@@ -57,6 +71,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "clock.distrusted": "the wall clock made a large step; broker time goes on without it for now",
     "clock.followed": "a large step of the wall clock was taken over",
     "clock.returned": "the wall clock is back where it was before a large step",
+    "directory.unreachable": "the LDAP directory could not be asked; logins by it are refused",
+    "directory.unreachable_more": "`count` more could not within `seconds`, not told one by one",
     "descriptors.shared": "how many connections the `limit` of open files leaves room for",
     "disk.ballast_given": "a write found no room and took it from the ballast; `left` bytes of it",
     "disk.ballast_made": "there is room again, and the ballast is whole",
@@ -89,6 +105,8 @@ EVENTS: Final[Mapping[str, str]] = {
     "login.refused_more": "`count` more were refused within `seconds`, from so many `peers`",
     "login.refused": "a user and password were not let in; `reason` says why",
     "objects.limit_reached": "`user`, or all users together, may have no more of what `key` names",
+    "quota.reached": "a user, a remote or an address has used, or has open, all that it may",
+    "quota.room_again": "that quota was not in the way any more for some seconds",
     "objects.room_again": "below a limit of addresses, queues, consumers or links",
     "page.damaged": "a page file is not what was written; what cannot be read of it is lost",
     "page.messages_lost": "messages on a page could not be read back; `count` of them",
@@ -116,6 +134,7 @@ EVENTS: Final[Mapping[str, str]] = {
     "store.slow": "the disk has had a batch for `seconds`; senders wait",
     "stream.archive_caught_up": "its archive is no longer so far behind that messages will be lost",
     "stream.archive_lagging": "retention-bytes is near; its archive has not taken what is there",
+    "roles.no_administrator": "permissions are asked for, and no user has a role of administrators",
     "stream.messages_lost": "retention dropped what a subscription had not read; `reason` says why",
     "stream.replay_jumped": "retention dropped what a replay had not seen; it went on behind that",
     "stream.seal_failed": "a stream's log took nothing; its tail stays in the journal",
@@ -137,11 +156,13 @@ LINES_WAITING_MAX: Final = 1024
 CLOSE_SECONDS: Final = 1.0
 
 _SECRET_KEY: Final = re.compile(
-    r"password|passcode|passwd|secret|token|authorization|credential|cookie|api_?key", re.IGNORECASE
+    r"password|passcode|passphrase|passwd|secret|token|authorization|credential|cookie|api_?key",
+    re.IGNORECASE,
 )
 _SECRET_TEXT: Final = re.compile(
-    r"((?:password|passcode|passwd|authorization|secret|token)\s*[:=]\s*)"
-    r"(?:Basic\s+|Bearer\s+)?\S+",
+    # Also as JSON has it, where a value in quotes may hold spaces.
+    r"((?:password|passcode|passphrase|passwd|authorization|secret|token)[\"']?\s*[:=]\s*)"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|(?:Basic\s+|Bearer\s+)?\S+)",
     re.IGNORECASE,
 )
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -121,6 +121,9 @@ class StatusApi:
             scrubber = self._sources.scrubber
             if scrubber is not None and scrubber.alarm is not None:
                 told["damage"] = scrubber.alarm
+            audit = self._sources.audit
+            if audit is not None and audit.failing:
+                told["auditFails"] = audit.failing
             lagging = self._sources.streams.lagging() if self._sources.streams is not None else []
             if lagging:
                 told["archiveLags"] = lagging

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, cast
 from twisted.web.server import Request as TwistedRequest
 
 from gateway.management.http import BODY_BYTES_MAX, ProblemError, Request, parse_query
+from protocols.transport.secure import SecureTransport
 
 #: On every answer. The API has no page, so nothing may be framed, run or guessed from its bytes.
 SECURITY_HEADERS: Final = {
@@ -94,6 +95,12 @@ class ApiRequest(TwistedRequest):
     @property
     def secure(self) -> bool:
         return bool(self.isSecure())  # type: ignore[no-untyped-call]
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the client has proved to TLS to have, in DER; None without one."""
+        transport = getattr(self.channel, "transport", None)
+        return transport.certificate if isinstance(transport, SecureTransport) else None
 
     @property
     def verb(self) -> str:

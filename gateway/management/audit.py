@@ -9,6 +9,7 @@ import structlog
 
 from gateway.management.http import Response
 from gateway.management.router import Change
+from gateway.model.audit import SILENT, Auditor
 
 #: Fields of an answer that say how many of something were changed.
 _COUNTS: Final = ("messages", "closed")
@@ -18,7 +19,7 @@ _COUNTED_BYTES: Final = 4096
 _log = structlog.get_logger()
 
 
-def tell_change(change: Change) -> None:
+def tell_change(change: Change, auditor: Auditor = SILENT) -> None:
     """Write one line; what was refused or failed is told as well, with its code."""
     request, answer = change.request, change.answer
     status = 500 if answer is None else answer.status
@@ -33,10 +34,23 @@ def tell_change(change: Change) -> None:
         "status": status,
         **_told(answer),
     }
+    recorded = {**facts, "remote": request.peer, "peer": None, "body": _fields(request.body)}
+    recorded = {name: value for name, value in recorded.items() if value is not None}
     if status >= 400:
         _log.info("api.change_refused", **facts)
+        auditor.note("api.change_refused", **recorded)
     else:
         _log.info("api.changed", **facts)
+        auditor.note("api.changed", **recorded)
+
+
+def _fields(body: bytes) -> object:
+    """Return what a body says, whose secrets a record can then leave out by name."""
+    try:
+        fields = msgspec.json.decode(body) if body else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 def _told(answer: Response | None) -> dict[str, object]:

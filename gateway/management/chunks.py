@@ -1,12 +1,14 @@
 """An answer that is made while it is sent.
 
 The iterator is asked for the next piece only when the transport has room, so that a slow reader
-costs one piece of memory. However the exchange ends (all sent, client gone, fault), the iterator is
+costs one piece of memory. Senders take turns: many that read fast hold others up no longer than
+one. However the exchange ends (all sent, client gone, fault), the iterator is
 closed once, so that a generator can give back what it holds.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -21,24 +23,50 @@ TURN_PIECES: Final = 64
 TURN_SECONDS: Final = 0.005
 
 
+class Rounds:
+    """The senders that have something to write, one after the other.
+
+    All together have as long in one turn of the reactor as one has.
+    """
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self.clock = clock
+        self._waiting: deque[ChunkSender] = deque()
+        self._call: IDelayedCall | None = None
+
+    def ask(self, sender: ChunkSender) -> None:
+        """Have a sender write in one of the next turns."""
+        self._waiting.append(sender)
+        if self._call is None:
+            self._call = self.clock.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        ends = float(self.clock.seconds()) + TURN_SECONDS
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft().write_some()
+            if self.clock.seconds() >= ends:
+                break
+        self._call = self.clock.callLater(0, self._turn) if self._waiting else None
+
+
 @implementer(IPushProducer)
 class ChunkSender:
     """Sends the pieces of `chunks` through `request`, then calls `ended` with None or the fault."""
 
     def __init__(
         self,
-        clock: IReactorTime,
+        rounds: Rounds,
         request: Request,
         chunks: Iterator[bytes],
         ended: Callable[[Exception | None], None],
     ) -> None:
-        self._clock = clock
+        self._rounds = rounds
         self._request = request
         self._chunks = chunks
         self._ended = ended
         self._paused = False
         self._over = False
-        self._call: IDelayedCall | None = None
+        self._asked = False
 
     def start(self, first: bytes) -> None:
         """Send the piece that was pulled already, then the others."""
@@ -58,13 +86,16 @@ class ChunkSender:
         self._finish()
 
     def _later(self) -> None:
-        if self._call is None and not self._over and not self._paused:
-            self._call = self._clock.callLater(0, self._turn)
+        if not (self._asked or self._over or self._paused):
+            self._asked = True
+            self._rounds.ask(self)
 
-    def _turn(self) -> None:
-        self._call = None
+    def write_some(self) -> None:
+        """Write what one turn allows."""
+        self._asked = False
         room = TURN_BYTES
-        ends = float(self._clock.seconds()) + TURN_SECONDS
+        clock = self._rounds.clock
+        ends = float(clock.seconds()) + TURN_SECONDS
         for _ in range(TURN_PIECES):
             if self._paused or self._over or room <= 0:
                 break
@@ -80,7 +111,7 @@ class ChunkSender:
                 return
             room -= len(piece)
             self._request.write(piece)
-            if self._clock.seconds() >= ends:
+            if clock.seconds() >= ends:
                 break
         self._later()
 
@@ -93,9 +124,6 @@ class ChunkSender:
         if self._over:
             return
         self._over = True
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None
         close_chunks(self._chunks)
 
 

@@ -31,10 +31,12 @@ from gateway.management.answers import Nothing
 from gateway.management.http import Request, Response, check_query, json_response, shorten
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, Key, page
+from gateway.management.quotas_api import throttle_view
 from gateway.management.router import Router
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import ConsumerState, Peer, PeerState, SessionState
 from gateway.model.roles import Need
+from gateway.quotas.meters import Meters
 from protocols.transport.shell import Wire
 
 FILTERS: Final = ("user", "address", "remote", "protocol", "acceptor")
@@ -82,8 +84,13 @@ class ConnectionsApi:
     """The functions behind the routes."""
 
     def __init__(
-        self, groups: Sequence[Connections], clock: IReactorTime, now_ms: Callable[[], int]
+        self,
+        groups: Sequence[Connections],
+        clock: IReactorTime,
+        now_ms: Callable[[], int],
+        meters: Meters | None = None,
     ) -> None:
+        self._meters = meters
         self._groups = groups
         self._clock = clock
         self._now_ms = now_ms
@@ -245,6 +252,12 @@ class ConnectionsApi:
             ):
                 yield one
 
+    def _throttled(self, name: str) -> dict[str, object] | None:
+        """Return which quota holds a connection back now, or a moment ago."""
+        if self._meters is None:
+            return None
+        return throttle_view(self._meters.why(name), self._meters.seconds())
+
     def _view(self, one: Connected) -> dict[str, object]:
         now, wire, state = self._clock.seconds(), one.wire, one.state
         tls = None if wire.tls is None else dict(zip(("version", "cipher"), wire.tls, strict=True))
@@ -260,6 +273,7 @@ class ConnectionsApi:
             "bytesIn": wire.bytes_in,
             "bytesOut": wire.bytes_out,
             "unreadBytes": wire.unread,
+            "throttled": self._throttled(one.name),
         }
         if state is None or one.peer is None:
             return shown

@@ -49,6 +49,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.BAD_MESSAGE: 422,
     Code.TOO_LARGE: 413,
     Code.TOO_MANY: 429,
+    Code.QUOTA_REACHED: 429,
     Code.ROUTING_MISMATCH: 409,
     Code.MAX_CONSUMERS: 409,
     Code.IN_USE: 409,

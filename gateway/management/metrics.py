@@ -1,8 +1,7 @@
 r"""`GET /metrics`: the Prometheus text exposition, written by ourselves.
 
-A family is a `# HELP` and a `# TYPE` line and its samples, `name{label="value"} number` each (in
-a value `\`, `"` and line feed are escaped). Counters end in `_total`. Families of the gateway, of
-addresses, queues and streams have different names, so that a sum never counts twice.
+Counters end in `_total`. Families of the gateway, of addresses, queues and streams have different
+names, so that a sum never counts twice.
 
 The figures are plain counters on the core's objects, read here and nowhere summed on the hot path.
 Each family leaves in a turn of its own; no more than `OBJECTS_MAX` objects of a kind are listed,
@@ -11,7 +10,7 @@ and how many were left out is a metric itself. Pure: reads the core, changes not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeVar
@@ -19,25 +18,31 @@ from typing import Final, Generic, TypeVar
 from gateway import __version__
 from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
+from gateway.management.families import (
+    Number,
+    Sample,
+    family,
+    histogram_lines,
+    label_text,
+    labelled,
+)
 from gateway.management.http import Request, Response, check_query
+from gateway.management.quota_figures import quota_figures
 from gateway.management.router import Router
-from gateway.management.views import JournalFigures, Sources, persistent_bytes
-from gateway.model.histogram import Histogram
+from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
 from gateway.model.objects import Kind, Objects
 from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
+from gateway.quotas.meters import Meters
 from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-PREFIX: Final = "sluicegate_"
 #: Of one kind. Prometheus itself advises against more series from one target than this makes.
 OBJECTS_MAX: Final = 10_000
 
-Number = int | float | bool
-Sample = tuple[str, Number]
 Thing = TypeVar("Thing")
 
 
@@ -142,6 +147,13 @@ _SINK: Final[Sequence[_Figure[Sink]]] = (
     _gauge("sink_staged_bytes", "Bytes of these stages", lambda s: s.staging.bytes),
     _gauge("sink_publishing", "Batches that are being published", lambda s: s.publishing),
     _counter("sink_committed_total", "Batches committed", lambda s: s.committed),
+)
+
+_AUDIT: Final[Sequence[_Figure[AuditFigures]]] = (
+    _gauge("audit_kept", "1 where an audit trail is kept", lambda a: a.kept),
+    _gauge("audit_failing", "1 while it cannot be written", lambda a: bool(a.failing)),
+    _counter("audit_lines_total", "Lines handed to it", lambda a: a.lines),
+    _counter("audit_lost_total", "Events that could not be kept", lambda a: a.lost),
 )
 
 _JOURNAL: Final[Sequence[_Figure[JournalFigures]]] = (
@@ -309,54 +321,58 @@ def exposition(sources: Sources, *, objects_max: int = OBJECTS_MAX) -> Iterator[
         yield "".join(_single(_JOURNAL, sources.journal)).encode()
     left_out: list[Sample] = []
     wanted = {n: a for n, a in gateway.addresses.items() if a.settings.enable_metrics}
-    addresses = _labelled(wanted.items(), "address", objects_max)
-    left_out.append((_labels(kind="address"), len(gateway.addresses) - len(addresses)))
+    addresses = labelled(wanted.items(), "address", objects_max)
+    left_out.append((label_text(kind="address"), len(gateway.addresses) - len(addresses)))
     yield from _families(_ADDRESS, addresses)
     queues = [
-        (_labels(address=queue.address, queue=queue.name), queue)
+        (label_text(address=queue.address, queue=queue.name), queue)
         for queue in islice(
             (q for q in gateway.queues.values() if q.address in wanted), objects_max
         )
     ]
-    left_out.append((_labels(kind="queue"), len(gateway.queues) - len(queues)))
+    left_out.append((label_text(kind="queue"), len(gateway.queues) - len(queues)))
     yield from _families(_QUEUE, queues)
     if sources.ages is not None:
         yield from _ages(sources.ages, addresses, queues)
     if sources.streams is not None:
         taps = sources.streams.all()
         streams = [
-            (_labels(stream=tap.stream.name, address=tap.stream.address), tap)
+            (label_text(stream=tap.stream.name, address=tap.stream.address), tap)
             for tap in taps[:objects_max]
         ]
-        left_out.append((_labels(kind="stream"), len(taps) - len(streams)))
+        left_out.append((label_text(kind="stream"), len(taps) - len(streams)))
         yield from _families(_STREAM, streams)
     text = "Objects that exist and are not listed here"
-    yield _family("metrics_left_out", "gauge", text, left_out).encode()
+    yield family("metrics_left_out", "gauge", text, left_out).encode()
 
 
 def _whole_gateway(sources: Sources) -> Iterator[str]:
-    built = _labels(version=__version__, python=sources.python)
-    yield _family("build_info", "gauge", "Always 1; the version is in its labels", [(built, 1)])
+    built = label_text(version=__version__, python=sources.python)
+    yield family("build_info", "gauge", "Always 1; the version is in its labels", [(built, 1)])
     if sources.process is not None:
         for name, kind, text, value in sources.process():
-            yield _family(name, kind, text, [("", value)], prefix="")
+            yield family(name, kind, text, [("", value)], prefix="")
     yield from _single(_GATEWAY, sources)
     yield from _connections(sources)
     for histogram in sources.histograms:
-        yield _histogram(histogram)
+        yield histogram_lines(histogram)
     refused = [
-        (_labels(code=code.value), count)
+        (label_text(code=code.value), count)
         for code, count in sorted(
             sources.gateway.figures.refused.items(), key=lambda item: item[0].value
         )
     ]
-    yield _family("refusals_total", "counter", "Messages refused, by reason", refused)
+    yield family("refusals_total", "counter", "Messages refused, by reason", refused)
     yield from _client_objects(sources.gateway.directory.objects)
+    if sources.meters is not None:
+        yield from _quotas(sources.meters)
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
-        yield _family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
+        yield family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
     if sources.sink is not None:
         yield from _single(_SINK, sources.sink)
+    if sources.audit is not None:
+        yield from _single(_AUDIT, sources.audit)
     if sources.scrubber is not None:
         yield from _single(_SCRUB, sources.scrubber)
     if sources.disk is not None:
@@ -364,63 +380,61 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         seconds = sources.disk.monitor.seconds_left
         text = "Until the disk is full at its rate; absent while it does not fill"
         left = [] if seconds is None else [("", seconds)]
-        yield _family("disk_seconds_to_full", "gauge", text, left)
+        yield family("disk_seconds_to_full", "gauge", text, left)
 
 
 def _client_objects(objects: Objects) -> Iterator[str]:
     """What clients have had made, and have open."""
-    there = [(_labels(kind=kind.value), objects.held(kind)) for kind in Kind]
+    there = [(label_text(kind=kind.value), objects.held(kind)) for kind in Kind]
     text = "Addresses and queues made on demand, consumers and links that are open"
-    yield _family("client_objects", "gauge", text, there)
+    yield family("client_objects", "gauge", text, there)
     limits = [
-        (_labels(kind=kind.value, each=each), by_kind[kind])
+        (label_text(kind=kind.value, each=each), by_kind[kind])
         for each, by_kind in (("gateway", objects.limits.gateway), ("user", objects.limits.user))
         for kind in Kind
     ]
     text = "How many of them there may be of all users, and of each; -1: no limit"
-    yield _family("client_objects_limit", "gauge", text, limits)
+    yield family("client_objects_limit", "gauge", text, limits)
     held = [
-        (_labels(user=user, kind=kind.value), count)
+        (label_text(user=user, kind=kind.value), count)
         for user, counts in islice(objects.users.items(), OBJECTS_MAX)
         for kind, count in counts.items()
     ]
     text = "Those of each user; an empty name is all who proved no login"
-    yield _family("user_objects", "gauge", text, held)
-    refused = [(_labels(key=key), count) for key, count in sorted(objects.refused.items())]
+    yield family("user_objects", "gauge", text, held)
+    refused = [(label_text(key=key), count) for key, count in sorted(objects.refused.items())]
     text = "How often one of these limits was in the way"
-    yield _family("client_objects_refused_total", "counter", text, refused)
+    yield family("client_objects_refused_total", "counter", text, refused)
+
+
+def _quotas(meters: Meters) -> Iterator[str]:
+    for name, kind, text, told in quota_figures(meters):
+        yield family(name, kind, text, [(label_text(**labels), number) for labels, number in told])
 
 
 def _connections(sources: Sources) -> Iterator[str]:
     acceptors = sources.acceptors()
     count = [
-        (_labels(acceptor=one.name, protocol=protocol), number)
+        (label_text(acceptor=one.name, protocol=protocol), number)
         for one in acceptors
         for protocol, number in sorted(one.protocols.items())
     ]
-    yield _family("connections", "gauge", "Open connections that told their protocol", count)
-    opened = [(_labels(acceptor=one.name), one.opened) for one in acceptors]
-    yield _family("connections_opened_total", "counter", "Connections taken", opened)
-    refused = [(_labels(acceptor=one.name), one.refused) for one in acceptors]
+    yield family("connections", "gauge", "Open connections that told their protocol", count)
+    opened = [(label_text(acceptor=one.name), one.opened) for one in acceptors]
+    yield family("connections_opened_total", "counter", "Connections taken", opened)
+    refused = [(label_text(acceptor=one.name), one.refused) for one in acceptors]
     text = "Connections not taken because too many were open"
-    yield _family("connections_refused_total", "counter", text, refused)
+    yield family("connections_refused_total", "counter", text, refused)
+    left = [(label_text(listener=path), round(s)) for path, s in sources.certificates().items()]
+    text = "Until the first certificate of a listener ends; less than 0 when it has"
+    yield family("tls_certificate_expires_seconds", "gauge", text, left)
     logins = sources.logins
     if logins is not None:
-        yield _family("logins_total", "counter", "Logins let in", [("", logins.accepted)])
-        failed = [(_labels(reason=why), number) for why, number in sorted(logins.refusals.items())]
-        yield _family("login_failures_total", "counter", "Logins refused, by reason", failed)
-
-
-def _histogram(histogram: Histogram) -> str:
-    name = PREFIX + histogram.name
-    totals = histogram.totals()
-    lines = [f"# HELP {name} {histogram.text}.", f"# TYPE {name} histogram"]
-    bounds = [*(f"{bound:g}" for bound in histogram.bounds), "+Inf"]
-    lines += [
-        f'{name}_bucket{{le="{le}"}} {total}' for le, total in zip(bounds, totals, strict=True)
-    ]
-    lines += [f"{name}_sum {histogram.sum}", f"{name}_count {totals[-1]}"]
-    return "\n".join(lines) + "\n"
+        yield family("logins_total", "counter", "Logins let in", [("", logins.accepted)])
+        failed = [
+            (label_text(reason=why), number) for why, number in sorted(logins.refusals.items())
+        ]
+        yield family("login_failures_total", "counter", "Logins refused, by reason", failed)
 
 
 def _ages(
@@ -434,19 +448,19 @@ def _ages(
         samples.append((labels, age))
         oldest[queue.address] = max(age, oldest.get(queue.address, 0.0))
     text = "How long the oldest message has waited, or since the start; about a second short"
-    yield _family("queue_oldest_message_age_seconds", "gauge", text, samples).encode(
+    yield family("queue_oldest_message_age_seconds", "gauge", text, samples).encode(
         "utf-8", "replace"
     )
     of_addresses = [(labels, oldest.get(one.name, 0.0)) for labels, one in addresses]
     text = "The same over the queues of an address"
-    yield _family("address_oldest_message_age_seconds", "gauge", text, of_addresses).encode(
+    yield family("address_oldest_message_age_seconds", "gauge", text, of_addresses).encode(
         "utf-8", "replace"
     )
 
 
 def _single(figures: Sequence[_Figure[Thing]], thing: Thing) -> Iterator[str]:
     for figure in figures:
-        yield _family(figure.name, figure.kind, figure.text, [("", figure.read(thing))])
+        yield family(figure.name, figure.kind, figure.text, [("", figure.read(thing))])
 
 
 def _families(
@@ -456,28 +470,4 @@ def _families(
     for figure in figures:
         read = figure.read
         samples = [(labels, read(thing)) for labels, thing in things]
-        yield _family(figure.name, figure.kind, figure.text, samples).encode("utf-8", "replace")
-
-
-def _family(
-    name: str, kind: str, text: str, samples: Iterable[Sample], *, prefix: str = PREFIX
-) -> str:
-    full = prefix + name
-    lines = [f"# HELP {full} {text}.", f"# TYPE {full} {kind}"]
-    # `+ 0` writes True as 1.
-    lines += [f"{full}{labels} {value + 0}" for labels, value in samples]
-    return "\n".join(lines) + "\n"
-
-
-def _labelled(
-    items: Iterable[tuple[str, Thing]], label: str, objects_max: int
-) -> list[tuple[str, Thing]]:
-    return [(_labels(**{label: name}), thing) for name, thing in islice(items, objects_max)]
-
-
-def _labels(**values: str) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+        yield family(figure.name, figure.kind, figure.text, samples).encode("utf-8", "replace")

@@ -9,6 +9,9 @@
     GET    /sink/producers, /sink/producers/{producer}    what each has committed, and is committing
     DELETE /sink/producers/{producer}    forget it
 
+Bytes of a piece, and rows of a stage when it is sealed, count for the quotas of the user and the
+remote; one that has used up its own gets 429 with Retry-After. A commit is never held back for it.
+
 A commit answers 200 when all rows are published and durable; 202 with `messages` of `total` while
 it goes on, 503 with Retry-After and the same while it waits: call it again. A batch that is
 committed already is answered 200 as well, with `total` 0. It knows no queue and no socket.
@@ -34,10 +37,12 @@ from gateway.management.http import (
 )
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
+from gateway.management.quotas_api import check_quota, count_quota
 from gateway.management.router import Router
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.retry import retry_after
 from gateway.model.roles import Need
+from gateway.quotas.meters import Meters
 from gateway.sink.ledger import Known
 from gateway.sink.sink import Sink, Standing
 from gateway.sink.staging import NUMBER_MAX, StageKey, stage_key
@@ -77,8 +82,9 @@ class CommitBatch(Fields):
 class SinkApi:
     """The functions behind the routes."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, meters: Meters | None = None) -> None:
         self._sink = sink
+        self._meters = meters
 
     def add_routes(self, router: Router) -> None:
         """Add the routes."""
@@ -109,8 +115,13 @@ class SinkApi:
         check_query(request, ("offset",))
         offset = query_int(request, "offset", 0, high=NUMBER_MAX)
         key = _key(producer, batch, partition, attempt)
-        done = _patient(lambda: self._sink.write(key, offset, request.body))
-        return done.addCallback(lambda size: json_response(200, {"size": size}))
+        check_quota(self._meters, request, inward=True)
+
+        def written(size: int) -> Response:
+            count_quota(self._meters, request, 0, len(request.body), inward=True)
+            return json_response(200, {"size": size})
+
+        return _patient(lambda: self._sink.write(key, offset, request.body)).addCallback(written)
 
     def seal(
         self, request: Request, producer: str, batch: str, partition: str, attempt: str
@@ -118,8 +129,13 @@ class SinkApi:
         """End a stage: 200 with its rows when it is judged and durable."""
         fields = read_fields(request, Seal)
         key = _key(producer, batch, partition, attempt)
-        done = _patient(lambda: self._sink.seal(key, fields.size, fields.crc32))
-        return done.addCallback(lambda rows: json_response(200, {"rows": rows}))
+        check_quota(self._meters, request, inward=True)
+
+        def sealed(rows: int) -> Response:
+            count_quota(self._meters, request, rows, 0, inward=True)
+            return json_response(200, {"rows": rows})
+
+        return _patient(lambda: self._sink.seal(key, fields.size, fields.crc32)).addCallback(sealed)
 
     def abort(
         self, request: Request, producer: str, batch: str, partition: str, attempt: str

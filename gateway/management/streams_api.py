@@ -28,18 +28,28 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-import msgspec
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.decoding.view import View
-from gateway.management.answers import Fields
 from gateway.management.http import Request, Response, check_query, json_response
 from gateway.management.json_body import read_fields
 from gateway.management.listing import PAGING, page
+from gateway.management.quotas_api import check_quota, count_quota
 from gateway.management.router import Router
 from gateway.management.stream_answers import shown_loss, shown_stream
+from gateway.management.stream_bodies import (
+    Attach,
+    Commit,
+    Find,
+    Heads,
+    NewStream,
+    Plan,
+    Position,
+    Read,
+    ReadRange,
+)
 from gateway.management.stream_patterns import (
     Patterns,
     Planned,
@@ -50,8 +60,9 @@ from gateway.management.stream_patterns import (
 from gateway.management.stream_reads import Read as UnderWay
 from gateway.management.stream_reads import Reads
 from gateway.model.errors import Code, RefusedError
-from gateway.model.principal import Permission, Principal
+from gateway.model.principal import Permission
 from gateway.model.roles import Need
+from gateway.quotas.meters import Meters
 from gateway.selectors import compile_selector
 from gateway.streams import plan, reading
 from gateway.streams.finding import find_offset
@@ -70,98 +81,19 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 #: Of an answer of `read`: columns made here, or rows as the log has them.
 FORMS: Final = ("columns", "stored")
 
-_Position = tuple[int, int]
-
-
-class NewStream(Fields):
-    """Body of `POST /streams`."""
-
-    name: str
-    address: str
-
-
-class Attach(Fields):
-    """Body of `:attach`: one address, or all tapped ones that `address_pattern` fits."""
-
-    address: str | None = None
-    address_pattern: str | None = None
-    starting_offsets: str = "latest"
-    starting_timestamp_ms: int | None = None
-    role: str = ""
-    position: dict[str, _Position] | None = None
-    selector: str = ""
-
-
-class Plan(Fields):
-    """Body of `:plan`; with `end` the size of a known range, else how far a batch may go.
-
-    With `address_pattern` streams that are new join with `fence`, from `new_stream_offsets` on.
-    """
-
-    start: dict[str, _Position]
-    end: dict[str, _Position] | None = None
-    frozen: dict[str, _Position] | None = None
-    max_messages: int | None = None
-    max_bytes: int | None = None
-    wait_ms: int = 0
-    address_pattern: str | None = None
-    new_stream_offsets: str = "earliest"
-    role: str = ""
-    selector: str = ""
-    fence: int = 0
-
-
-class Commit(Fields):
-    """Body of `:commit` and `:release`."""
-
-    end: dict[str, _Position]
-    fence: int
-
-
-class Heads(Fields):
-    """Body of `POST /streams/heads`."""
-
-    address: str | None = None
-    address_pattern: str | None = None
-    pin: str | None = None
-    pin_ms: int = 3_600_000
-    selector: str = ""
-
-
-class Find(Fields):
-    """Body of `:find`."""
-
-    timestamp_ms: int
-
-
-class ReadRange(Fields):
-    """One range of `POST /streams/read`."""
-
-    stream: str
-    epoch: int
-    start: int
-    end: int
-
-
-class Read(Fields):
-    """Body of `POST /streams/read`."""
-
-    ranges: list[ReadRange]
-    columns: list[str] = msgspec.field(default_factory=list)
-    form: str = "columns"
-    headers: str = "false"
-    body: str = "binary"
-    skip_losses: bool = False
-    selector: str = ""
-    pin: str | None = None
-    pin_ms: int = 3_600_000
-
 
 class StreamsApi:
     """The functions behind the routes."""
 
-    def __init__(self, clock: IReactorTime, registry: StreamRegistry, name: str = "") -> None:
+    def __init__(
+        self,
+        clock: IReactorTime,
+        registry: StreamRegistry,
+        name: str = "",
+        meters: Meters | None = None,
+    ) -> None:
         """`name` is the gateway's."""
+        self._meters = meters
         self._clock = clock
         self._registry = registry
         self._name = name
@@ -307,10 +239,10 @@ class StreamsApi:
 
         return waiter.addBoth(over)
 
-    def _plan(self, tap: Tap, start: _Position, fields: Plan) -> Response:
+    def _plan(self, tap: Tap, start: Position, fields: Plan) -> Response:
         return json_response(200, self._planned(tap, start, fields))
 
-    def _planned(self, tap: Tap, start: _Position, fields: Plan) -> Planned:
+    def _planned(self, tap: Tap, start: Position, fields: Plan) -> Planned:
         name, place = tap.stream.name, tap.place
         epoch, offset = start
         loss = plan.find_loss(place, epoch, offset)
@@ -378,12 +310,12 @@ class StreamsApi:
         # Asked first: looking at what is asked for is work, too.
         under_way = self._reads.begin(reading.STORED_BYTES)
         try:
-            return self._read(read_fields(request, Read), under_way, request.principal)
+            return self._read(request, read_fields(request, Read), under_way)
         except BaseException:
             under_way.end()
             raise
 
-    def _read(self, fields: Read, under_way: UnderWay, principal: Principal) -> Deferred[Response]:
+    def _read(self, request: Request, fields: Read, under_way: UnderWay) -> Deferred[Response]:
         if not fields.ranges or len(fields.ranges) > RANGES_MAX:
             raise RefusedError.of(
                 Code.BAD_VALUE,
@@ -391,8 +323,9 @@ class StreamsApi:
             )
         view = _view(fields)
         _check_selector(fields.selector)
+        check_quota(self._meters, request, inward=False)
         streams = dict.fromkeys(one.stream for one in fields.ranges)
-        check_readable(principal, map(self._registry.get, streams))
+        check_readable(request.principal, map(self._registry.get, streams))
         asked = _Asked()
         for index, one in enumerate(fields.ranges):
             tap = self._registry.get(one.stream)
@@ -414,12 +347,17 @@ class StreamsApi:
             bytes_max=min(most, under_way.bytes_max),
         )
         made = self._registry.run(function, view, asked.snapshots)
+        rows = sum(max(0, one.end - one.start) for one in fields.ranges)
+
+        def answer(pieces: list[bytes]) -> Response:
+            count_quota(self._meters, request, rows, sum(map(len, pieces)), inward=False)
+            return under_way.answer(pieces)
 
         def failed(failure: Failure) -> Failure:
             under_way.end()
             return failure
 
-        return made.addCallbacks(under_way.answer, failed)
+        return made.addCallbacks(answer, failed)
 
     def _pin(self, tap: Tap, pin: str | None, pin_ms: int) -> None:
         if pin:
@@ -504,7 +442,7 @@ def _done(response: Response) -> Deferred[Response]:
     return done
 
 
-def _frozen(place: Place, frozen: _Position | None) -> int:
+def _frozen(place: Place, frozen: Position | None) -> int:
     """Return the head a plan may go to: AvailableNow's target, reached when its life is over."""
     if frozen is None:
         return place.head

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gateway.disk.watching import DiskWatch
     from gateway.model.histogram import Histogram
     from gateway.queues.ages import Ages
+    from gateway.quotas.meters import Meters
     from gateway.sink.sink import Sink
     from gateway.store.scrubber import Scrubber
     from gateway.streams.registry import StreamRegistry
@@ -97,8 +98,28 @@ class LoginFigures(Protocol):
     def refusals(self) -> Mapping[str, int]: ...
 
 
+class AuditFigures(Protocol):
+    """Whether the audit trail can be written: `failing` says why not, and is empty where it can."""
+
+    @property
+    def kept(self) -> bool: ...
+
+    @property
+    def failing(self) -> str: ...
+
+    @property
+    def lines(self) -> int: ...
+
+    @property
+    def lost(self) -> int: ...
+
+
 def _no_acceptors() -> Sequence[AcceptorFigures]:
     return ()
+
+
+def _no_certificates() -> Mapping[str, float]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +134,9 @@ class Sources:
         disk: the disk monitor; None where nothing is stored.
         clock: broker time; None where it is not judged.
         acceptors: and their connections.
+        certificates: for how many seconds those of each listener hold, by its path.
         logins: None where there is no gate.
+        audit: the audit trail; None where there can be none.
         ages: of messages; None where nobody looks.
         python: the version of the interpreter.
         process: what the kernel says of this process: name, kind, text, value.
@@ -121,6 +144,7 @@ class Sources:
         streams: None where there are none.
         sink: None where nothing is stored.
         scrubber: what reads all that is stored; None where nothing is.
+        meters: of quotas; None where there are none.
         reactor: seconds, for answers that do not wait for ever; None where they do.
     """
 
@@ -131,7 +155,9 @@ class Sources:
     disk: DiskWatch | None = None
     clock: BrokerClock | None = None
     acceptors: Callable[[], Sequence[AcceptorFigures]] = _no_acceptors
+    certificates: Callable[[], Mapping[str, float]] = _no_certificates
     logins: LoginFigures | None = None
+    audit: AuditFigures | None = None
     ages: Ages | None = None
     python: str = ""
     process: Callable[[], Iterable[tuple[str, str, str, float]]] | None = None
@@ -139,6 +165,7 @@ class Sources:
     streams: StreamRegistry | None = None
     sink: Sink | None = None
     scrubber: Scrubber | None = None
+    meters: Meters | None = None
     reactor: IReactorTime | None = None
 
 

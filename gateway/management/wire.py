@@ -30,7 +30,7 @@ from gateway.logs.summing import Summed
 from gateway.management import access
 from gateway.management.api_request import ApiRequest
 from gateway.management.channel import Channel
-from gateway.management.chunks import ChunkSender, close_chunks
+from gateway.management.chunks import ChunkSender, Rounds, close_chunks
 from gateway.management.door import Adopt, Door
 from gateway.management.http import (
     ProblemError,
@@ -49,6 +49,8 @@ from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: The gate as the peer with this address meets it.
 Authenticators = Callable[[str], Authenticator]
+#: For whom a peer acts that has shown a certificate to TLS, and its address; None: for nobody.
+Certified = Callable[[bytes | None, str], Principal | None]
 #: The first two tell a supervisor, which has no password, whether the process lives; the others
 #: what a WebSocket needs.
 OPEN_PATHS: Final = frozenset({"/livez", "/readyz", *MANAGEMENT_PATHS})
@@ -128,6 +130,15 @@ class ApiSite(Site):
         self.dismissed = 0
         self._refusals = Summed(clock, self._tell_refused)
 
+    @property
+    def certified(self) -> Certified:
+        """What knows whose the certificates of clients are."""
+        return self._api.certified
+
+    @certified.setter
+    def certified(self, certified: Certified) -> None:
+        self._api.certified = certified
+
     def use(self, settings: WireSettings) -> None:
         """Judge requests by other settings from the next one on."""
         self._api.settings = settings
@@ -201,11 +212,13 @@ class ApiResource(Resource):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.clock = clock
+        self.rounds = Rounds(clock)
         self.router = router
         self.for_peer = for_peer
         self.settings = settings
         #: What watches the ends of tokens that requests come with.
         self.ends: Ends | None = None
+        self.certified: Certified = _nobody
 
     def render(self, request: ApiRequest) -> int:
         Exchange(self, request).start()
@@ -261,6 +274,14 @@ class Exchange:
         if not (private or self._resource.settings.allow_insecure):
             raise access.insecure()
         cookie = self._resource.settings.token_cookie if request.path == TOKEN_ROUTE else ""
+        if "authorization" not in request.headers:
+            # Who gives a login is judged by that, also where it is wrong.
+            owner = self._resource.certified(self._wire.certificate, self._wire.peer)
+            if owner is not None:
+                self._principal = owner
+                self._watch_end(owner)
+                self._answer(request)
+                return
         user, password = access.credentials(request.headers, cookie)
 
         def checked(principal: Principal | None) -> None:
@@ -398,7 +419,7 @@ class Exchange:
             return
         if response.cuttable is not None:
             response.cuttable(self._wire.connection.abort)
-        self._sender = ChunkSender(self._resource.clock, self._wire, chunks, self._done)
+        self._sender = ChunkSender(self._resource.rounds, self._wire, chunks, self._done)
         self._sender.start(first)
 
     def _done(self, fault: Exception | None) -> None:
@@ -441,3 +462,7 @@ class Exchange:
         if self._waiting is not None:
             self._waiting.cancel()
         _log.debug("http.client_lost", path=self._wire.shown_path)
+
+
+def _nobody(certificate: bytes | None, peer: str) -> None:
+    """Stand for whoever knows whose certificates are."""

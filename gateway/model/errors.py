@@ -39,6 +39,7 @@ class Code(Enum):
     SLOW_CONSUMER = "slow-consumer"
     CONVERSION = "conversion"
     OPERATOR = "closed-by-operator"
+    QUOTA_REACHED = "quota-reached"
     STORE_BUSY = "store-busy"
     STORE_FAILED = "store-failed"
     SHUTTING_DOWN = "shutting-down"

@@ -45,6 +45,7 @@ class Grant:
         permission: Permission,
         address: str,
         queue: str | None,
+        *,
         ended: Callable[[Refusal], None],
     ) -> None:
         self._grants = grants
@@ -120,7 +121,7 @@ class Grants:
             held = self._held[principal] = {}
             self._changed[principal] = partial(self._judge, held)
             principal.changed.append(self._changed[principal])
-        grant = Grant(self, principal, permission, address, queue, ended)
+        grant = Grant(self, principal, permission, address, queue, ended=ended)
         held[grant] = None
         return grant
 

@@ -48,6 +48,7 @@ _OF_CODE = {
     Code.MEMORY_FULL: Cause.FULL,
     Code.DISK_FULL: Cause.FULL,
     Code.STORE_BUSY: Cause.FULL,
+    Code.QUOTA_REACHED: Cause.FULL,
 }
 
 
@@ -93,6 +94,7 @@ class PeerState:
         client_id: container-id or client-id; empty where none was told.
         product, product_version: the client's library, where it tells; empty else.
         messages_in, messages_out: deliveries that came, and that went out.
+        by: how it was proved who it is (`gateway.model.principal.By`).
     """
 
     protocol: str
@@ -103,6 +105,7 @@ class PeerState:
     product_version: str
     messages_in: int
     messages_out: int
+    by: str = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

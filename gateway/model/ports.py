@@ -46,8 +46,8 @@ class ProducerOwner(Protocol):
     def producer_blocked(self, refusal: Refusal) -> None:
         """The address became full (BLOCK): grant no more credit, stop reading."""
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
-        """What was allowed is not any more: the producer refuses all that it is given from now on.
+    def producer_refused(self, refusal: Refusal) -> None:
+        """One of its producers refuses all it is given from now on: it is not allowed any more.
 
         It is to be closed. Another one may be opened for its address, and is judged anew.
         """
@@ -117,6 +117,9 @@ class Relay(Protocol):
 
     def refuse(self, count: int) -> Refusal | None:
         """As `blocked`, for so many messages that are refused for it, and counted."""
+
+    def credit(self, most: int, size: int) -> int:
+        """Return how many messages of about `size` bytes the sender may be told to send."""
 
     def close(self) -> None: ...
 
@@ -328,8 +331,11 @@ class Broker(Protocol):
         which may do all, here and below.
         """
 
-    def open_relay(self, owner: ProducerOwner) -> Relay:
-        """Look after a sender that chooses an address for each message."""
+    def open_relay(self, owner: ProducerOwner, principal: Principal | None = None) -> Relay:
+        """Look after a sender that chooses an address for each message.
+
+        With a `principal` it is a link of its own, which gets credit.
+        """
 
     def subscribe(
         self,

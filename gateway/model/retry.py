@@ -26,6 +26,8 @@ HELPS: Final[Mapping[Code, int]] = {
     Code.PAGE_FULL: 5,
     # The journal catches up within `store-lag-limit`, mostly at once.
     Code.STORE_BUSY: 1,
+    # The place that refuses knows when its rate has paid for what has passed.
+    Code.QUOTA_REACHED: 1,
     # Others have to leave.
     Code.TOO_MANY: 10,
     Code.MAX_CONSUMERS: 10,

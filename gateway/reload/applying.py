@@ -21,12 +21,14 @@ from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings
 from gateway.core.sinking import sink_settings
 from gateway.core.upkeep import disk_limit, keep_declared, periods
+from gateway.listening.certificates import Certificates
 from gateway.listening.connections import Connections, connection_limits
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.model.budget import Budget
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import Peer
-from gateway.model.principal import By, Principal
+from gateway.model.principal import By
+from gateway.quotas.meters import Meters
 from gateway.reload import staying
 from gateway.reload.reading import Wanted
 from gateway.security.gate import PasswordGate
@@ -61,8 +63,10 @@ class Running(Protocol):
     groups: Sequence[Connections]
     web: Connections
     budgets: dict[str, Budget]
+    certificates: dict[str, Certificates]
     containers: Containers
     tokens: Issuing
+    meters: Meters
 
     def serve(self, config: Config) -> None:
         """Bring what it says of the management API into force."""
@@ -100,6 +104,7 @@ async def apply(
     broker = core.broker
     broker.routing.duplicates.size = new.id_cache_size
     broker.directory.objects.limits = object_limits(new)
+    running.meters.use(new.quotas)
     if _settings(old) == _settings(new):
         broker.directory.settings = new.address_settings  # its lines may be others
     else:
@@ -117,6 +122,8 @@ async def apply(
             await core.registry.create(stream.name, stream.address)
     _use_store(reactor, core, old, new)
     running.serve(new)
+    for certificates in running.certificates.values():
+        certificates.look()
     broker.turn.need_end()  # what was defined goes to the disk, also where nobody sends
     for key, seconds in periods(new).items():
         if seconds != periods(old)[key]:
@@ -175,6 +182,8 @@ async def use_users(
     gate = running.gate
     before, was_open = gate.users, was_open or gate.open
     gate.use(users)
+    ruled = gate.certificates is not None and gate.certificates.rules != new.certificate_users
+    gate.use_rules(new.certificate_users)
     for group, acceptor in doors(running, new):
         budget = running.budgets[acceptor.name]
         budget.maximum = budget_of(new, acceptor).maximum
@@ -188,8 +197,9 @@ async def use_users(
             budget,
             containers=running.containers,
             objects=core.broker.directory.objects,
+            meters=running.meters,
         )
-    if gate.open or (before == users and not was_open):
+    if gate.open or not (was_open or ruled or before != users):
         return 0
     closed = looked = 0
     for group, acceptor in doors(running, new):
@@ -199,6 +209,8 @@ async def use_users(
                 # It has said nothing yet, and logs in by what holds now; but while the gateway was
                 # open it was offered to come in without.
                 why = staying.GONE if was_open else None
+            elif peer.principal.by is By.CERTIFICATE:
+                why = None if _is_certified(gate, wire, peer) else staying.GONE
             else:
                 why = staying.why_to_end(
                     peer.principal,
@@ -209,8 +221,6 @@ async def use_users(
                 )
             if why is not None:
                 closed += _dismiss(wire, peer, why)
-            elif peer is not None:
-                _renew(peer.principal, before, users)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()
@@ -241,10 +251,12 @@ async def _change_issuers(
     return closed
 
 
-def _renew(principal: Principal, before: Users, users: Users) -> None:
-    roles = staying.other_roles(principal, before, users)
-    if roles is not None:
-        principal.renew(roles, principal.until_ms)
+def _is_certified(gate: PasswordGate, wire: Wire, peer: Peer | None) -> bool:
+    """Whether the rules of now say of a connection's certificate what it was let in as."""
+    shown, judges = wire.peer().certificate, gate.certificates
+    if shown is None or judges is None or peer is None:
+        return False
+    return judges.is_of(shown, peer.state().user)
 
 
 def _dismiss(wire: Wire, peer: Peer | None, why: str) -> int:

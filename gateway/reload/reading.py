@@ -16,11 +16,13 @@ from twisted.internet.defer import Deferred
 from gateway.config.diff import Change, changes, in_force
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.exposure import exposure_problems
+from gateway.config.listeners import tls_listeners
 from gateway.config.lockout import lockout_problem, other_realms
-from gateway.config.tree import AddressConfig, Config, tls_listeners
+from gateway.config.tree import AddressConfig, Config
 from gateway.core.core import Core
 from gateway.core.declared import contradictions
-from gateway.listening.certificates import CertificateError, check_files
+from gateway.listening.certificates import check_files
+from gateway.listening.contexts import CertificateError
 from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users
@@ -63,7 +65,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: I
     """
     config = read()
     held = in_force(now, config)
-    found, problems = read_users(held, users)
+    found, problems = read_users(held, users, now)
     known = {problem.path for problem in problems}
     problems += [
         problem
@@ -124,8 +126,10 @@ def _certificate_problems(now: Config, config: Config) -> list[Problem]:
     return problems
 
 
-def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
+def read_users(config: Config, users: Users, now: Config) -> tuple[Users, list[Problem]]:
     """Return the users of the file, and what is wrong with there being those instead of `users`.
+
+    `config` is what will be in force, `now` what is.
 
     Raises ConfigError for a file that cannot be used. Blocks; any thread.
     """
@@ -142,7 +146,8 @@ def read_users(config: Config, users: Users) -> tuple[Users, list[Problem]]:
             " reload does not"
         )
         problems.append(Problem(where=path, path="", text=text))
-    locked_out = lockout_problem(config, (user.roles for user in found.values()))
+    old, new = ([user.roles for user in one.values()] for one in (users, found))
+    locked_out = lockout_problem(config, new, before=(now, old))
     if locked_out is not None:
         problems.append(replace(locked_out, where=path))
     return found, problems

@@ -15,6 +15,7 @@ from gateway.config.diff import Change
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.tree import Config, LoggingConfig, LogLevel
 from gateway.core.core import Core, Reactor
+from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, RefusedError
 from gateway.model.rows import Reach
 from gateway.reload.applying import Running, apply, use_users
@@ -94,6 +95,7 @@ class Reloads:
         refused: the last one that was wrong, None once a later one was right.
         count: those that were right.
         users: looks at the users file alone.
+        auditor: is told of each, and of the keys that changed.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Reloads:
         self._asked = False
         self._early = False
         self.users = UsersFile(self._of_users, self._use_users, self._lock)
+        self.auditor: Auditor = SILENT
 
     @property
     def file(self) -> str | None:
@@ -186,6 +189,7 @@ class Reloads:
             closed=closed,
             seconds=self._reactor.seconds() - began,
         )
+        self._record(self.last, why)
         # Told once, by whichever of the two levels tells it.
         if before:
             self._tell(self.last, why)
@@ -212,6 +216,26 @@ class Reloads:
         if reason is not None:
             raise RefusedError.of(Code.IN_USE, reason)
 
+    def _record(self, outcome: Outcome, why: str) -> None:
+        """Tell the auditor; a value is what the log is told as well."""
+        for change in outcome.changes[:LOGGED_MAX]:
+            self.auditor.note(
+                "config.changed",
+                key=change.key,
+                old=change.old,
+                new=change.new,
+                effect=change.reach.value,
+                origin=change.origin,
+            )
+        self.auditor.note(
+            "config.reloaded",
+            why=why,
+            file=self.file or "",
+            changes=len(outcome.changes),
+            not_told=max(0, len(outcome.changes) - LOGGED_MAX),
+            connections_closed=outcome.closed,
+        )
+
     def _tell(self, outcome: Outcome, why: str) -> None:
         for change in outcome.changes[:LOGGED_MAX]:
             _log.info(
@@ -237,6 +261,8 @@ class Reloads:
 
     def _tell_refused(self, problems: Sequence[Problem], why: str) -> None:
         self.refused = Refused(at_ms=self._now_ms(), problems=problems)
+        texts = [f"{problem.path}: {problem.text}" for problem in problems]
+        self.auditor.note("config.refused", why=why, file=self.file or "", problems=texts)
         for problem in problems[:LOGGED_MAX]:
             _log.error(
                 "config.refused", why=why, where=problem.where, key=problem.path, error=problem.text

@@ -51,12 +51,3 @@ def _other_proof(by: By, before: User, after: User) -> bool:
         return False
     scram = by is By.SCRAM and before.verifiers != after.verifiers
     return scram or before.password != after.password
-
-
-def other_roles(principal: Principal, before: Users, after: Users) -> frozenset[str] | None:
-    """Return the roles that a connection's user has now; None: the same as before."""
-    user = principal.user or ""
-    if principal.by in _ELSEWHERE or not principal.proved or user not in before:
-        return None
-    found = after.get(user)
-    return None if found is None or found.roles == principal.roles else found.roles

@@ -167,7 +167,7 @@ class UsersFile:
 
 def _read(config: Config, users: Users) -> Users:
     """Read the users file and judge it. Raises ConfigError. Blocks."""
-    found, problems = read_users(config, users)
+    found, problems = read_users(config, users, config)
     if problems:
         raise ConfigError(problems)
     return found

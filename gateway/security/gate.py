@@ -5,13 +5,16 @@ What a check passes, in this order:
     open gate (no users) ────────────────────────────────> let in
     a token (its form tells) ────────────────────────────> let in or refused, held back by none
     verified within the last minute (keyed hash) ────────> let in
-    too many wrong passwords from this peer for this user > refused, nothing computed
+    too many wrong passwords, see `throttle` ────────────> refused, nothing computed
     too many checks waiting ─────────────────────────────> refused, nothing computed
     a realm takes it (a directory's user) ───────────────> let in or refused
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
 A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
 the same count of wrong ones: who has to wait is refused at the end, whatever the proof.
+
+A refusal that something was computed for comes at the next full quarter of a second after the
+login: whether a user exists, and where it is known, cannot be told from its time.
 
 The answer never comes inside the call. Threads, time and the end of the turn are handed in.
 """
@@ -21,22 +24,29 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, Protocol
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
+from gateway.model.certificates import CertificateRule
 from gateway.model.errors import Code, Refusal
 from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
+from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
 from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
+#: Of those, checks of who has not come in by this user from there before: others have the rest.
+STRANGERS_MAX: Final = 48
+#: More than a check takes, where nothing waits.
+EVEN_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
@@ -64,6 +74,9 @@ class Surroundings(Protocol):
     def later(self, action: Callable[[], None]) -> None:
         """Run `action` on a later turn of the reactor."""
 
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Run `action` so many seconds later."""
+
     def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Run `work` on a worker thread and `done` with its result on the reactor."""
 
@@ -90,28 +103,42 @@ class Tokens(Realm, Protocol):
         """Have a principal go on by a new token of the same user; `done` is called later."""
 
 
+class Remembering(Realm, Protocol):
+    """A realm that remembers right logins."""
+
+    def remembered(self, user: str, secret: str) -> Principal | None:
+        """Return for whom a login acts that was right a while ago; costs nothing."""
+
+
 class PasswordGate:
     """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
 
     Attributes:
         tokens: asked before all others, where there are issuers of tokens; else None.
         realms: asked in this order before the users file; the first that takes a login judges it.
+        certificates: whose the certificates of clients are; None: nobody's.
         judge: asked what principals may do, those of before as well; None: they may do everything.
+        all_in_file: every user who logs in by a password stands in the users file; where one does
+            not, there is no verifier of its password either.
         accepted, refused, waiting: figures, read only.
     """
 
     __slots__ = (
-        "_bench", "_here", "_key", "_nonces", "_remembered", "_surroundings", "_throttle", "_users",
-        "accepted", "decoy_key", "judge", "realms", "refused", "tokens", "waiting",
+        "_bench", "_here", "_key", "_nonces", "_remembered", "_shown", "_surroundings", "_throttle",
+        "_users", "accepted", "all_in_file", "certificates", "decoy_key", "judge", "realms",
+        "refused", "tokens", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
         self.tokens: Tokens | None = None
-        self.realms: tuple[Realm, ...] = ()
+        self.realms: tuple[Remembering, ...] = ()
+        self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
+        self.all_in_file = True
         self._bench = _Bench(self)
         self._here: WeakSet[Principal] = WeakSet()  # whose roles are those of the file
+        self._shown: WeakKeyDictionary[Principal, bytes] = WeakKeyDictionary()  # by certificate
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
@@ -141,8 +168,9 @@ class PasswordGate:
 
     @property
     def open(self) -> bool:
-        """Whether no user is configured, and no realm, so that anybody is let in."""
-        return not self._users and not self.realms and self.tokens is None
+        """Whether no user is configured, no realm and no rule, so that anybody is let in."""
+        ruled = self.certificates is not None and bool(self.certificates.rules)
+        return not (self._users or self.realms or ruled or self.tokens is not None)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -150,6 +178,8 @@ class PasswordGate:
 
         Clients take the best that is offered, and have no second try with another one.
         """
+        if not self.all_in_file:
+            return ()
         users = self._users.values()
         return tuple(m for m in SCRAM_MECHANISMS if users and all(m in u.verifiers for u in users))
 
@@ -183,6 +213,48 @@ class PasswordGate:
         self._here.add(made)
         return made
 
+    def certified(self, certificate: bytes | None, peer: str) -> Principal | None:
+        """Return for whom a peer acts that has shown a certificate to TLS; None: for nobody."""
+        if certificate is None or self.certificates is None or not self.certificates.rules:
+            return None
+        owner = self.certificates.owner(certificate, peer)
+        if owner is None:
+            return None
+        made = Principal(
+            owner.user,
+            roles=self.roles(owner.user) if owner.roles is None else owner.roles,
+            by=By.CERTIFICATE,
+            until_ms=owner.until_ms,
+            judge=self._bench,
+        )
+        if owner.roles is None:
+            self._here.add(made)
+        self._shown[made] = certificate
+        return made
+
+    def use_rules(self, rules: Sequence[CertificateRule]) -> None:
+        """Judge certificates by other rules, also those of principals that are there.
+
+        Whoever is another user by them, or none, keeps the roles: its connection is to be closed.
+        """
+        judges = self.certificates
+        if judges is None or judges.rules == tuple(rules):
+            return
+        judges.rules = tuple(rules)
+        for one, shown in tuple(self._shown.items()):
+            owner = judges.look(shown)
+            if owner is None or owner.user != one.user:
+                continue
+            roles = self.roles(owner.user) if owner.roles is None else owner.roles
+            (self._here.add if owner.roles is None else self._here.discard)(one)
+            if roles != one.roles:
+                one.renew(roles, one.until_ms)
+
+    def admit(self, principal: Principal, peer: str) -> Principal:
+        """Count a login by certificate, which nothing is left to be checked of."""
+        self.accepted += 1
+        return principal
+
     def proved(self, peer: str, user: str, *, right: bool) -> Principal | None:
         """Count a SCRAM login; returns for whom it acts, if it is let in."""
         pair, now = (peer, user), self._surroundings.now()
@@ -203,7 +275,13 @@ class PasswordGate:
         return frozenset() if found is None else found.roles
 
     def for_peer(
-        self, address: str, *, anonymous: bool = False, holder: Principal | None = None
+        self,
+        address: str,
+        *,
+        anonymous: bool = False,
+        listener: str = "",
+        protocol: str = "",
+        holder: Principal | None = None,
     ) -> PeerGate:
         """Return the gate as one peer meets it.
 
@@ -211,9 +289,12 @@ class PasswordGate:
             address: of the peer, without a port.
             anonymous: let in who gives no user, though users are configured; a user who is given
                 is checked all the same.
+            listener: where it came in, for the audit trail.
+            protocol: that it speaks there.
             holder: for whom the peer acts, where its request has proved that.
         """
-        return PeerGate(self, address, anonymous=anonymous, holder=holder)
+        remote = Remote(address, listener, protocol)
+        return PeerGate(self, remote, anonymous=anonymous, holder=holder)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
@@ -226,7 +307,12 @@ class PasswordGate:
     def held_from(self, peer: str, user: str) -> float:
         """Return for how many seconds logins of a user from there are refused unseen; 0: none."""
         closed = self._throttle.closed_for((peer, user), self._surroundings.now())
-        return closed or (BUSY_SECONDS if self.waiting >= WAITING_MAX else 0.0)
+        return closed or (BUSY_SECONDS if self._is_busy((peer, user)) else 0.0)
+
+    def _is_busy(self, pair: tuple[str, str]) -> bool:
+        """Whether too many checks wait for one more of this peer and user."""
+        most = WAITING_MAX if self._throttle.knows(pair) else STRANGERS_MAX
+        return self.waiting >= most
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login whose peer is not known apart."""
@@ -245,7 +331,10 @@ class PasswordGate:
             return
         for realm in self.realms:
             if realm.takes(user, password):
-                if self._has_turn(pair, done):
+                found = realm.remembered(user, password)
+                if found is not None:
+                    self.let_in(self._judged(found), done)
+                elif self._has_turn(pair, done):
                     self._ask(realm, pair, password, done)
                 return
         known = self._users.get(user)
@@ -264,7 +353,7 @@ class PasswordGate:
 
     def _has_place(self, pair: tuple[str, str], done: Done) -> bool:
         """Whether a login may wait for its answer; it is refused, later, if not."""
-        if self.waiting >= WAITING_MAX:
+        if self._is_busy(pair):
             self._refuse(pair, Why.BUSY, done)
             return False
         self.waiting += 1
@@ -273,8 +362,9 @@ class PasswordGate:
     def _verify(
         self, known: User | None, pair: tuple[str, str], password: str, mark: bytes, done: Done
     ) -> None:
-        peer, user = pair
+        user = pair[1]
         around = self._surroundings
+        began = around.now()
 
         def verified(right: bool) -> None:  # noqa: FBT001 - the shape of Surroundings.verify
             self.waiting -= 1
@@ -283,29 +373,26 @@ class PasswordGate:
                 self._remember(mark, around.now())
                 self._answer(self.principal(user, By.PASSWORD), done)
             else:
-                self._throttle.failed(pair, around.now())
-                around.refused(user, peer, Why.WRONG)
-                self._answer(None, done)
+                self._refuse_evenly(pair, Why.WRONG, began, done)
 
         around.verify(lambda: _verify(known, password), verified)
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
         peer, user = pair
-        around = self._surroundings
+        began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
-                answer.judged_by(self._bench)
                 if realm is not self.tokens:
                     self._throttle.succeeded(pair)
-                self._answer(answer, done)
-                return
-            if answer is not Why.UNREACHABLE and realm is not self.tokens:
-                self._throttle.failed(pair, around.now())
-            around.refused(user, peer, answer)
-            self._answer(None, done)
+                self._answer(self._judged(answer), done)
+            elif realm is self.tokens:
+                self._surroundings.refused(user, peer, answer)  # nobody guesses one
+                self._answer(None, done)
+            else:
+                self._refuse_evenly(pair, answer, began, done)
 
         realm.check(user, secret, judged)
 
@@ -333,6 +420,21 @@ class PasswordGate:
             done(answer)
 
         self.tokens.renew(principal, token, renewed)
+
+    def _judged(self, principal: Principal) -> Principal:
+        principal.judged_by(self._bench)
+        return principal
+
+    def _refuse_evenly(self, pair: tuple[str, str], why: Why, began: float, done: Done) -> None:
+        """Refuse at a time that does not tell what was looked at since the login began."""
+        peer, user = pair
+        around = self._surroundings
+        now = around.now()
+        if why not in (Why.UNREACHABLE, Why.BUSY):
+            self._throttle.failed(pair, now)
+        around.refused(user, peer, why)
+        wait = EVEN_SECONDS - (now - began) % EVEN_SECONDS
+        around.after(wait, lambda: self._answer(None, done))
 
     def _still_so(self, known: User | None) -> bool:
         """Whether a user who was found right is still the same: other users may have been read."""
@@ -394,19 +496,24 @@ class _Bench:
 
 
 class PeerGate:
-    """The `Authenticator` of one peer, and its `Verifiers`."""
+    """The `Authenticator` of one peer, and its `Verifiers`.
 
-    __slots__ = ("_address", "_anonymous", "_gate", "_holder")
+    Attributes:
+        accepted: told of each login by `check` that was let in; None: nobody is.
+    """
+
+    __slots__ = ("_address", "_anonymous", "_gate", "_holder", "accepted")
 
     def __init__(
         self,
         gate: PasswordGate,
-        address: str,
+        address: Remote,
         *,
         anonymous: bool,
         holder: Principal | None = None,
     ) -> None:
         """`holder` is for whom the peer acts that has proved it already, by its request."""
+        self.accepted: Callable[[Principal], None] | None = None
         self._holder = holder
         self._gate = gate
         self._address = address
@@ -425,7 +532,19 @@ class PeerGate:
         if self._anonymous and not user and not is_token(password):
             self._gate.let_in(self.anybody(None), done)
         else:
-            self._gate.check_from(self._address, user, password, done)
+            self._gate.check_from(self._address, user, password, self._telling(done))
+
+    def _telling(self, done: Done) -> Done:
+        accepted = self.accepted
+        if accepted is None:
+            return done
+
+        def told(principal: Principal | None) -> None:
+            if principal is not None:
+                accepted(principal)
+            done(principal)
+
+        return told
 
     def held(self, user: str) -> float:
         """See `Authenticator`."""
@@ -453,7 +572,7 @@ class PeerGate:
 
     def told(self, user: str, *, right: bool) -> Principal | None:
         """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
-        return self._gate.proved(self._address, user, right=right)
+        return self._gate.proved(self._address.by(By.SCRAM), user, right=right)
 
 
 def _verify(known: User | None, password: str) -> bool:

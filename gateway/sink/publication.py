@@ -34,7 +34,7 @@ from gateway.model.address import parse_destination
 from gateway.model.definitions import StageRow
 from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.message import IDENTIFIED
-from gateway.model.ports import Producer, Send
+from gateway.model.ports import Send
 from gateway.model.principal import Principal
 from gateway.model.run import Outcome, Run
 from gateway.sink.form import Form
@@ -104,12 +104,9 @@ class Routes:
     def producer_blocked(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: it is asked before each slice."""
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+    def producer_refused(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: what is published next is judged anew, and told."""
-        for key, route in list(self._open.items()):
-            if route is producer:
-                del self._open[key]
-        producer.close()
+        self.close()
         self._woken()
 
 

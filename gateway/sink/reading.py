@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final
 
 import pyarrow as pa
@@ -77,10 +77,11 @@ class StageReader:
         return found
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and let go of what was read ahead: only its end would do so, too."""
+        self._slices.close()
         self._source.close()
 
-    def _go(self, stage: ArrowStage, row: int) -> Iterator[Slice]:
+    def _go(self, stage: ArrowStage, row: int) -> Generator[Slice, None, None]:
         for first, batch in stage.batches(row):
             while row < first + batch.num_rows:
                 rows = fitting(batch, row - first)

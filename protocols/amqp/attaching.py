@@ -83,7 +83,7 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
         link.blocked = link.producer.blocked() is not None
         session.nodes.attached(link.temporary, target)
     else:
-        link.relay = session.broker.open_relay(link)
+        link.relay = session.broker.open_relay(link, session.principal)
         link.blocked = link.relay.blocked() is not None
     session.write_frame(
         Attach(

@@ -116,7 +116,8 @@ class IncomingLink:
         self.draining = False
         limits = self._session.limits
         most = limits.amqp_credits
-        self.credit = self.producer.credit(most, self._size) if self.producer else most
+        grants = self.producer or self.relay
+        self.credit = grants.credit(most, self._size) if grants else most
         low = limits.amqp_low_credits
         self._low = low if self.credit == most else self.credit * low // most
         return True
@@ -137,6 +138,9 @@ class IncomingLink:
         # is refused. A full disk holds all of them back.
         if self.producer is not None or refusal.code is Code.DISK_FULL:
             self.blocked = True
+        elif refusal.code is Code.QUOTA_REACHED and self.relay is not None:
+            # For an address only what goes there is given back; for its user the link waits.
+            self.blocked = self.relay.blocked() is not None
 
     def producer_unblocked(self) -> None:
         """See the ProducerOwner port: one reason is gone, another one may hold."""
@@ -147,12 +151,12 @@ class IncomingLink:
         self.grant()
         self._session.wake()
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
-        """See the ProducerOwner port: the link ends, or of an anonymous one what went there."""
-        if producer is self.producer:
+    def producer_refused(self, refusal: Refusal) -> None:
+        """See the ProducerOwner port: the link ends; an anonymous one opens its routes anew."""
+        if self.producer is not None:
             self._session.detach(self, error_of(refusal))
         else:
-            self.routes.drop(producer)
+            self.routes.close()
 
     # ---- runs from the hot loop
 

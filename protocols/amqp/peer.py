@@ -145,6 +145,7 @@ class AmqpPeer:
             protocol="AMQP",
             version="1.0",
             user=connection.principal.user,
+            by=connection.principal.by.value,
             client_id=connection.container,
             product=self._product,
             product_version=self._product_version,

@@ -19,6 +19,8 @@ _NAMES: Final = {
     Modified: "amqp:modified:list",
 }
 #: Outcomes that say no.
+#: The message is as good as before, and its sender is to wait.
+_UNHARMED: Final = (Code.DISK_FULL, Code.QUOTA_REACHED)
 _No: TypeAlias = type[Rejected] | type[Released] | type[Modified]
 
 
@@ -44,15 +46,15 @@ class Answers:
     def to(self, refusal: Refusal) -> Outcome:
         """Return the outcome of what the broker did not take.
 
-        A full disk gives the message back unharmed, for another try; anything else is rejected with
-        its reason, or where it is preferred given back as failed when it may be taken later. A
-        sender that lists neither gets its default outcome, or what it lists that says no; one that
+        A full disk, or a quota, gives the message back unharmed, for another try; anything else is
+        rejected with its reason, or where it is preferred given back as failed when it may be taken
+        later. A sender that lists neither gets its default, or what it lists that says no; one that
         leaves no such choice is told the truth, with a rejection.
         """
         rejected = Rejected(error=error_of(refusal))
         if not refusal.transient:
             return rejected
-        if refusal.code is Code.DISK_FULL and self._may(Released):
+        if refusal.code in _UNHARMED and self._may(Released):
             return Released()
         if self.prefers_modified and _NAMES[Modified] in self.listed:
             return Modified(delivery_failed=True)

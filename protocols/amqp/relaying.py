@@ -107,13 +107,6 @@ class Routes:
             return error
         return replace(error, info={**(error.info or {}), Symbol("delivery-tag"): tag})
 
-    def drop(self, producer: Producer) -> None:
-        """Close one of them; a message that needs it opens another, if that is allowed."""
-        for key, route in list(self._routes.items()):
-            if route is producer:
-                del self._routes[key]
-        producer.close()
-
     def close(self) -> None:
         """Close all of them."""
         for route in self._routes.values():

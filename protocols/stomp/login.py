@@ -88,12 +88,14 @@ class Login:
     """
 
     __slots__ = (
+        "_admit",
         "_authenticator",
         "_began",
         "_came",
         "_limits",
         "_moved",
         "_name",
+        "_owner",
         "_receipt",
         "ending",
         "greeting",
@@ -110,6 +112,8 @@ class Login:
         moved: Callable[[], None],
     ) -> None:
         """Begin; `moved` is called after each step but LEFT. `name` is the connection's."""
+        self._owner: str | None = None
+        self._admit: Callable[[], Principal] | None = None
         self._authenticator = authenticator
         self._limits = limits
         self._name = name
@@ -122,6 +126,14 @@ class Login:
         self.principal = ANYBODY
         self.ending: Ending | None = None
         self.last_word = b""
+
+    def own(self, admit: Callable[[], Principal], user: str | None) -> None:
+        """Take this user for the peer, by the certificate that it has shown to TLS.
+
+        That counts for a CONNECT without a passcode, with that login or with none. Where a
+        passcode comes it is checked, and nothing else counts.
+        """
+        self._admit, self._owner = admit, user
 
     @property
     def over(self) -> bool:
@@ -178,6 +190,8 @@ class Login:
             text = "No version of STOMP is spoken by both."
             ending = Ending(cause=Cause.PROTOCOL_ERROR, text=text)
             self._end(Input.BAD, ending, no_common_version(head.receipt))
+        elif self._admit is not None and self._leaves_it(greeting):
+            self._let_in(Input.WELCOME, greeting, self._admit())
         elif self._needs_nobody(greeting):
             self._let_in(Input.WELCOME, greeting, self._authenticator.anybody(greeting.user))
         elif greeting.user is None and not is_token(greeting.password):
@@ -221,6 +235,10 @@ class Login:
         raise AssertionError("nothing is led anywhere before the login")
 
     # ---- outcomes
+
+    def _leaves_it(self, greeting: Greeting) -> bool:
+        """Whether a CONNECT leaves it to the peer's certificate who it is."""
+        return not greeting.password and greeting.user in (None, "", self._owner)
 
     def _checked(self, greeting: Greeting, principal: Principal | None, held: float) -> None:
         """The authenticator has answered, on a later turn; see its `held`."""

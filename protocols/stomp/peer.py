@@ -47,6 +47,7 @@ class StompPeer:
             protocol="STOMP",
             version="" if connection.version is None else connection.version.text,
             user=connection.principal.user,
+            by=connection.principal.by.value,
             client_id=connection.client_id or "",
             product=product,
             product_version=version,

@@ -79,7 +79,7 @@ class Sender:
         self.full = self.producer.blocked() is not None and self.producer.waits
         self._unblocked(self)
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+    def producer_refused(self, refusal: Refusal) -> None:
         """Be dropped, so that the next send is judged anew [gateway.model.ports.ProducerOwner]."""
         self._refused(self)
         self.full = False
@@ -112,7 +112,7 @@ class DiskWait:
         self.full = False
         self._unblocked(self)
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+    def producer_refused(self, refusal: Refusal) -> None:
         """A disk allows nothing to anybody [gateway.model.ports.ProducerOwner]."""
 
 

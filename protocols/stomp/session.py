@@ -105,6 +105,11 @@ class StompSession:
         self._kept = Kept(limits)
         self.seen = StompPeer(self.connection, self._commands.subscriptions, self._traffic)
 
+    def own(self, admit: Callable[[], Principal], user: str | None) -> None:
+        """Let the peer in as `user`, if it leaves that to the certificate it has shown to TLS."""
+        if self._login is not None:
+            self._login.own(admit, user)
+
     # ---- the shell's side
 
     @property

@@ -314,9 +314,22 @@ class Traffic:
         self.pause_if_idle()
 
     def pause_if_idle(self) -> None:
-        """Stop reading while stalled, unless an ACK could make room."""
-        if self._stalled is not None and not self._commands.subscriptions.unacked:
+        """Stop reading while stalled, unless an ACK could make room, or is worth hearing."""
+        if self._stalled is not None and not (
+            self._commands.subscriptions.unacked and self._hears_on()
+        ):
             self._connection.intake.pause(Pause.ROOM)
+
+    def _hears_on(self) -> bool:
+        """Whether more may come while ACKs are to be heard.
+
+        A quota is not for ACKs to make room in, and time does without them: so a peer that floods
+        is not read for a while, before there is no place for what it sends.
+        """
+        if self._stalled is None or self.spool.size < self._limits.spool_bytes_max // 2:
+            return True
+        refusal = self._stalled.producer.blocked()
+        return refusal is None or refusal.code is not Code.QUOTA_REACHED
 
     def _unblocked(self, wait: Sender | DiskWait) -> None:
         if self._stalled is wait:
@@ -329,7 +342,7 @@ class Traffic:
             self._replay()
         if self._connection.ended:
             return
-        if self._stalled is None or self._commands.subscriptions.unacked:
+        if self._stalled is None or (self._commands.subscriptions.unacked and self._hears_on()):
             self._connection.intake.resume(Pause.ROOM)
         self.pause_if_idle()
 

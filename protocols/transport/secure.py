@@ -141,6 +141,11 @@ class SecureTransport(Protocol):
         """What the connection is encrypted with."""
         return self._tls
 
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the client has proved to have, in DER; None without one."""
+        return None if self._lost else self._tls.certificate
+
     def surrender(self) -> ITransport:
         """Leave socket and TLS to the protocol above, which is passed ciphertext from now on."""
         transport = self.transport
@@ -226,4 +231,4 @@ class SecureTransport(Protocol):
         return getattr(self.transport, name)
 
     def getPeerCertificate(self) -> None:
-        """Return none: clients are not asked for one."""
+        """Return none, which is Twisted's own kind; see `certificate`."""

@@ -250,7 +250,8 @@ class Wire(TwistedProtocol):
         host, port = str(getattr(end, "host", "local")), getattr(end, "port", 0)
         secure = self._tls is not None or hasattr(transport, "getPeerCertificate")
         loopback = host.startswith("127.") or host in ("::1", "local")
-        return PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name, port=port)
+        facts = PeerFacts(address=host, loopback=loopback, tls=secure, name=self._name, port=port)
+        return facts if self._tls is None else replace(facts, certificate=self._tls.certificate)
 
     @property
     def _only(self) -> Speaker | None:
@@ -411,9 +412,7 @@ class Wire(TwistedProtocol):
         self.cut(Cause.CUT, "it left while it was not read from")
 
     def _write(self, data: bytes) -> None:
-        if self._tls is not None:
-            data = self._tls.seal(data)
-        self._put(data)
+        self._put(data if self._tls is None else self._tls.seal(data))
 
     def unchoked(self) -> None:
         """See `Sender`."""

@@ -78,6 +78,7 @@ class PeerFacts:
 
     Attributes:
         own: our address there.
+        certificate: what it has proved to have, in DER; None where it was not asked, or has none.
         principal: for whom it acts, where what carries its protocol has proved that.
     """
 
@@ -88,6 +89,7 @@ class PeerFacts:
     port: int = 0
     own: str = ""
     principal: Principal | None = None
+    certificate: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

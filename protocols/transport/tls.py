@@ -11,8 +11,9 @@ Nothing is raised: what went wrong stands in `failure`, in one word, and nothing
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
-from typing import Final
+from typing import Any, Final
 
 #: The plain text of one record at most [RFC 8446 5.1].
 RECORD_BYTES: Final = 16384
@@ -20,8 +21,21 @@ RECORD_BYTES: Final = 16384
 HELD_BYTES_MAX: Final = 1 << 16
 #: The first byte of a ClientHello's record [RFC 8446 5.1].
 _HANDSHAKE: Final = 22
+#: More certificates stand above a client's than are allowed.
+TOO_DEEP: Final = "certificate-chain-too-long"
+_NOT_WORD: Final = re.compile(r"[^a-z0-9]+")
 #: The peer speaks something else.
 NOT_TLS: Final = "not-tls"
+
+
+class ServerContext(ssl.SSLContext):
+    """What a server's connections are made of.
+
+    Attributes:
+        depth_max: certificates that may stand between a client's and its authority's; None: any.
+    """
+
+    depth_max: int | None = None
 
 
 class Tls:
@@ -64,6 +78,16 @@ class Tls:
     def version(self) -> str:
         """What was agreed on, `TLSv1.3`; empty before."""
         return self._tls.version() or ""
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that the other end has proved to have, in DER; None: it was not asked.
+
+        Whoever signed it was found among those that are trusted.
+        """
+        if not self.ready or self._tls.context.verify_mode is ssl.CERT_NONE:
+            return None
+        return self._tls.getpeercert(binary_form=True)
 
     @property
     def cipher(self) -> str:
@@ -115,10 +139,25 @@ class Tls:
         except ssl.SSLError as error:
             self._fail(error)
             return
+        if self._too_deep():
+            self.failure = TOO_DEEP
+            return
         self.ready = True
         if self._held:
             held, self._held = self._held, b""
             self._encrypt(held)
+
+    def _too_deep(self) -> bool:
+        """Whether more certificates stand above that of a client than its server allows."""
+        context = self._tls.context
+        most = context.depth_max if isinstance(context, ServerContext) else None
+        if most is None or context.verify_mode is ssl.CERT_NONE:
+            return False
+        # Python has this from 3.13 on; before, it lies one object below.
+        holder: Any = self._tls
+        holder = holder if hasattr(holder, "get_verified_chain") else holder._sslobj  # noqa: SLF001
+        chain = holder.get_verified_chain()
+        return len(chain or ()) > most + 2
 
     def take(self) -> bytes:
         """Return what TLS itself has to say."""
@@ -155,4 +194,8 @@ class Tls:
 
     def _fail(self, error: ssl.SSLError) -> None:
         self._held = b""
-        self.failure = (error.reason or "broken").lower().replace("_", "-")
+        if isinstance(error, ssl.SSLCertVerificationError) and self._tls.server_side:
+            # Why a client's certificate is refused; without an article: `certificate-has-expired`.
+            self.failure = _NOT_WORD.sub("-", error.verify_message.lower()).strip("-")
+        else:
+            self.failure = (error.reason or "broken").lower().replace("_", "-")

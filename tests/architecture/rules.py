@@ -101,6 +101,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.broker",
         "gateway.config",
         "gateway.model",
+        "gateway.quotas",
         "protocols.transport.shell",
     ),
     "gateway.disk.judging": ("gateway.model",),
@@ -126,6 +127,14 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.security",
     ),
+    "gateway.directory.settings": (),
+    "gateway.directory": (
+        "gateway.directory.settings",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.process.threads",
+        "gateway.security",
+    ),
     "gateway.sink": (
         "gateway.addresses",
         "gateway.broker",
@@ -144,12 +153,16 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.time",
         "storage",
     ),
+    "gateway.quotas": ("gateway.addresses", "gateway.model"),
+    "gateway.audit.events": (),
+    "gateway.audit": ("gateway.audit.events", "storage.files"),
     # The doors.
     "gateway.listening": (
         "gateway.config",
         "gateway.logs",
         "gateway.model",
         "gateway.process",
+        "gateway.quotas",
         "gateway.security",
         "gateway.time",
         "protocols",
@@ -160,6 +173,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.core",
         "gateway.listening",
         "gateway.model",
+        "gateway.quotas",
         "gateway.security",
         "gateway.tokens",
         "protocols.amqp",
@@ -175,6 +189,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.logs",
         "gateway.model",
         "gateway.queues",
+        "gateway.quotas",
         "gateway.reload",
         "gateway.selectors",
         "gateway.sink",
@@ -186,6 +201,13 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "protocols.websocket",
     ),
     # The whole, and the commands.
+    "gateway.doctor": (
+        "gateway.config",
+        "gateway.listening.certificates",
+        "gateway.listening.contexts",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.assembly": ("*",),
     "gateway.trial": (),
     "gateway.demo": ("gateway.trial",),
@@ -271,24 +293,32 @@ WORLDLY: Final = frozenset(
 #: the list shrinks with the code. A package stands for what lies in it.
 SHELLS: Final[Mapping[str, str]] = {
     # The composition: the clock, chance, the reactor and the log are made here and handed down.
+    "gateway.assembly.auditing": "structlog",
     "gateway.assembly.adopting": "os structlog subprocess",
     "gateway.assembly.ambient": "os random structlog time",
+    "gateway.assembly.access": "structlog",
     "gateway.assembly.app": "structlog twisted",
     "gateway.core.blocking": "twisted",
     "gateway.core.core": "os structlog twisted",
     "gateway.assembly.service": "gc os resource signal structlog time twisted",
     "gateway.listening.listeners": "structlog twisted",
     "gateway.listening.connections": "structlog twisted",
+    "gateway.listening.counted": "twisted",
     "gateway.listening.tls": "ssl structlog twisted",
-    "gateway.listening.certificates": "ssl structlog tempfile",
+    "gateway.listening.certificates": "ssl structlog",
+    "gateway.listening.contexts": "ssl tempfile",
     "gateway.twist_plugin": "twisted",
     "gateway.core.declared": "structlog",
     "gateway.reload.applying": "twisted",
     "gateway.reload.reading": "twisted",
+    "gateway.directory.asking": "secrets ssl",
+    "gateway.directory.realm": "structlog twisted",
     "gateway.reload.reloads": "structlog twisted",
     "gateway.reload.users_file": "os structlog twisted",
     "gateway.logs.lines": "queue structlog threading twisted zope",
     # The process and its limits: memory, descriptors, its end, its pulse.
+    "gateway.doctor.facts": "os",
+    "gateway.process.dumps": "resource",
     "gateway.process.heap": "ctypes os",
     "gateway.process.descriptors": "os resource",
     "gateway.process.figures": "os resource",
@@ -314,8 +344,12 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.core.upkeep": "structlog",
     "gateway.logs.fullness": "structlog",
     "gateway.logs.connections": "structlog",
+    "gateway.logs.quotas": "structlog",
     # Configuration is read from files and the environment in one place.
     "gateway.config.load": "os",
+    # The trail is written on a thread.
+    "gateway.audit.keys": "os",
+    "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
     # Keys of issuers are fetched over the network.
@@ -360,8 +394,8 @@ SHELLS: Final[Mapping[str, str]] = {
     # Commands and the bench are processes of their own.
     "gateway.cli": "click fcntl logging os rich select signal socket ssl time",
     "gateway.bench": (
-        "click gc os pyspark queue resource rich select socket ssl subprocess tempfile threading "
-        "time"
+        "click gc os pyspark queue resource rich select selectors signal socket ssl "
+        "subprocess tempfile threading time"
     ),
     "gateway.demo": "click os pyspark rich tempfile threading time",
     "gateway.trial": "os shutil signal socket ssl subprocess tempfile time",
@@ -449,9 +483,12 @@ AMBIENT_ALLOWED: Final = (
     "gateway.bench.store",
     "gateway.bench.tabs",
     "gateway.bench.tabs_held",
+    "gateway.bench.tenants",
     "gateway.demo.command",
     "gateway.demo.senders",
     "gateway.trial.scratch",
+    "gateway.cli.audit",
+    "gateway.cli.doctor",
     "gateway.cli.scrub",
     "gateway.bench.slow_disk",
     "pyspark_sluicegate.pacing",

@@ -281,9 +281,11 @@ def _forged(chance: random.Random) -> Iterator[bytes]:
             yield bytes(data)
 
 
-def _written(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+def _written(
+    batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None, address: str = "q"
+) -> bytes:
     sink = pa.BufferOutputStream()
-    schema = batch.schema.with_metadata({"sluicegate.address": "q"})
+    schema = batch.schema.with_metadata({"sluicegate.address": address})
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
@@ -292,13 +294,9 @@ def _written(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = Non
 def sink_waiting(where: Where) -> None:
     """Batches of a thousand producers that all wait for an address that takes nothing."""
     call(where, "POST", "/addresses", {"name": "held", "routingTypes": ["ANYCAST"]})
-    call(where, "POST", "/addresses/held:block")
-    batch = pa.record_batch({"body": pa.array([bytes(1_000)] * 3_000, pa.binary())})
-    sink = pa.BufferOutputStream()
-    schema = batch.schema.with_metadata({"sluicegate.address": "held"})
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(batch.slice(0, 800))
-    data = bytes(sink.getvalue())
+    call(where, "POST", "/addresses/held/block", {})
+    batch = pa.record_batch({"body": pa.array([bytes(1_000)] * 800, pa.binary())})
+    data = _written(batch, address="held")
     stages = [{"partition": 0, "attempt": "a", "rows": 800}]
     for number in itertools.count():
         stage = f"/sink/stages/p{number % 1_000}/0/0/a"

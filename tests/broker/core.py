@@ -262,8 +262,7 @@ class Owner:
         self.blocked = True
         self.told.append("blocked")
 
-    def producer_refused(self, producer, refusal) -> None:
-        producer.close()
+    def producer_refused(self, refusal) -> None:
         self.told.append(refusal.code.value)
 
 

@@ -164,3 +164,17 @@ def test_commands_at_the_same_time_lose_nothing() -> None:
         one.communicate("pw\n", timeout=60)
     assert [one.returncode for one in running] == [0] * 4
     assert set(users()) == {"u0", "u1", "u2", "u3"}
+
+
+def test_the_last_administrator_keeps_the_role() -> None:
+    Path("f.toml").write_text('data-directory = "d"\n[security-settings."#"]\nsend = ["shop"]\n')
+    where = ("-c", "f.toml")
+    add("bob", "--role", "shop", *where)
+    assert "[security-settings]" not in add("ann", "--role", "admin", *where)
+    for arguments in (("remove", "ann"), ("roles", "ann", "shop"), ("roles", "ann", "--none")):
+        before = Path("d/users.toml").read_text()
+        error = refused(*arguments, *where)
+        assert (error.code, error.status) == ("locks-out", 64)
+        assert Path("d/users.toml").read_text() == before
+    good("roles", "bob", "--add", "admin", *where)
+    good("remove", "ann", *where)

@@ -256,7 +256,7 @@ def test_every_table_is_read(tmp_path: Path) -> None:
         ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\nsasl-mechanisms=['CRAM-MD5']",
-            '"CRAM-MD5" is not one of SCRAM-SHA-512, SCRAM-SHA-256, PLAIN',
+            '"CRAM-MD5" is not one of EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, PLAIN',
         ),
         (
             "[acceptors.a]\nendpoint='tcp:1'\nprotocols=['MQTT']",

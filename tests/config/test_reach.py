@@ -27,6 +27,7 @@ TABLES = {
     "ldap": schema.LDAP,
     "metrics": schema.METRICS,
     "logging": schema.LOGGING,
+    "audit": schema.AUDIT,
     "authentication": schema.AUTHENTICATION,
     "streams": schema.STREAM,
 }

@@ -149,7 +149,7 @@ def test_an_endpoint_of_tls_takes_a_minimum_version_from_the_table() -> None:
         ((*TABLE, "acceptors.all.tls.key-password='x'"), "key-password: is for keys that are"),
         (
             (*TABLE, "acceptors.all.tls.need-client-auth=true"),
-            "is for certificates of clients",
+            'is client-certificates = "required" here',
         ),
         ((*TABLE, "acceptors.all.tls.key-store-path='x'"), "write certificate and key, in PEM"),
         ((*TABLE, "acceptors.all.tls.certificat='x'"), "unknown key; did you mean certificate"),

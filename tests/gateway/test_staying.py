@@ -1,4 +1,4 @@
-"""Which connections stay when there are other users, and which roles they have then."""
+"""Which connections stay when there are other users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gateway.model.principal import By, Principal
 from gateway.model.verifier import Verifier
-from gateway.reload.staying import CHANGED, GONE, other_roles, why_to_end
+from gateway.reload.staying import CHANGED, GONE, why_to_end
 from gateway.security.secret import Secret
 from gateway.security.users import User
 
@@ -37,8 +37,6 @@ def test_a_removed_user_goes_however_it_came(by: By) -> None:
 def test_the_file_says_nothing_of_users_from_elsewhere(by: By) -> None:
     assert told(by, user(), None) is None
     assert told(by, user("a"), user("b")) is None
-    principal = Principal("ann", by=by, roles=frozenset({"token"}))
-    assert other_roles(principal, {"ann": user()}, {"ann": user(roles="x")}) is None
 
 
 def test_a_certificate_of_a_user_whom_the_file_never_had_stays() -> None:
@@ -64,12 +62,3 @@ def test_who_came_while_nobody_had_to_log_in() -> None:
     assert said(None, was_open=True, anonymous=True) is None
     assert said("ann", was_open=True, anonymous=True) == GONE
     assert said(None, was_open=False, anonymous=False) is None
-
-
-def test_roles_are_those_of_the_file() -> None:
-    principal = Principal("ann", by=By.PASSWORD, roles=frozenset({"a"}))
-    before = {"ann": user(roles="a")}
-    assert other_roles(principal, before, {"ann": user(roles="a")}) is None
-    assert other_roles(principal, before, {"ann": user(roles="b c")}) == {"b", "c"}
-    assert other_roles(principal, before, {}) is None
-    assert other_roles(Principal("ann"), before, {"ann": user(roles="b")}) is None

@@ -105,3 +105,58 @@ def test_nonsense_leaves_the_users_and_is_told_once(live: Live) -> None:
     live.until(settled)
     assert len(live.log("users.refused")) == 2
     assert json.dumps(live.log("users.reloaded")).count("users.toml") == 2
+
+
+JUDGED = """
+[security-settings."#"]
+send = ["shop"]
+create-address = ["shop"]
+create-durable-queue = ["shop"]
+[api-roles]
+view = ["monitoring"]
+"""
+
+
+def test_roles_hold_at_once_and_the_last_administrator_stays(
+    gateway_process: Start, tmp_path: Path
+) -> None:
+    live = Live(gateway_process, tmp_path, "")
+    for name, roles in (("ann", ("admin",)), ("bob", ("monitoring",)), ("eve", ())):
+        given = [part for role in roles for part in ("--role", role)]
+        user(live, "add", name, "--password-stdin", *given, text="pw\n")
+        live.until(lambda name=name: f"users.{name}" in str(live.log("config.changed")))
+    ann, bob, eve = (("ann", "pw"), ("bob", "pw"), ("eve", "pw"))
+    assert live.ask("DELETE", "/api/v1/queues/none", login=eve)[0] == 404
+    live.reload(JUDGED, login=eve)
+    calls = (
+        ("GET", "/api/v1/queues"),
+        ("DELETE", "/api/v1/queues/none"),
+        ("POST", "/api/v1/config:reload"),
+    )
+    for login, answers in ((ann, [200, 404, 200]), (bob, [200, 403, 403]), (eve, [403] * 3)):
+        assert [live.ask(*call, login=login)[0] for call in calls] == answers
+    assert live.ask("GET", "/livez")[0] == 200
+    assert live.ask("GET", "/metrics")[0] == 401
+    status, told = live.ask("DELETE", "/api/v1/queues/none", login=bob)
+    assert (status, told["code"]) == (403, "not-authorized")
+    assert "manage" in told["message"]
+
+    # A role that comes lets in what is open already; the last administrator cannot go.
+    stomp = StompPeer(live.gateway.stomp_port, eve)
+    count = len(live.log("users.reloaded"))
+    user(live, "roles", "eve", "shop", "manage")
+    live.wait_log("users.reloaded", count + 1)
+    stomp.send("q", b"1", "r")
+    assert stomp.read()[0] == "RECEIPT"
+    assert live.ask("DELETE", "/api/v1/queues/none", login=eve)[0] == 404
+    path = live.gateway.data / "users.toml"
+    path.write_text(path.read_text().replace('"admin"', '"adm"'))
+    (refused,) = live.wait_log("users.refused")
+    assert "nobody is left who may administer this gateway" in refused["error"]
+    assert live.ask("POST", "/api/v1/config:reload", login=ann)[0] == 422
+    path.write_text(path.read_text().replace('"adm"', '"admin"'))
+    live.until(lambda: not live.ask("GET", "/api/v1/config", login=ann)[1]["usersRefused"])
+    # Nor may the configuration take the role away from all.
+    live.write(JUDGED + 'admin = ["nobody"]\n')
+    status, told = live.ask("POST", "/api/v1/config:reload", login=ann)
+    assert (status, "api-roles.admin" in told["message"]) == (422, True)

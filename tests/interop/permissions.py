@@ -15,7 +15,7 @@ from gateway.security.passwords import hash_password
 from gateway.security.users import User, render_users
 from gateway.trial.scratch import ScratchGateway
 
-PASSWORD: Final = "one for all"
+PASSWORD: Final = "one-for-all"
 QUEUE: Final = "there.queue"
 TOPIC: Final = "there.topic"
 

@@ -10,10 +10,10 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
 from twisted.internet.protocol import Protocol
-from twisted.internet.task import deferLater
+from twisted.internet.task import Clock, deferLater
 from twisted.trial.unittest import TestCase
 
-from gateway.management.chunks import TURN_PIECES
+from gateway.management.chunks import TURN_PIECES, TURN_SECONDS, Rounds
 from gateway.management.http import Response
 from gateway.management.router import Router
 from gateway.management.wire import ApiSite, WireSettings
@@ -90,6 +90,32 @@ def test_one_turn_takes_a_bounded_number_of_bytes():
     peer.channel.dataReceived(request_bytes("GET", "/stream"))
     one_turn(peer)
     assert source.pulled == 3
+
+
+def test_many_senders_have_the_time_of_one_in_a_turn():
+    clock = Clock()
+    rounds = Rounds(clock)
+    wrote = []
+
+    class Sender:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def write_some(self) -> None:
+            wrote.append(self.number)
+            clock.rightNow += TURN_SECONDS / 2
+            if wrote.count(self.number) < 2:
+                rounds.ask(self)
+
+    for number in range(5):
+        rounds.ask(Sender(number))
+    turns = []
+    while clock.calls:
+        before = len(wrote)
+        clock.calls.pop(0).func()
+        turns.append(len(wrote) - before)
+    assert turns == [2, 2, 2, 2, 2]
+    assert wrote == [0, 1, 2, 3, 4] * 2, "one after the other"
 
 
 def test_nothing_is_pulled_while_the_transport_is_full():

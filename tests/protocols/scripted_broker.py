@@ -252,7 +252,7 @@ class ScriptedBroker:
         self.producers.append(producer)
         return producer
 
-    def open_relay(self, owner: ProducerOwner) -> ScriptedRelay:
+    def open_relay(self, owner: ProducerOwner, principal: Principal | None = None) -> ScriptedRelay:
         relay = ScriptedRelay(self, owner)
         self.relays.append(relay)
         return relay

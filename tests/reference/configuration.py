@@ -13,6 +13,7 @@ from gateway.addresses.settings import AddressSettings
 from gateway.config import access, schema, tokens, tree
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
+from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
@@ -30,7 +31,9 @@ from gateway.config.tree import (
 )
 from gateway.model import attributes, bounds
 from gateway.model.attributes import QueueAttributes
+from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
+from gateway.model.quota import Quota
 from gateway.model.rows import Row
 from tests.reference.tables import attributes_of, sentence, table
 
@@ -61,6 +64,9 @@ _PLAIN = {
     access.with_user: "text with `{user}`",
     access.with_entry: "text with `{dn}` or `{user}`",
     schema._forwarding: "address, several with commas, or an array",
+    schema._ciphers: "array of names, or a text with colons between them",
+    schema._roles: "array of roles",
+    schema._pattern: "pattern",
 }
 #: Rules that are not made of numbers.
 _BOUNDS = {
@@ -156,6 +162,20 @@ SECTIONS = (
         classes=(Config,),
         fields={"routing-enabled": "wildcard_routing"},
     ),
+    Section(
+        title="`[[certificate-users]]`",
+        keys=schema.CERTIFICATE_USER,
+        reach="certificate-users",
+        classes=(CertificateRule,),
+        unwritten="none",
+    ),
+    Section(
+        title="`[quotas.users.NAME]`, `[quotas.roles.NAME]`, `[quotas.remotes.NAME]` and "
+        '`[quotas.addresses."MATCH"]`',
+        keys=schema.QUOTA,
+        reach="quotas",
+        classes=(Quota,),
+    ),
     Section(title="`[sink]`", keys=schema.SINK, reach="sink", classes=(SinkConfig,)),
     Section(title="`[streams.NAME]`", keys=schema.STREAM, reach="streams", classes=(StreamConfig,)),
     Section(
@@ -173,6 +193,7 @@ SECTIONS = (
     Section(title="`[ldap]`", keys=schema.LDAP, reach="ldap", classes=(LdapConfig,)),
     Section(title="`[metrics]`", keys=schema.METRICS, reach="metrics", classes=(MetricsConfig,)),
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
+    Section(title="`[audit]`", keys=schema.AUDIT, reach="audit", classes=(AuditConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
     Section(
         title="`[tokens.NAME]`",

@@ -10,6 +10,7 @@ from gateway.management import api
 from gateway.management.config_api import ConfigApi
 from gateway.management.connections_api import ConnectionsApi
 from gateway.management.http import SAFE_METHODS
+from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.sink_api import SinkApi
@@ -55,6 +56,7 @@ def routes() -> Recorder:
     StreamsApi(nothing, nothing).install(recorder)
     SinkApi(nothing).add_routes(recorder)
     ConfigApi(nothing).add_routes(recorder)
+    QuotasApi(nothing).add_routes(recorder)
     ConnectionsApi(nothing, nothing, nothing).add_routes(recorder)
     TokenApi(nothing).add_routes(recorder)
     return recorder

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from gateway.model.principal import By, Principal
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security import gate as gate_module
-from gateway.security.gate import WAITING_MAX, PasswordGate, Why
+from gateway.security.gate import EVEN_SECONDS, STRANGERS_MAX, WAITING_MAX, PasswordGate, Why
 from gateway.security.passwords import NOBODY, hash_password, hash_problem, verify_password
 from gateway.security.secret import Secret
 from gateway.security.users import User
@@ -23,11 +24,16 @@ class World:
         self.soon: list[Callable[[], None]] = []
         self.work: list[tuple[Callable[[], bool], Callable[[bool], None]]] = []
         self.diary: list[tuple[str, str, Why]] = []
+        self.delays: list[float] = []
 
     def now(self) -> float:
         return self.time
 
     def later(self, action: Callable[[], None]) -> None:
+        self.soon.append(action)
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.delays.append(seconds)
         self.soon.append(action)
 
     def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
@@ -129,7 +135,7 @@ def test_whoever_is_throttled_can_be_told_for_how_long(gate: PasswordGate, world
 def test_while_too_many_checks_wait_the_next_is_worth_trying_in_a_second(
     gate: PasswordGate, world: World
 ) -> None:
-    for n in range(WAITING_MAX):
+    for n in range(STRANGERS_MAX):
         assert gate.for_peer(str(n)).held("ann") == 0.0
         gate.for_peer(str(n)).check("ann", "x", lambda good: None)
     assert gate.for_peer("p").held("ann") == 1.0
@@ -141,12 +147,12 @@ def test_only_so_many_checks_wait(
 ) -> None:
     monkeypatch.setattr(gate_module, "verify_password", lambda stored, password: True)
     answers: list[bool] = []
-    for n in range(WAITING_MAX + 3):
+    for n in range(STRANGERS_MAX + 3):
         gate.for_peer(str(n)).check("ann", "x", lambda known: answers.append(known is not None))
-    assert len(world.work) == WAITING_MAX
+    assert len(world.work) == STRANGERS_MAX
     assert [why for _, _, why in world.diary] == [Why.BUSY] * 3
     world.run()
-    assert sorted(answers) == [False] * 3 + [True] * WAITING_MAX
+    assert sorted(answers) == [False] * 3 + [True] * STRANGERS_MAX
     assert gate.waiting == 0
 
 
@@ -320,3 +326,107 @@ def test_who_is_made_up_looks_alike_until_the_users_change(
     assert gate.decoy_key == before
     gate.use({"ann": User(name="ann", password=hash_password("new"))})
     assert gate.decoy_key != before
+
+
+def test_who_came_before_has_places_that_strangers_cannot_take(
+    gate: PasswordGate, world: World
+) -> None:
+    assert ask(gate, world, "ann", "right", "home") == (True, 1)
+    for n in range(WAITING_MAX):
+        gate.for_peer(str(n)).check("bob", "x", lambda _: None)
+    assert len(world.work) == STRANGERS_MAX
+    world.time += 120  # it is not remembered any more
+    answers: list[bool] = []
+    gate.for_peer("home").check("ann", "right", lambda known: answers.append(known is not None))
+    gate.for_peer("away").check("ann", "right", lambda known: answers.append(known is not None))
+    assert len(world.work) == STRANGERS_MAX + 1
+    world.run()
+    assert sorted(answers) == [False, True]
+
+
+class Elsewhere:
+    """A realm that takes every user who is not ann, and takes its time."""
+
+    def __init__(self, world: World, seconds: float, answer: Principal | Why) -> None:
+        self.world, self.seconds, self.answer = world, seconds, answer
+        self.recalled: Principal | None = None
+
+    def takes(self, user: str, secret: str) -> bool:
+        return user != "ann"
+
+    def remembered(self, user: str, secret: str) -> Principal | None:
+        return self.recalled
+
+    def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
+        def answered() -> None:
+            self.world.time += self.seconds
+            done(self.answer)
+
+        self.world.soon.append(answered)
+
+
+def refused_after(gate: PasswordGate, world: World, user: str, seconds: float) -> float:
+    """Return when a wrong login is refused whose check takes so long."""
+    began, world.delays = world.time, []
+    gate.for_peer(f"10.0.0.{len(world.diary)}").check(user, "wrong", lambda _: None)
+    work, world.work = world.work, []
+    for function, done in work:
+        world.time += seconds
+        done(function())
+    soon, world.soon = world.soon, []
+    for action in soon:
+        action()
+    (delay,) = world.delays
+    return world.time + delay - began
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.003, 0.035, 0.2, 0.2499])
+def test_a_refusal_comes_at_the_same_time_whoever_it_is(
+    gate: PasswordGate, world: World, seconds: float
+) -> None:
+    gate.realms = (Elsewhere(world, seconds, Why.WRONG),)
+    times = [refused_after(gate, world, user, seconds) for user in ("ann", "bob", "nobody")]
+    gate.realms = ()
+    times += [refused_after(gate, world, user, seconds) for user in ("ann", "bob", "nobody")]
+    assert times == pytest.approx([EVEN_SECONDS] * 6)
+    # What takes longer comes at the next step.
+    assert refused_after(gate, world, "ann", 0.3) == pytest.approx(2 * EVEN_SECONDS)
+
+
+def test_a_realm_that_nobody_reached_or_is_busy_counts_for_nothing(
+    gate: PasswordGate, world: World
+) -> None:
+    for why in (Why.UNREACHABLE, Why.BUSY):
+        gate.realms = (Elsewhere(world, 0.0, why),)
+        for _ in range(20):
+            gate.for_peer("p").check("bob", "x", lambda _: None)
+            world.run()
+            world.run()
+    assert gate.for_peer("p").held("bob") == 0.0
+    assert {entry[2] for entry in world.diary} == {Why.UNREACHABLE, Why.BUSY}
+
+
+def test_what_a_realm_remembers_is_let_in_though_others_guessed(
+    gate: PasswordGate, world: World
+) -> None:
+    realm = Elsewhere(world, 0.0, Why.WRONG)
+    gate.realms = (realm,)
+    for _ in range(6):
+        gate.for_peer("p").check("bob", "x", lambda _: None)
+        world.run()
+        world.run()
+    assert gate.for_peer("p").held("bob") > 0
+    realm.recalled = Principal("bob", by=By.DIRECTORY)
+    assert ask(gate, world, "bob", "x") == (True, 0)
+
+
+def test_a_realm_with_passwords_of_its_own_ends_the_offer_of_scram(
+    world: World, stored: Secret
+) -> None:
+    verifiers = {"SCRAM-SHA-256": make_verifier("SCRAM-SHA-256", "right")}
+    gate = PasswordGate(
+        {"ann": User(name="ann", password=stored, verifiers=verifiers)}, world, b"k" * 32
+    )
+    assert gate.mechanisms == ("SCRAM-SHA-256",)
+    gate.all_in_file = False
+    assert gate.mechanisms == ()

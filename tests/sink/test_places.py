@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
 from gateway.addresses.settings import FullPolicy
 from gateway.sink.places import PLACES, Places
+from gateway.sink.reading import StageReader
 from tests.management.core import limited
 from tests.sink.core import SinkCore, numbers, stream
 
@@ -79,6 +82,22 @@ def test_a_producer_that_is_forgotten_while_it_waits_takes_no_place(tmp_path: Pa
     begun(core, "w0", stream(3), 3)
     core.run(0.5)
     assert committed(core, "w0")
+
+
+def test_a_reader_that_is_closed_in_the_middle_lets_go_at_once(tmp_path: Path) -> None:
+    core = SinkCore(tmp_path)
+    core.stage(stream(2_500))
+    ((file, _),) = core.files.found()
+    gc.disable()
+    try:
+        reader = StageReader(core.files, file, 0, 1 << 20)
+        assert reader.next() is not None
+        gone = weakref.ref(reader)
+        reader.close()
+        del reader
+        assert gone() is None, "its rows would wait for the collector"
+    finally:
+        gc.enable()
 
 
 def test_those_that_gave_way_ask_a_hundred_times_a_second_together() -> None:

@@ -16,7 +16,8 @@ import pyspark
 from gateway.trial.scratch import HOST, free_ports
 
 _CLASSES = "org.apache.spark.deploy"
-UP_SECONDS = 60.0
+#: A JVM that starts takes seconds; a machine that starves it gets a lot more.
+UP_SECONDS = 120.0
 
 
 @dataclass

@@ -7,6 +7,7 @@ allows it. Whatever is durable is defined in the store before it is used.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gateway.broker.directory.address import Address
 from gateway.broker.directory.conduct import check_subscription
@@ -20,6 +21,8 @@ from gateway.model.objects import Kind
 from gateway.model.principal import Principal, account_of
 from gateway.queues.indexed import Condition
 from gateway.queues.queue import Queue
+
+MULTICAST: Final = RoutingType.MULTICAST
 
 
 class OnDemand:
@@ -213,8 +216,7 @@ class OnDemand:
         """Return the queue of a subscription, durable by name or temporary. Raises RefusedError.
 
         `temporary` with a name: shared by that name, and gone with its last consumer; without one
-        the queue is `owner`'s alone. `condition`
-        and `no_local` decide what the queue takes, and with others than before what it keeps.
+        it is `owner`'s alone. `condition` and `no_local` decide what it takes, and keeps.
         """
         queue = self._subscription_there(durable_name, name)
         fresh = durable_name or make_name()
@@ -223,10 +225,8 @@ class OnDemand:
             self._check_topic(principal, name, queue, fresh, durable=durable)
         self._make_topic(name, principal, queue)
         if durable_name is None:
-            kind = RoutingType.MULTICAST
-            made = self._directory.make_queue(
-                fresh, name, kind, temporary=True, user=account_of(principal)
-            )
+            user = account_of(principal)
+            made = self._directory.make_queue(fresh, name, MULTICAST, temporary=True, user=user)
             made.owner = owner
             self._begin(made, condition, no_local)
             return made

@@ -20,7 +20,7 @@ from gateway.broker.directory.directory import Directory
 from gateway.broker.ports.turns import Clock
 from gateway.model.errors import Code, Refusal
 from gateway.model.message import Message
-from gateway.model.ports import ConsumerFacts
+from gateway.model.ports import Consumer, ConsumerFacts
 from gateway.queues.queue import Held, Queue
 
 _FIELD: Final = "slow_consumer_threshold"
@@ -117,14 +117,25 @@ class SlowConsumers:
         killed: those of them whose connection was closed for it.
         announce: told of each one that is found, for clients that listen.
         tell: called with each one that is found, for the log.
+        spares: whether the gateway itself held a consumer back in the period.
     """
 
-    __slots__ = ("_clock", "_directory", "_watches", "announce", "found", "killed", "tell")
+    __slots__ = (
+        "_clock",
+        "_directory",
+        "_watches",
+        "announce",
+        "found",
+        "killed",
+        "spares",
+        "tell",
+    )
 
     def __init__(self, directory: Directory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
         self.announce: Callable[[SlowConsumer], None] = _tell_nobody
+        self.spares: Callable[[Consumer], bool] = _spare_nobody
         self._watches: dict[int, _Watch] = {}
         self.found = self.killed = 0
         self.tell: Callable[[SlowConsumer], None] = _tell_nobody
@@ -159,7 +170,7 @@ class SlowConsumers:
         seconds = (now_ms - watch.since_ms) / 1000
         slow: list[tuple[Held, SlowConsumer]] = []
         for held, tally in watch.tallies.items():
-            if not held.attached:
+            if not held.attached or self.spares(held.consumer):
                 continue
             work = Work(
                 seconds=seconds,
@@ -204,6 +215,11 @@ def _refusal(found: SlowConsumer) -> Refusal:
         f"{found.threshold:.3g} a second and its slow-consumer-policy is KILL. Acknowledge faster, "
         "or take less at once.",
     )
+
+
+def _spare_nobody(consumer: Consumer) -> bool:
+    """Stand for whoever holds consumers back."""
+    return False
 
 
 def _tell_nobody(found: SlowConsumer) -> None:

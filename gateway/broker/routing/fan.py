@@ -25,7 +25,6 @@ from gateway.broker.routing.way import Way
 from gateway.model.address import RoutingType, check_not_ours, parse_destination
 from gateway.model.definitions import DivertRouting
 from gateway.model.errors import Refusal, RefusedError
-from gateway.model.ports import Producer
 from gateway.model.run import MixedRun, Outcome, Run
 from gateway.queues.queue import Queue
 
@@ -190,7 +189,7 @@ class Fan:
         if self._root.blocked() is None:
             self._root.unblock()
 
-    def producer_refused(self, producer: Producer, refusal: Refusal) -> None:
+    def producer_refused(self, refusal: Refusal) -> None:
         """See the ProducerOwner port: copies go as the gateway's own, and nobody judges them."""
 
     def targets(self) -> list[Queue]:

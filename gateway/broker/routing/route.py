@@ -163,7 +163,7 @@ class Route:
         self._revoked = refusal
         self._version = -1  # what is sent next asks where it leads
         if self._owner is not None:
-            self._owner.producer_refused(self, refusal)
+            self._owner.producer_refused(refusal)
 
     def blocked(self) -> Refusal | None:
         disk = self._shared.disk

@@ -80,6 +80,7 @@ public final class Peer {
         all.put("recover", this::recover);
         all.put("listener", this::listener);
         all.put("login", this::login);
+        all.put("permitted", this::permitted);
         return all;
     }
 
@@ -565,6 +566,52 @@ public final class Peer {
             return "open";
         } catch (JMSException error) {
             return error.getClass().getSimpleName();
+        }
+    }
+
+    // Where others have an address there is `user,password,act,address`; the answer is "done", or why
+    // the act was refused.
+    private Object permitted(String words) throws Exception {
+        String[] parts = words.split(",");
+        JmsConnectionFactory own =
+            new JmsConnectionFactory(parts[0], parts[1], factory.getRemoteURI());
+        try (Connection connection = own.createConnection()) {
+            connection.setClientID("permitted-" + System.nanoTime());
+            connection.start();
+            act(plain(connection), parts[2], parts[3]);
+            return "done";
+        } catch (JMSException error) {
+            return error.getClass().getSimpleName() + ": " + error.getMessage();
+        }
+    }
+
+    private static void act(Session session, String act, String address) throws JMSException {
+        switch (act) {
+            case "send", "make-queue" ->
+                send(session, session.createProducer(session.createQueue(address)), 0, 1);
+            case "make-address" ->
+                send(session, session.createProducer(session.createTopic(address)), 0, 1);
+            case "consume" -> session.createConsumer(session.createQueue(address)).close();
+            case "browse" -> {
+                QueueBrowser browser = session.createBrowser(session.createQueue(address));
+                browser.getEnumeration().hasMoreElements();
+                browser.close();
+            }
+            case "subscribe" -> session.createConsumer(session.createTopic(address)).close();
+            case "subscribe-durably" ->
+                session.createDurableConsumer(session.createTopic(address), "mine").close();
+            case "unsubscribe" -> {
+                session.createDurableConsumer(session.createTopic(address), "mine").close();
+                session.unsubscribe("mine");
+            }
+            case "temporary" -> {
+                TemporaryQueue answers = session.createTemporaryQueue();
+                MessageConsumer consumer = session.createConsumer(answers);
+                send(session, session.createProducer(answers), 0, 1);
+                consumer.receive(SECONDS);
+                consumer.close();
+            }
+            default -> throw new JMSException("no such act: " + act);
         }
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.model.errors import Refusal
 from gateway.model.peers import Cause, Ending, PeerState
+from gateway.model.principal import ANYBODY
 from protocols.transport.speaking import PeerFacts, Speaker
 from protocols.websocket.limits import WebSocketLimits
 from protocols.websocket.session import WebSocketSession
@@ -25,6 +26,7 @@ class InnerPeer:
         self.on_login: Callable[[], None] = lambda: None
         self.ending: Ending | None = None
         self.dismissed: list[Refusal] = []
+        self.principal = ANYBODY
 
     def state(self) -> PeerState:
         return PeerState(

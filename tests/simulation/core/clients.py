@@ -22,7 +22,7 @@ class Sender:
     def producer_blocked(self, refusal: object) -> None:
         """What it sends all the same is taken."""
 
-    def producer_refused(self, producer: object, refusal: object) -> None:
+    def producer_refused(self, refusal: object) -> None:
         """Nobody is judged in here: the simulated core has no permissions."""
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,18 +14,16 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
 from gateway.trial.scratch import ScratchGateway
-from pyspark_sluicegate.archive.proving import prove
-from pyspark_sluicegate.archive.store import Location, StoreError, check_conditional
-from pyspark_sluicegate.archive.table import open_table
+from pyspark_sluicegate.archive.store import StoreError, check_conditional
 from tests.spark.archive.jobs import Job, nonce, table_rows, table_rows_of
 from tests.spark.archive.program import Program, fill, wait_until
-from tests.spark.archive.stores import BUCKET, ENVIRONMENT, Versity, killed_amid
+from tests.spark.archive.store_kills import TABLE, place, run_rounds
+from tests.spark.archive.stores import ENVIRONMENT, Versity, killed_amid
 from tests.spark.archive.versity import NoVersityError
 from tests.spark.support import Server
 
 pytestmark = pytest.mark.timeout(300)
 KEY = ("gateway", "orders", 1)
-TABLE = f"s3://{BUCKET}/messages"
 #: Longer than the store's library tries again: the step fails, and is taken again from its start.
 LONG = 40.0
 SHORT = 0.3
@@ -53,10 +49,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     made.kill()
 
 
-def place(store: Versity) -> Location:
-    return Location(TABLE, store.endpoint, "us-east-1")
-
-
 def test_it_keeps_conditions_and_objects_over_a_kill(store: Versity) -> None:
     """What the other tests rest on is true of this store."""
     where = place(store)
@@ -73,25 +65,11 @@ def test_it_keeps_conditions_and_objects_over_a_kill(store: Versity) -> None:
 
 
 def test_killed_amid_files_and_commits(server: Server, store: Versity) -> None:
-    """Ten batches: the store dies among a batch's files, or at its commit; it is back soon."""
-    chance = random.Random(13)
-    one = Job(place(store), url=server.url, address="orders", targetFileBytes="4k")
-    sent, failed = 0, Counter[str]()
-    for number in range(10):
-        count = chance.randint(200, 900)
-        server.fill("orders", count)
-        sent += count
-        ending, more = (".json", 1) if number % 2 else (".parquet", chance.randint(1, 2))
-        with killed_amid(store, ending, more, SHORT):
-            try:
-                one.run()
-            except StoreError as error:
-                failed[str(error)] += 1
-        one.start()
-    one.run()
-    assert store.kills == 10, "each round had its kill"
-    assert table_rows(place(store)) == {KEY: list(range(sent))}, failed
-    assert prove(open_table(place(store)), quick=False, tell=lambda *_: None).problems() == []
+    """Ten of the rounds of `store_kills`."""
+    tally = run_rounds(store, server, 10, seed=13)
+    assert tally.kills == 10, "each round had its kill"
+    assert tally.sent > 2000
+    assert tally.clean, tally
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".json"])
@@ -113,6 +91,7 @@ def test_a_store_that_stays_away_is_told_and_nothing_is_lost(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 def test_the_program_goes_on_while_its_store_is_killed(
     spark_environment: dict[str, str],
     gateway_process: Callable[..., ScratchGateway],

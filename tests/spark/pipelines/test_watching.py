@@ -91,6 +91,20 @@ def test_json_lines_a_bar_and_metrics_of_each_pipeline(tmp_path: Path) -> None:
     assert "2 late" in bar
 
 
+def test_without_a_terminal_one_line_at_the_end_says_what_was_done() -> None:
+    totals, out = QueryTotals(), io.StringIO()
+    progress = Progress("auto", "", lambda: 1.0, out, pipeline="rollup")
+    progress.end()
+    assert out.getvalue() == "", "nothing was done"
+    for batch in (1, 2):
+        totals.take(trigger(batch, 6))
+        progress.tell(totals)
+    assert out.getvalue() == ""
+    progress.end()
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("rollup: 12 rows")
+
+
 def test_the_cause_of_an_error_is_one_line_without_codes() -> None:
     assert first_line("\n[A.B] It is wrong. SQLSTATE: 42703; line 1\nmore") == "It is wrong."
     assert cause_of(ValueError("\nplain\n")) == "plain"

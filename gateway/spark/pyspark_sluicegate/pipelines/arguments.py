@@ -43,7 +43,7 @@ def add_watching_arguments(parser: argparse.ArgumentParser) -> None:
     """Add how progress is told."""
     parser.add_argument(
         "--progress", choices=("auto", "bar", "json", "none"), default="auto",
-        help="a bar on a terminal (auto), JSON lines, or nothing",
+        help="a bar on a terminal and else one line at the end (auto), JSON lines, or nothing",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_const", const="json", dest="progress", help="as --progress json"

@@ -95,11 +95,15 @@ class Progress:
         *,
         pipeline: str = "archive",
     ) -> None:
-        """`mode` is auto, bar, json or none; `seconds` counts on; `metrics` is a path or empty."""
+        """`mode` is auto, bar, json or none; `seconds` counts on; `metrics` is a path or empty.
+
+        Auto is a bar on a terminal, and one line at the end anywhere else.
+        """
         self._out = out or sys.stderr
         self._mode = mode
         if mode == "auto":
-            self._mode = "bar" if self._out.isatty() else "none"
+            self._mode = "bar" if self._out.isatty() else "last"
+        self._last = ""
         self._metrics = metrics
         self._seconds = seconds
         self._started = seconds()
@@ -119,6 +123,9 @@ class Progress:
         elif self._mode == "bar":
             self._out.write("\r\x1b[K" + self.line(totals))
             self._out.flush()
+        elif self._mode == "last":
+            passed = max(self._seconds() - self._started, 0.001)
+            self._last = f"{self._pipeline}: {totals.summary(passed)}\n"
 
     def line(self, totals: Account) -> str:
         """Return the bar with its figures."""
@@ -129,9 +136,9 @@ class Progress:
         return f"{bar}  {totals.summary(passed)}"
 
     def end(self) -> None:
-        """Leave the line of the bar."""
-        if self._mode == "bar":
-            self._out.write("\n")
+        """Leave the line of the bar, or say in one what was done."""
+        self._out.write("\n" if self._mode == "bar" else self._last)
+        self._out.flush()
 
 
 #: What a counter is called for Prometheus, where it has to say more than for people.

@@ -1,0 +1,1 @@
+"""Tests of users whom an LDAP directory knows."""
