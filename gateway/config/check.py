@@ -25,10 +25,10 @@ from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, Problem, show_path
+from gateway.config.issuers import read_issuers
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import ClientCertificates, TlsSource, TlsVersion, table_problem
-from gateway.config.tokens import IssuerConfig, TokenAlgorithm, issuer_problem
 from gateway.config.tree import (
     ANYCAST_PREFIX,
     BALLAST_BYTES,
@@ -148,7 +148,9 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
         "quotas": _quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
-        "tokens": _tokens(walk, tree.get("tokens", {}), base),
+        "tokens": read_issuers(
+            walk, walk.tables(tree.get("tokens", {}), ("tokens",)), lambda one: _absolute(one, base)
+        ),
         "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "api_roles": ApiRolesConfig(
@@ -449,30 +451,6 @@ def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamCo
         if len(walk.problems) == before:
             found.append(StreamConfig(name=name, **read))
     return tuple(found)
-
-
-def _tokens(walk: _Walk, raw: object, base: str) -> tuple[IssuerConfig, ...]:
-    found: dict[str, IssuerConfig] = {}
-    for name, table in walk.tables(raw, ("tokens",)):
-        path: Path = ("tokens", name)
-        before = len(walk.problems)
-        read = walk.table(table, path, schema.TOKENS)
-        if len(walk.problems) > before:
-            continue
-        problem = issuer_problem(read)
-        if problem is not None:
-            walk.wrong((*path, problem[0]), problem[1])
-            continue
-        if "secret_file" in read:
-            read.setdefault("algorithms", frozenset({TokenAlgorithm.HS256}))
-        for file in ("jwks_file", "secret_file", "ca_file"):
-            if file in read:
-                read[file] = _absolute(read[file], base)
-        issuer = IssuerConfig(name=name, **read)
-        other = found.setdefault(issuer.issuer, issuer)
-        if other is not issuer:
-            walk.wrong((*path, "issuer"), f"is the issuer of tokens.{other.name} as well")
-    return tuple(found.values())
 
 
 def _quotas(walk: _Walk, raw: object) -> Quotas:
