@@ -6,6 +6,7 @@ All faults of a kind are told together, with the key of the configuration that t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -23,10 +24,13 @@ from gateway.listening.certificates import Certificates
 from gateway.listening.contexts import CertificateError
 from gateway.model.audit import Auditor
 from gateway.model.principal import Principal
+from gateway.reload.applying import use_issuers
 from gateway.security.around import ReactorSurroundings, load_users
 from gateway.security.certificates import CertificateUsers
 from gateway.security.gate import PasswordGate, PeerGate
 from gateway.security.users import UsersError
+from gateway.time.ends import Ends
+from gateway.tokens.issuing import Issuing
 
 #: A user who asks over HTTP from one address is on record once in so long.
 TOLD_AGAIN_MS: Final = 3_600_000
@@ -181,6 +185,20 @@ def directory_settings(ldap: LdapConfig) -> DirectorySettings:
         connect_ms=ldap.connect_timeout,
         answer_ms=ldap.answer_timeout,
     )
+
+
+def make_issuing(
+    reactor: Reactor, config: Config, gate: PasswordGate, now_ms: Callable[[], int]
+) -> tuple[Issuing, Ends]:
+    """Return what believes the issuers of the configuration, and what watches the ends of logins.
+
+    The gate asks the first. Raises ConfigError with the faults of their files.
+    """
+    issuing = Issuing(reactor, now_ms)
+    issuing.realm.judge = lambda: gate.judge
+    use_issuers(gate, issuing, issuing.read(config.tokens, config.origins))
+    later = partial(reactor.callLater, 0)
+    return issuing, Ends(now_ms, reactor.seconds, later)
 
 
 def read_certificates(

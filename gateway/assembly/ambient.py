@@ -29,6 +29,15 @@ def make_clock() -> BrokerClock:
     return clock
 
 
+def make_date(clock: BrokerClock) -> Callable[[], int]:
+    """Return the date in ms that proofs of identity end by: the later one of two clocks.
+
+    So a wall clock that is set back puts no end off, and one that is set far ahead, which broker
+    time would wait with, is believed at once.
+    """
+    return lambda: max(clock.now_ms(), time.time_ns() // 1_000_000)
+
+
 def wall_ms() -> int:
     """Return the date in ms, as the system has it: the audit trail follows each of its steps."""
     return time.time_ns() // 1_000_000

@@ -30,10 +30,18 @@ from gateway.assembly.access import (
     Logins,
     make_directory,
     make_gate,
+    make_issuing,
     read_certificates,
 )
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import make_chance, make_clock, make_key, wait_little, wall_ms
+from gateway.assembly.ambient import (
+    make_chance,
+    make_clock,
+    make_date,
+    make_key,
+    wait_little,
+    wall_ms,
+)
 from gateway.assembly.auditing import Auditing
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
@@ -53,6 +61,7 @@ from gateway.management.quotas_api import QuotasApi
 from gateway.management.router import Router
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
+from gateway.management.token_api import TokenApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
 from gateway.model.audit import Auditor
@@ -71,6 +80,7 @@ from gateway.security.around import ReactorSurroundings
 from gateway.security.permits import Permits
 from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
+from gateway.time.ends import END_LOOK_SECONDS
 from gateway.time.lag import ReactorLag
 from gateway.time.recurring import Recurring
 from protocols.amqp.containers import Containers
@@ -150,10 +160,13 @@ class GatewayService(MultiService):
         self.permission_log = PermissionLog(reactor, self.auditor)
         self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
-        self.gate = make_gate(config, self._around, make_key(), self.clock.now_ms)
+        date = make_date(self.clock)
+        self.gate = make_gate(config, self._around, make_key(), date)
         if self.gate.certificates is not None:
             self.gate.certificates.auditor = self.auditor
         self.directory = make_directory(reactor, config, self.gate, make_key())
+        self.tokens, self.ends = make_issuing(reactor, config, self.gate, date)
+        self.tokens.realm.auditor = self.auditor
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
@@ -162,7 +175,9 @@ class GatewayService(MultiService):
         self.allowing = Allowing(lambda: self.gate.judge is not None)
         self._router = _router(self.allowing, self.auditor)
         logins = HttpLogins(self.gate, self.auditor, wall_ms)
-        self.site = ApiSite(reactor, self._router, logins.for_peer, wire_settings(config))
+        self.site = ApiSite(
+            reactor, self._router, logins.for_peer, wire_settings(config), self.ends
+        )
         self.site.certified = self._certified
         self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
@@ -209,6 +224,7 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
+                ends=self.ends,
                 meters=self.meters,
                 auditor=self.auditor,
             )
@@ -228,6 +244,7 @@ class GatewayService(MultiService):
             descriptors=self._descriptors,
             meters=self.meters,
             path=MANAGEMENT,
+            ends=self.ends,
             auditor=self.auditor,
         )
 
@@ -311,6 +328,7 @@ class GatewayService(MultiService):
 
     def _start_recurring(self, core: Core) -> None:
         recurring, journal = self._recurring, core.store.journal
+        recurring.start(self.ends.look, END_LOOK_SECONDS)
         recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
         recurring.start(core.sink.tick, SINK_TICK_SECONDS)
         core.sink.start()
@@ -426,6 +444,7 @@ class GatewayService(MultiService):
             self._everybody(), self._reactor, self.clock.now_ms, self.meters
         )
         connections.add_routes(self._router)
+        TokenApi(self._everybody(), self.tokens.realm.auditor).add_routes(self._router)
 
     def not_ready(self) -> str | None:
         """Return why messages cannot be sent and received, or None when they can."""

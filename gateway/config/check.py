@@ -18,6 +18,7 @@ from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
 from gateway.config.errors import ConfigError, Path, show_path
+from gateway.config.issuers import read_issuers
 from gateway.config.permissions import read_permissions
 from gateway.config.quotas import read_quotas
 from gateway.config.sources import Layers
@@ -38,7 +39,6 @@ from gateway.config.tree import (
     QueueConfig,
     Sasl,
     SinkConfig,
-    low_credits,
 )
 from gateway.config.values import describe
 from gateway.config.walk import Walk
@@ -81,6 +81,9 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
         "quotas": read_quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
+        "tokens": read_issuers(
+            walk, walk.tables(tree.get("tokens", {}), ("tokens",)), lambda one: _absolute(one, base)
+        ),
         "audit": _audit(walk, tree.get("audit", {}), base),
         "management": _management(walk, tree.get("management", {}), base),
         "api_roles": ApiRolesConfig(
@@ -188,6 +191,11 @@ def _secured(walk: Walk, path: Path, table: object, endpoint: Endpoint, base: st
     else:
         source = TlsSource(minimum=minimum, table=True, **read)
     return replace(endpoint, tls=True, source=source)
+
+
+def low_credits(most: int) -> int:
+    """Return at which credit a sender is topped up where only `amqp-credits` is written."""
+    return min(300, most * 3 // 10)
 
 
 def _acceptors(walk: Walk, raw: object, base: str) -> tuple[Acceptor, ...]:

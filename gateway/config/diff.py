@@ -57,6 +57,7 @@ def changes(old: Config, new: Config) -> list[Change]:
         *_addresses(old, new),
         *_named(("diverts",), _diverts(old), _diverts(new)),
         *_named(("streams",), _streams(old), _streams(new)),
+        *_named(("tokens",), _tokens(old), _tokens(new)),
         *_quotas(old, new),
     ]
     return [replace(c, origin=_origin(new, c)) for c in found]
@@ -203,6 +204,11 @@ def _quota(config: Config, group: Group) -> _Tables:
 
 def _streams(config: Config) -> _Tables:
     written = {stream.name: _written(stream, "name") for stream in config.streams}
+    return {n: {k: v for k, v in one.items() if v is not None} for n, one in written.items()}
+
+
+def _tokens(config: Config) -> _Tables:
+    written = {issuer.name: _written(issuer, "name") for issuer in config.tokens}
     return {n: {k: v for k, v in one.items() if v is not None} for n, one in written.items()}
 
 

@@ -24,7 +24,16 @@ def permissions_judged(config: Config) -> bool:
 
 def other_realms(config: Config) -> bool:
     """Whether users are known elsewhere than in the users file."""
-    return bool(config.ldap.url or config.certificate_users)
+    return bool(config.ldap.url or config.certificate_users or config.tokens)
+
+
+def _by_token(config: Config, held: list[frozenset[str]]) -> bool:
+    """Add the roles that tokens may give; True: an issuer's tokens may give any."""
+    for issuer in config.tokens:
+        if issuer.role_claims and not issuer.role_map:
+            return True
+        held += [frozenset(roles) for roles in issuer.role_map.values()]
+    return False
 
 
 def lockout_problem(
@@ -54,4 +63,5 @@ def _locked_out(config: Config, users: Roles) -> bool:
     api = config.api_roles.roles()
     held = [*users, *(config.ldap.roles.values() if config.ldap.url else ())]
     held += [rule.roles for rule in config.certificate_users if rule.roles is not None]
-    return not any(api.highest(roles) is Role.ADMIN for roles in held)
+    by_token = _by_token(config, held)
+    return not by_token and not any(api.highest(roles) is Role.ADMIN for roles in held)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, audit, streams, tree
+from gateway.config import access, audit, streams, tokens, tree
 from gateway.model import attributes, quota
 from gateway.model.principal import Permission
 from gateway.model.rows import Reach, Row, rows_of
@@ -56,6 +56,7 @@ REACH: Final[Mapping[str, Mapping[str, Reach]]] = {
     # What the users file holds is read again, where it is.
     "authentication": _all(Reach.RESTART, "type path"),
     "streams": _of_rows(rows_of(streams.StreamConfig)),
+    "tokens": _of_rows(rows_of(tokens.IssuerConfig)),
     # Compared as a whole, since the first rule that fits counts.
     "certificate-users": _all(
         Reach.AT_ONCE,
@@ -74,6 +75,7 @@ ADDED: Final[Mapping[str, Reach]] = {
     "queues": Reach.AT_ONCE,
     "diverts": Reach.AT_ONCE,
     "streams": Reach.AT_ONCE,
+    "tokens": Reach.AT_ONCE,
     "quotas": Reach.AT_ONCE,
 }
 REMOVED: Final[Mapping[str, Reach]] = {
@@ -85,6 +87,8 @@ REMOVED: Final[Mapping[str, Reach]] = {
     # A divert of the configuration is stored nowhere: it works until the gateway stops.
     "diverts": Reach.RESTART,
     "streams": Reach.STAYS,
+    # What its tokens let in ends with it.
+    "tokens": Reach.AT_ONCE,
     "quotas": Reach.AT_ONCE,
 }
 

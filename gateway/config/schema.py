@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.addresses import settings
-from gateway.config import access, audit, streams, tree
+from gateway.config import access, audit, streams, tokens, tree
 from gateway.config import values as v
 from gateway.config.tls import ClientCertificates, TlsVersion
 from gateway.model import attributes, quota
@@ -78,7 +78,7 @@ TOP: Final = Table(
     keys=v.readers(rows_of(tree.Config)),
     nested=_words(
         "acceptors address-settings addresses diverts management metrics logging authentication"
-        " sink streams archive wildcard-addresses security-settings api-roles"
+        " sink streams archive tokens wildcard-addresses security-settings api-roles"
         " ldap certificate-users quotas audit"
     ),
     later=_words(
@@ -243,6 +243,9 @@ ARCHIVE: Final = Table(keys=v.readers(rows_of(streams.ArchiveConfig)))
 LOGGING: Final = Table(keys=v.readers(rows_of(tree.LoggingConfig)))
 AUTHENTICATION: Final = Table(
     keys={"type": v.name_text, "path": v.name_text}, required=frozenset({"type", "path"})
+)
+TOKENS: Final = Table(
+    keys=v.readers(rows_of(tokens.IssuerConfig)), required=frozenset({"issuer", "audience"})
 )
 CERTIFICATE_USER: Final = Table(
     keys={

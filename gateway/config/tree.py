@@ -20,11 +20,12 @@ from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
+from gateway.config.tokens import IssuerConfig
 from gateway.model.address import RoutingType
 from gateway.model.bounds import at_least, limit, unlimited, within
 from gateway.model.certificates import CertificateRule
 from gateway.model.definitions import DivertDefinition
-from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind, ObjectLimits
+from gateway.model.objects import GATEWAY_DEFAULTS, USER_DEFAULTS, Kind
 from gateway.model.quota import Quotas
 from gateway.model.rows import Reach, Unit
 
@@ -59,6 +60,8 @@ class Sasl(Enum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     PLAIN = "PLAIN"
+    OAUTHBEARER = "OAUTHBEARER"
+    XOAUTH2 = "XOAUTH2"
 
 
 class StompDiskFull(Enum):
@@ -94,17 +97,13 @@ class LogLevel(Enum):
 
 _WIRES: Final = v.Read(v.choices(Wire))
 _ORIGINS: Final = v.Read(v.origins)
+_COOKIE: Final = v.Read(v.cookie)
 _MECHANISMS: Final = v.Read(
     v.choices(
         Sasl,
         {"ANONYMOUS": "is offered by allow-anonymous, and where there are no users"},
     )
 )
-
-
-def low_credits(most: int) -> int:
-    """Return at which credit a sender is topped up where only `amqp-credits` is written."""
-    return min(300, most * 3 // 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +126,12 @@ class Acceptor:
         ws_compression: permessage-deflate is agreed to with WebSocket clients that offer it, or
             not; a message that comes compressed costs up to 48 KiB until it is whole, beside what
             it inflates to, and nothing is kept of it.
+        ws_token_cookie: a cookie of this name may hold the token of a page that connects over
+            WebSocket; empty: none.
         allow_anonymous: clients without a login are let in although there are users.
         sasl_mechanisms: those that are offered; empty: PLAIN, SCRAM where every user has a
-            verifier, and EXTERNAL. EXTERNAL is offered to clients only whose certificate is a
-            user's.
+            verifier, those of tokens where an issuer is known, and EXTERNAL. EXTERNAL is offered to
+            clients only whose certificate is a user's.
         amqp_credits: credit that an AMQP sender is given.
         amqp_low_credits: credit at which it is topped up; where only `amqp-credits` is written, 300
             or three tenths of it, whichever is less.
@@ -181,6 +182,7 @@ class Acceptor:
     ] = MIB
     ws_ping_interval: Annotated[int, NEW_CONNECTIONS, Unit.MS, at_least(-1)] = 20_000
     ws_compression: Annotated[WsCompression, NEW_CONNECTIONS] = WsCompression.OFF
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, _COOKIE] = ""
     allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     sasl_mechanisms: Annotated[frozenset[Sasl], NEW_CONNECTIONS, _MECHANISMS] = frozenset()
     amqp_credits: Annotated[int, NEW_CONNECTIONS, within(1, 1_000_000)] = 1000
@@ -283,6 +285,8 @@ class ManagementConfig:
             acceptor.
         allowed_origins: web pages that may connect so, beside those of the same origin, and those
             of localhost that connect to localhost; `*` is any.
+        ws_token_cookie: a cookie of this name may hold the token of a page that connects so, or
+            that renews a connection; empty: none.
     """
 
     endpoint: Annotated[Endpoint, v.Read(read_endpoint)] = field(
@@ -293,6 +297,7 @@ class ManagementConfig:
     connections_allowed: Annotated[int, AT_ONCE, at_least(4)] = 256
     websocket: Annotated[bool, NEW_CONNECTIONS] = True
     allowed_origins: Annotated[frozenset[str], NEW_CONNECTIONS, _ORIGINS] = frozenset()
+    ws_token_cookie: Annotated[str, NEW_CONNECTIONS, _COOKIE] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,18 +473,10 @@ class Config:
     stream_local_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 256 * MIB
     stream_retention_bytes: Annotated[int, AT_ONCE, Unit.BYTES, at_least(1)] = 5 << 30
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    tokens: tuple[IssuerConfig, ...] = ()
     audit: AuditConfig = field(default_factory=AuditConfig)
     origins: Mapping[str, str] = field(default_factory=dict)
     file: str | None = None
-
-
-def object_limits(config: Config) -> ObjectLimits:
-    """Return how many objects users may have made and open, as it is written."""
-    return ObjectLimits(
-        user={kind: getattr(config, f"user_max_{kind.value}") for kind in Kind},
-        gateway={kind: getattr(config, f"global_max_{kind.value}") for kind in Kind},
-        origins=config.origins,
-    )
 
 
 def management_acceptor(config: Config) -> Acceptor:
@@ -493,5 +490,6 @@ def management_acceptor(config: Config) -> Acceptor:
         endpoint=config.management.endpoint,
         protocols=frozenset({Wire.WS}),
         allowed_origins=config.management.allowed_origins,
+        ws_token_cookie=config.management.ws_token_cookie,
         on_management=True,
     )

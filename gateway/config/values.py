@@ -30,6 +30,7 @@ _DURATION_UNITS: Final = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
 _ORIGIN: Final = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:\d{1,5})?\Z")
+_COOKIE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{0,64}\Z")
 #: Whatever is counted is kept in a signed 64-bit number on disk and on the wire.
 INT_MAX: Final = (1 << 63) - 1
 
@@ -112,6 +113,15 @@ def origins(value: object) -> frozenset[str]:
         if one != "*" and not _ORIGIN.match(one):
             text = 'is no origin of web pages; write for example "https://shop.example:8443"'
             raise ValueError(f"{describe(one)} {text}")
+    return taken
+
+
+def cookie(value: object) -> str:
+    """Take the name of a cookie [RFC 6265 4.1.1]; an empty text is none."""
+    taken = text(value)
+    if not _COOKIE.match(taken):
+        wanted = "is no name of a cookie; write letters, digits, - and _"
+        raise ValueError(f"{describe(taken)} {wanted}")
     return taken
 
 

@@ -20,7 +20,8 @@ from gateway import __version__
 from gateway.broker import Gateway, Limits
 from gateway.broker.ports.streams import Granted, Matches, Tap
 from gateway.config.errors import ConfigError, Problem
-from gateway.config.tree import Config, object_limits
+from gateway.config.objects import object_limits
+from gateway.config.tree import Config
 from gateway.core.blocking import Threads
 from gateway.core.retained import stream_settings
 from gateway.core.sinking import sink_settings

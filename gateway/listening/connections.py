@@ -30,9 +30,11 @@ from gateway.logs.summing import Summed
 from gateway.model.audit import SILENT, Auditor
 from gateway.model.errors import Code, Refusal
 from gateway.model.peers import AcceptorFigures, Cause
+from gateway.model.principal import Principal, end_of
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.quotas.meters import Meters
+from gateway.time.ends import Ends
 from protocols.stomp.session import StompSession
 from protocols.transport.first_bytes import Decline
 from protocols.transport.reads import Reads
@@ -105,15 +107,19 @@ class Connections(Factory):
         descriptors: Descriptors | None = None,
         meters: Meters | None = None,
         path: str = "",
+        ends: Ends | None = None,
         auditor: Auditor = SILENT,
     ) -> None:
         """`contexts` are what TLS is spoken with; without them it is not.
 
         `descriptors` and `meters` are shared by all acceptors; `path` is the listener's in the
-        configuration.
+        configuration. `ends` watches what clients have logged in with.
         """
         self._counted = Counted(meters)
         self.name = name
+        self._ends = ends
+        self._ending: dict[str, Principal] = {}
+        self.auditor = auditor
         self._path = path or f"acceptors.{name}"
         self._auditor = auditor
         self._stopping = False
@@ -133,6 +139,7 @@ class Connections(Factory):
         self._refusals = Summed(timers.clock, self._tell_refused)
         # Their sum is the gate's to tell.
         self._failures = Summed(timers.clock, lambda count, seconds: None)
+        self._endings = Summed(timers.clock, self._tell_ended)
         self._dismissals = Summed(timers.clock, self._tell_dismissed)
 
     @property
@@ -182,6 +189,9 @@ class Connections(Factory):
 
     def _tell_refused(self, count: int, seconds: float) -> None:
         _log.warning("connection.refused_more", acceptor=self.name, count=count, seconds=seconds)
+
+    def _tell_ended(self, count: int, seconds: float) -> None:
+        _log.info("login.ended_more", acceptor=self.name, count=count, seconds=seconds)
 
     def _tell_dismissed(self, count: int, seconds: float) -> None:
         _log.warning("connection.dismissed_more", acceptor=self.name, count=count, seconds=seconds)
@@ -286,8 +296,32 @@ class Connections(Factory):
         """A client has said who it is, and was let in; or it is closed for its user's limit."""
         self._strangers.pop(name, None)
         wire = self.wires.get(name)
-        if wire is not None and wire.session is not None:
-            self._counted.known(name, wire.session.seen)
+        if wire is None or wire.session is None:
+            return
+        self._counted.known(name, wire.session.seen)
+        principal = wire.session.seen.principal
+        if self._ends is not None and principal.until_ms is not None:
+            self._ending[name] = principal
+            self._ends.watch(principal, lambda: self._has_ended(name, principal))
+
+    def _has_ended(self, name: str, principal: Principal) -> None:
+        """What a client has logged in with has ended: so does its connection."""
+        self._ending.pop(name, None)
+        wire = self.wires.get(name)
+        if wire is None or wire.session is None:
+            return
+        facts = {
+            "user": principal.user,
+            "by": principal.by.value,
+            "issuer": principal.issuer,
+            "peer": wire.peer().address,
+        }
+        if self._endings.whole():
+            _log.info("login.ended", connection=name, **facts)
+        self._auditor.note("token.ended", connection=name, **facts)
+        seen = wire.session.seen
+        if seen.ending is None:
+            seen.dismiss(end_of(principal))
 
     def _tls_failed(self, wire: Wire, why: str) -> None:
         tell_tls_failed(self._path, wire.peer().address, why)
@@ -305,6 +339,8 @@ class Connections(Factory):
     def _lost(self, name: str, wire: Wire) -> None:
         self.wires.pop(name, None)
         stranger = self._strangers.pop(name, None) is not None
+        if self._ends is not None and (held := self._ending.pop(name, None)) is not None:
+            self._ends.forget(held)
         dismissed = wire.ending is not None and wire.ending.cause is Cause.DISMISSED
         if not stranger and not dismissed:
             note_left(self._auditor, self._path, name, wire, self._timers.now())

@@ -7,6 +7,7 @@ and nowhere else: times in ms become seconds, and keys that are not written get 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,10 +30,17 @@ from gateway.model.ports import Broker
 from gateway.quotas.broker import QuotaBroker
 from gateway.quotas.meters import Meters
 from gateway.security.gate import PasswordGate, PeerGate
+from protocols.amqp.bearer import bearer_exchanges
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.containers import Containers
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.sasl import BUILT_IN, External
+from protocols.amqp.sasl import (
+    BUILT_IN,
+    FRAME_BYTES_MAX,
+    TOKEN_FRAME_BYTES_MAX,
+    Exchange,
+    External,
+)
 from protocols.amqp.scram import scram_exchanges
 from protocols.convert import amqp_to_stomp
 from protocols.stomp.limits import StompLimits
@@ -46,6 +54,8 @@ from protocols.websocket.session import WebSocketSession
 STOMP_STUCK_MS: Final = 1_800_000
 #: Browsers run the timers of a tab in the background once a minute: its heart-beats are as rare.
 TAB_TTL_MS: Final = 65_000
+#: Mechanisms that carry tokens.
+TOKEN_SASL: Final = frozenset({Sasl.OAUTHBEARER, Sasl.XOAUTH2})
 #: A century: what "never" is to STOMP's clock.
 FOR_EVER_MS: Final = 100 * 365 * 86_400_000
 
@@ -110,7 +120,12 @@ class _Making:
             anonymous=acceptor.allow_anonymous,
             listener=MANAGEMENT if acceptor.on_management else f"acceptors.{acceptor.name}",
             protocol=protocol.value,
+            holder=peer.principal,
         )
+
+    def _renewer(self, known: PeerGate) -> PeerGate | None:
+        """Return what takes later tokens, where there is an issuer of any."""
+        return None if self.gate.tokens is None else known
 
     def _broker(self, peer: PeerFacts, *, counts_senders: bool) -> Broker:
         """Return the broker as one connection meets it."""
@@ -128,6 +143,7 @@ class _Making:
             self.unfinished,
             anonymous=self.open_to_all,
             sasl=sasl_offer(self.acceptor, gate),
+            tokens=gate.tokens is not None,
         )
         limits = replace(limits, objects=self.objects)
         written = self.acceptor.sasl_mechanisms
@@ -136,13 +152,24 @@ class _Making:
 
         def build(peer: PeerFacts) -> AmqpConnection:
             known = self._known(peer, Protocol.AMQP)
-            exchanges = {**BUILT_IN, **scram_exchanges(known, gate.nonce, gate.decoy_key)}
+            exchanges: dict[str, Callable[[], Exchange]] = {
+                **BUILT_IN,
+                **scram_exchanges(known, gate.nonce, gate.decoy_key),
+                **bearer_exchanges(),
+            }
             owner = gate.certified(peer.certificate, peer.address) if offered else None
             if owner is not None:
                 exchanges[Sasl.EXTERNAL.value] = lambda: External(gate.admit(owner, peer.address))
             ours = limits if owner is None else external
-            broker = self._broker(peer, counts_senders=True)
-            return AmqpConnection(broker, known, ours, peer, exchanges, containers=self.containers)
+            return AmqpConnection(
+                self._broker(peer, counts_senders=True),
+                known,
+                ours if peer.principal is None else replace(ours, anonymous=True),
+                peer,
+                exchanges,
+                containers=self.containers,
+                renewer=self._renewer(known),
+            )
 
         return Speaker(guess=Guess.AMQP.value, build=build)
 
@@ -157,10 +184,17 @@ class _Making:
 
         def build(peer: PeerFacts) -> StompSession:
             known, remote = self._known(peer, Protocol.STOMP), peer.address
-            broker = self._broker(peer, counts_senders=False)
-            session = StompSession(broker, known, limits, peer.name, amqp_to_stomp, remote=remote)
+            session = StompSession(
+                self._broker(peer, counts_senders=False),
+                known,
+                limits,
+                peer.name,
+                amqp_to_stomp,
+                remote=remote,
+                renewer=self._renewer(known),
+            )
             owner = self.gate.certified(peer.certificate, remote)
-            if owner is not None:
+            if owner is not None and peer.principal is None:
                 session.own(lambda: self.gate.admit(owner, remote), owner.user)
             return session
 
@@ -175,7 +209,9 @@ class _Making:
         limits = websocket_limits(self.config, self.acceptor, open_to_all=self.open_to_all)
         return Speaker(
             guess=Guess.HTTP.value,
-            build=lambda peer: WebSocketSession(by_name, limits, peer),
+            build=lambda peer: WebSocketSession(
+                by_name, limits, peer, self._known(peer, Protocol.WS)
+            ),
             name=Protocol.WS.value,
         )
 
@@ -190,6 +226,7 @@ def websocket_limits(config: Config, acceptor: Acceptor, *, open_to_all: bool) -
         ping_seconds=max(0, acceptor.ws_ping_interval) / 1000,
         deflate=acceptor.ws_compression is WsCompression.DEFLATE,
         origins_key=f"{here}.allowed-origins",
+        token_cookie=acceptor.ws_token_cookie,
     )
     if not acceptor.on_management:
         return limits
@@ -209,10 +246,12 @@ def budget_of(config: Config, acceptor: Acceptor) -> Budget:
 def sasl_offer(acceptor: Acceptor, gate: PasswordGate) -> tuple[str, ...]:
     """Return the mechanisms that an acceptor offers to users, best first."""
     written = acceptor.sasl_mechanisms
-    if written:
-        # EXTERNAL is for those who have shown a certificate.
-        return tuple(m.value for m in Sasl if m in written and m is not Sasl.EXTERNAL)
-    return (*gate.mechanisms, Sasl.PLAIN.value)
+    # EXTERNAL is for those who have shown a certificate, and tokens need an issuer.
+    unusable = {Sasl.EXTERNAL} if gate.tokens is not None else {Sasl.EXTERNAL, *TOKEN_SASL}
+    usable = [m for m in Sasl if m not in unusable]
+    offered = tuple(m.value for m in usable if m in written)
+    tokens = tuple(m.value for m in usable if m in TOKEN_SASL)
+    return offered if written else (*gate.mechanisms, Sasl.PLAIN.value, *tokens)
 
 
 def amqp_limits(
@@ -222,8 +261,9 @@ def amqp_limits(
     *,
     anonymous: bool,
     sasl: tuple[str, ...] = (Sasl.PLAIN.value,),
+    tokens: bool = False,
 ) -> AmqpLimits:
-    """Return an acceptor's settings for AMQP."""
+    """Return an acceptor's settings for AMQP; with `tokens` a login may be one."""
     kinds = (RoutingType.ANYCAST, RoutingType.MULTICAST)
     prefixes = zip(acceptor.prefixes(), kinds, strict=True)
     return AmqpLimits(
@@ -243,6 +283,7 @@ def amqp_limits(
         prefixes=tuple((prefix, kind) for prefix, kind in prefixes if prefix),
         anonymous=anonymous,
         sasl=sasl,
+        sasl_frame_max=TOKEN_FRAME_BYTES_MAX if tokens else FRAME_BYTES_MAX,
         transaction_seconds=config.transaction_timeout / 1000,
         container_id=config.name,
         version=__version__,

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.management.http import SAFE_METHODS, ProblemError, shorten
+from gateway.model.token import TOKEN_BYTES_MAX, is_token, tells_token
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="sluicegate", charset="UTF-8"'}
@@ -90,6 +91,43 @@ def basic_credentials(headers: Mapping[str, str]) -> tuple[str, str]:
     if not colon or not user:
         raise unauthorized()
     return user, password
+
+
+def credentials(headers: Mapping[str, str], cookie: str = "") -> tuple[str, str]:
+    """Return (user, password), or ("", token) of `Authorization: Bearer`; ProblemError (401).
+
+    A `cookie` of that name may hold the token where there is no such header.
+    """
+    said = headers.get("authorization", "")
+    scheme, _, token = said.partition(" ")
+    if not said and cookie:
+        pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
+        found = [value.strip().strip('"') for name, _, value in pairs if name.strip() == cookie]
+        if len(found) == 1:
+            scheme, token = "bearer", found[0]
+    if scheme.lower() != "bearer":
+        return basic_credentials(headers)
+    token = token.strip()
+    if len(token) > TOKEN_BYTES_MAX or not is_token(token):
+        raise not_let_in()
+    return "", token
+
+
+def check_no_token(query: Mapping[str, str]) -> None:
+    """Raise ProblemError (400) for a token in the URL."""
+    if any(tells_token(name, value) for name, value in query.items()):
+        message = (
+            "A token came in the URL, which proxies and logs keep; send it as Authorization: "
+            "Bearer."
+        )
+        raise ProblemError(400, "token-in-url", message)
+
+
+def not_let_in() -> ProblemError:
+    """Return the answer to a token that lets nobody in."""
+    message = "The token of this request is not taken; the gateway's log says why."
+    challenge = {"WWW-Authenticate": 'Bearer realm="sluicegate", error="invalid_token"'}
+    return ProblemError(401, "not-authorized", message, challenge)
 
 
 def unauthorized() -> ProblemError:

@@ -38,6 +38,7 @@ STATUS: Final[Mapping[Code, int]] = {
     Code.DISK_FULL: 507,
     Code.NOT_FOUND: 404,
     Code.NOT_AUTHORIZED: 403,
+    Code.TOKEN_EXPIRED: 401,
     Code.ALREADY_EXISTS: 409,
     Code.DUPLICATE_ID: 409,
     Code.BAD_NAME: 422,

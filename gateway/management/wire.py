@@ -38,10 +38,13 @@ from gateway.management.http import (
     Response,
     error_response,
     problem_response,
+    refusal_response,
 )
 from gateway.management.router import Router
+from gateway.management.token_api import ROUTE as TOKEN_ROUTE
 from gateway.model.ports import Authenticator
-from gateway.model.principal import ANYBODY, Principal
+from gateway.model.principal import ANYBODY, Principal, end_of
+from gateway.time.ends import Ends
 from protocols.websocket.limits import MANAGEMENT_PATHS
 
 #: The gate as the peer with this address meets it.
@@ -71,6 +74,7 @@ class WireSettings:
             on behind that, and ends when its client leaves before.
         connections_max: open at once; for one more the one that does nothing for longest goes.
         connections_key: which setting that is.
+        token_cookie: what may hold the token that renews a connection; empty: none.
     """
 
     allowed_hosts: frozenset[str] = frozenset()
@@ -79,6 +83,7 @@ class WireSettings:
     answer_seconds: float = 120.0
     connections_max: int = 256
     connections_key: str = "management.connections-allowed"
+    token_cookie: str = ""
 
 
 def wire_settings(config: Config) -> WireSettings:
@@ -88,6 +93,7 @@ def wire_settings(config: Config) -> WireSettings:
         allowed_hosts=management.allowed_hosts,
         allow_insecure=config.allow_insecure,
         connections_max=management.connections_allowed,
+        token_cookie=management.ws_token_cookie,
         connections_key=f"management.connections-allowed, set "
         f"{config.origins.get('management.connections-allowed', 'by default')}",
     )
@@ -105,8 +111,10 @@ class ApiSite(Site):
         router: Router,
         for_peer: Authenticators,
         settings: WireSettings,
+        ends: Ends | None = None,
     ) -> None:
         resource = self._api = ApiResource(clock, router, for_peer, settings)
+        resource.ends = ends
         super().__init__(  # type: ignore[no-untyped-call]
             resource,
             reactor=clock,
@@ -208,6 +216,8 @@ class ApiResource(Resource):
         self.router = router
         self.for_peer = for_peer
         self.settings = settings
+        #: What watches the ends of tokens that requests come with.
+        self.ends: Ends | None = None
         self.certified: Certified = _nobody
 
     def render(self, request: ApiRequest) -> int:
@@ -247,6 +257,7 @@ class Exchange:
             allowed = self._resource.settings.allowed_hosts | {self._wire.own_name}
             access.check_host(request.headers["host"], allowed)
             access.check_origin(request.method, request.headers["host"], request.headers)
+            access.check_no_token(request.query)
             authenticator = self._resource.for_peer(self._wire.peer)
             if request.path in OPEN_PATHS:
                 self._answer(request)
@@ -262,25 +273,49 @@ class Exchange:
         private = access.is_loopback(self._wire.peer) or self._wire.secure
         if not (private or self._resource.settings.allow_insecure):
             raise access.insecure()
+        cookie = self._resource.settings.token_cookie if request.path == TOKEN_ROUTE else ""
         if "authorization" not in request.headers:
             # Who gives a login is judged by that, also where it is wrong.
             owner = self._resource.certified(self._wire.certificate, self._wire.peer)
             if owner is not None:
                 self._principal = owner
+                self._watch_end(owner)
                 self._answer(request)
                 return
-        user, password = access.basic_credentials(request.headers)
+        user, password = access.credentials(request.headers, cookie)
 
         def checked(principal: Principal | None) -> None:
             if self._over:
                 return
             if principal is not None:
                 self._principal = principal
+                self._watch_end(principal)
                 self._answer(request)
             else:
-                self._send(problem_response(access.unauthorized()))
+                refused = access.unauthorized() if user else access.not_let_in()
+                self._send(problem_response(refused))
 
         authenticator.check(user, password, checked)
+
+    def _watch_end(self, principal: Principal) -> None:
+        """See to it that an answer that takes long ends with what its client came in by."""
+        ends = self._resource.ends
+        if ends is not None and principal.until_ms is not None:
+            ends.watch(principal, self._login_ended)
+
+    def _login_ended(self) -> None:
+        if self._over:
+            return
+        if self._sender is None:
+            waiting = self._waiting
+            self._send(refusal_response(end_of(self._principal)))
+            if waiting is not None:
+                waiting.cancel()  # behind the answer: it is not its failure that is told
+            return
+        self._over = True
+        self._sender.stopProducing()
+        _log.info("login.ended", user=self._principal.user, peer=self._wire.peer)
+        self._wire.connection.abort()
 
     def _answer(self, request: Request) -> None:
         whole = Request(
@@ -389,6 +424,7 @@ class Exchange:
 
     def _done(self, fault: Exception | None) -> None:
         self._over = True
+        self._forget_end()
         wire = self._wire
         _log.debug(
             "http.request_answered",
@@ -406,6 +442,10 @@ class Exchange:
         # Ending the chunks properly would make a short answer look complete.
         wire.connection.abort()
 
+    def _forget_end(self) -> None:
+        if self._resource.ends is not None and self._principal.until_ms is not None:
+            self._resource.ends.forget(self._principal)
+
     def _end_deadline(self) -> None:
         if self._deadline is not None and self._deadline.active():
             self._deadline.cancel()
@@ -415,6 +455,7 @@ class Exchange:
         if self._over:
             return
         self._over = True
+        self._forget_end()
         self._end_deadline()
         if self._sender is not None:
             self._sender.stopProducing()

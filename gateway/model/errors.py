@@ -20,6 +20,7 @@ class Code(Enum):
     PAGE_FULL = "page-full"
     NOT_FOUND = "not-found"
     NOT_AUTHORIZED = "not-authorized"
+    TOKEN_EXPIRED = "token-expired"  # noqa: S105 - a code, no token
     ALREADY_EXISTS = "already-exists"
     DUPLICATE_ID = "duplicate-id"
     BAD_NAME = "bad-name"

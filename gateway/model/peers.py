@@ -24,6 +24,7 @@ class Cause(Enum):
     CUT = "cut"
     TIMED_OUT = "timed-out"
     LOGIN_REFUSED = "login-refused"
+    LOGIN_ENDED = "login-ended"
     REFUSED = "refused"
     PROTOCOL_ERROR = "protocol-error"
     OPERATOR = "operator"
@@ -40,6 +41,7 @@ _OF_CODE = {
     Code.SLOW_CONSUMER: Cause.SLOW_CONSUMER,
     Code.SHUTTING_DOWN: Cause.STOPPING,
     Code.STORE_FAILED: Cause.STORE_FAILED,
+    Code.TOKEN_EXPIRED: Cause.LOGIN_ENDED,
     Code.BAD_FRAME: Cause.PROTOCOL_ERROR,
     Code.ADDRESS_FULL: Cause.FULL,
     Code.PAGE_FULL: Cause.FULL,

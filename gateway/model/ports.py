@@ -410,6 +410,15 @@ class Broker(Protocol):
         """
 
 
+class Renewer(Protocol):
+    """Has who came in by a token go on by a later one."""
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Judge a token, and have `principal` go on by it; `done` is told why not, later."""
+
+
 class Authenticator(Protocol):
     """Who may come in."""
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, Protocol
 
+from gateway.model.errors import Code, Refusal
 from gateway.model.objects import NOBODY
 
 
@@ -64,6 +65,8 @@ class Principal:
         roles: its roles.
         until_ms: the date in ms at which it ends; None: not by itself.
         by: how it was proved.
+        issuer: who vouches for it: the name of an issuer of tokens; empty: the gateway itself.
+        ended: its end has come: nothing is taken of it any more, and nothing given.
         changed: called after each change of roles or end.
         remote: the network address that it came from, for records; "" where that is not known.
     """
@@ -74,6 +77,8 @@ class Principal:
         "account",
         "by",
         "changed",
+        "ended",
+        "issuer",
         "remote",
         "roles",
         "until_ms",
@@ -88,12 +93,15 @@ class Principal:
         by: By = By.NOTHING,
         until_ms: int | None = None,
         judge: Judge | None = None,
+        issuer: str = "",
     ) -> None:
         self.user = user
         self.account = NOBODY if by is By.NOTHING or user is None else user
         self.roles = roles
         self.until_ms = until_ms
         self.by = by
+        self.issuer = issuer
+        self.ended = False
         self.changed: list[Callable[[], None]] = []
         self.remote = ""
         self._judge = judge
@@ -120,6 +128,15 @@ class Principal:
         self.roles, self.until_ms = roles, until_ms
         for changed in tuple(self.changed):
             changed()
+
+
+def end_of(principal: Principal) -> Refusal:
+    """Return what a peer is told whose principal has ended."""
+    if principal.by is By.TOKEN:
+        text = "The token of this connection has ended. Connect with a new one, or renew it before."
+        return Refusal(code=Code.TOKEN_EXPIRED, text=text)
+    text = f"What this connection has logged in with, a {principal.by.value}, has ended."
+    return Refusal(code=Code.NOT_AUTHORIZED, text=text)
 
 
 def account_of(principal: Principal | None) -> str | None:

@@ -38,6 +38,7 @@ NEVER: Final = frozenset(
     {
         Code.NOT_FOUND,
         Code.NOT_AUTHORIZED,
+        Code.TOKEN_EXPIRED,
         Code.ALREADY_EXISTS,
         Code.DUPLICATE_ID,
         Code.BAD_NAME,

@@ -14,7 +14,8 @@ from twisted.internet.defer import Deferred
 from gateway.broker import Limits
 from gateway.broker.resettle import resettle
 from gateway.config.diff import gone_diverts
-from gateway.config.tree import Acceptor, Config, management_acceptor, object_limits
+from gateway.config.objects import object_limits
+from gateway.config.tree import Acceptor, Config, management_acceptor
 from gateway.core.core import Core, Reactor, set_up_store
 from gateway.core.declared import make_declared
 from gateway.core.retained import stream_settings
@@ -34,6 +35,7 @@ from gateway.security.gate import PasswordGate
 from gateway.security.permits import Permits
 from gateway.security.refusals import use_permissions
 from gateway.security.users import Users
+from gateway.tokens.issuing import Issuers, Issuing
 from protocols.amqp.containers import Containers
 from protocols.transport.shell import Wire
 
@@ -44,6 +46,9 @@ _STORE: Final = (
     "store_lag_limit",
     "journal_compact_min_files",
     "journal_compact_percentage",
+)
+_NO_ISSUER: Final = (
+    "The issuer of this connection's token is none that this gateway believes any more."
 )
 #: Connections of one step that are looked at.
 _WIRES_STEP: Final = 256
@@ -60,6 +65,7 @@ class Running(Protocol):
     budgets: dict[str, Budget]
     certificates: dict[str, Certificates]
     containers: Containers
+    tokens: Issuing
     meters: Meters
 
     def serve(self, config: Config) -> None:
@@ -90,7 +96,9 @@ async def apply(
         use_permissions(running.gate, running.permits, new.security_settings)
         grants.judge_all()
     running.permits.table = new.security_settings  # its lines may be others
-    closed = await use_users(running, core, wanted.users, new, pause)
+    was_open = running.gate.open
+    closed = await _change_issuers(running, wanted.issuers, new, pause)
+    closed += await use_users(running, core, wanted.users, new, pause, was_open=was_open)
     while grants.judging:
         await pause()
     broker = core.broker
@@ -164,13 +172,15 @@ async def use_users(
     users: Users,
     new: Config,
     pause: Callable[[], Deferred[None]],
+    *,
+    was_open: bool = False,
 ) -> int:
     """Let in whom the users file names, by what acceptors say in `new`, and nobody else any more.
 
-    Returns how many connections were closed for that.
+    `was_open`: anybody was let in before. Returns how many connections were closed for that.
     """
     gate = running.gate
-    before, was_open = gate.users, gate.open
+    before, was_open = gate.users, was_open or gate.open
     gate.use(users)
     ruled = gate.certificates is not None and gate.certificates.rules != new.certificate_users
     gate.use_rules(new.certificate_users)
@@ -211,6 +221,30 @@ async def use_users(
                 )
             if why is not None:
                 closed += _dismiss(wire, peer, why)
+            looked += 1
+            if looked % _WIRES_STEP == 0:
+                await pause()
+    return closed
+
+
+def use_issuers(gate: PasswordGate, issuing: Issuing, issuers: Issuers) -> None:
+    """Believe these issuers, and have the gate ask about tokens where there are any."""
+    issuing.use(issuers)
+    gate.tokens = issuing.realm if issuers else None
+
+
+async def _change_issuers(
+    running: Running, issuers: Issuers, new: Config, pause: Callable[[], Deferred[None]]
+) -> int:
+    """Believe these issuers, and end what the tokens of those that have gone let in."""
+    gone = running.tokens.realm.issuers - issuers.keys()
+    use_issuers(running.gate, running.tokens, issuers)
+    closed = looked = 0
+    for group, _ in doors(running, new) if gone else ():
+        for wire in list(group.wires.values()):
+            peer = None if wire.session is None else wire.session.seen
+            if peer is not None and peer.principal.by is By.TOKEN and peer.principal.issuer in gone:
+                closed += _dismiss(wire, peer, _NO_ISSUER)
             looked += 1
             if looked % _WIRES_STEP == 0:
                 await pause()

@@ -27,6 +27,7 @@ from gateway.model.definitions import DivertDefinition
 from gateway.reload.users import user_changes
 from gateway.security.around import load_users
 from gateway.security.users import Users, UsersError
+from gateway.tokens.issuing import Issuers, Issuing
 
 #: Declared queues that are looked at in one turn: about a millisecond.
 _CHECK_STEP: Final = 200
@@ -40,6 +41,7 @@ class Wanted:
         read: as the file has it.
         held: what will be in force, which is less where something needs a restart.
         users: all of them.
+        issuers: of tokens, all of them, with their keys.
         addresses: those declared that are new, or others than before.
         diverts: the same.
         changes: from what is in force now.
@@ -49,13 +51,14 @@ class Wanted:
     read: Config
     held: Config
     users: Users
+    issuers: Issuers
     addresses: tuple[AddressConfig, ...]
     diverts: tuple[DivertDefinition, ...]
     changes: tuple[Change, ...]
     of_users: int
 
 
-def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
+def read_again(read: Callable[[], Config], now: Config, users: Users, issuing: Issuing) -> Wanted:
     """Read everything and compare it with what is in force. Blocks; any thread.
 
     Raises ConfigError with everything that is wrong.
@@ -70,6 +73,17 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         if problem.path not in known
     ]
     problems += _certificate_problems(now, config)
+    issuers: Issuers = {}
+    try:
+        issuers = issuing.read(held.tokens, held.origins)
+    except ConfigError as error:
+        problems += error.problems
+    if now.tokens and not (users or found or other_realms(held)):
+        text = (
+            "has no issuer any more, and without users anybody is let in; a start may do that, a"
+            " reload does not"
+        )
+        problems.append(Problem(where=config.file or "", path="tokens", text=text))
     if now.security_settings and not config.security_settings:
         text = (
             "is not there any more, and without it every user may do everything; a start may do"
@@ -84,6 +98,7 @@ def read_again(read: Callable[[], Config], now: Config, users: Users) -> Wanted:
         read=config,
         held=held,
         users=found,
+        issuers=issuers,
         addresses=tuple(a for a in held.addresses if a not in addresses),
         diverts=tuple(d for d in held.diverts if d not in diverts),
         changes=(*of_config, *user_changes(users, found)),

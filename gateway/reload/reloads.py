@@ -165,7 +165,11 @@ class Reloads:
         running.config = _less_deleted(running.config, core)
         try:
             wanted = await core.threads.run(
-                read_again, self._again.read, running.config, running.gate.users
+                read_again,
+                self._again.read,
+                running.config,
+                running.gate.users,
+                running.tokens,
             )
             await check_against(core, wanted, self._pause)
         except ConfigError as error:

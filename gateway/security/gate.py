@@ -3,10 +3,11 @@
 What a check passes, in this order:
 
     open gate (no users) ────────────────────────────────> let in
+    a token (its form tells) ────────────────────────────> let in or refused, held back by none
     verified within the last minute (keyed hash) ────────> let in
     too many wrong passwords, see `throttle` ────────────> refused, nothing computed
     too many checks waiting ─────────────────────────────> refused, nothing computed
-    another realm takes it (a token, a directory's user) ─> let in or refused
+    a realm takes it (a directory's user) ───────────────> let in or refused
     argon2 on a worker thread (a dummy for unknown users) > let in or refused
 
 A SCRAM login proves its password in two rounds of hashes, here on the reactor, and is held back by
@@ -28,12 +29,14 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from gateway.model.certificates import CertificateRule
+from gateway.model.errors import Code, Refusal
 from gateway.model.principal import By, Judge, Principal
+from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.bench import Bench
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import is_of
-from gateway.security.realms import Done, Realm, Remembering, Surroundings, Why
+from gateway.security.realms import Done, Realm, Remembering, Surroundings, Tokens, Why
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
@@ -56,6 +59,7 @@ class PasswordGate:
     """Checks logins of all peers; `for_peer` gives each connection its `Authenticator`.
 
     Attributes:
+        tokens: asked before all others, where there are issuers of tokens; else None.
         realms: asked in this order before the users file; the first that takes a login judges it.
         certificates: whose the certificates of clients are; None: nobody's.
         judge: asked what principals may do, those of before as well; None: they may do everything.
@@ -67,11 +71,12 @@ class PasswordGate:
     __slots__ = (
         "_bench", "_here", "_key", "_nonces", "_remembered", "_shown", "_surroundings", "_throttle",
         "_users", "accepted", "all_in_file", "certificates", "decoy_key", "judge", "realms",
-        "refused", "waiting",
+        "refused", "tokens", "waiting",
     )  # fmt: skip
 
     def __init__(self, users: Users, surroundings: Surroundings, key: bytes) -> None:
         """Keep the users; `key` is chance of this process, for the hashes of recent logins."""
+        self.tokens: Tokens | None = None
         self.realms: tuple[Remembering, ...] = ()
         self.certificates: CertificateUsers | None = None
         self.judge: Judge | None = None
@@ -110,7 +115,7 @@ class PasswordGate:
     def open(self) -> bool:
         """Whether no user is configured, no realm and no rule, so that anybody is let in."""
         ruled = self.certificates is not None and bool(self.certificates.rules)
-        return not (self._users or self.realms or ruled)
+        return not (self._users or self.realms or ruled or self.tokens is not None)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -215,7 +220,13 @@ class PasswordGate:
         return frozenset() if found is None else found.roles
 
     def for_peer(
-        self, address: str, *, anonymous: bool = False, listener: str = "", protocol: str = ""
+        self,
+        address: str,
+        *,
+        anonymous: bool = False,
+        listener: str = "",
+        protocol: str = "",
+        holder: Principal | None = None,
     ) -> PeerGate:
         """Return the gate as one peer meets it.
 
@@ -225,8 +236,10 @@ class PasswordGate:
                 is checked all the same.
             listener: where it came in, for the audit trail.
             protocol: that it speaks there.
+            holder: for whom the peer acts, where its request has proved that.
         """
-        return PeerGate(self, Remote(address, listener, protocol), anonymous=anonymous)
+        remote = Remote(address, listener, protocol)
+        return PeerGate(self, remote, anonymous=anonymous, holder=holder)
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
@@ -256,6 +269,11 @@ class PasswordGate:
             self.let_in(self.anybody(user), done)
             return
         pair = (peer, user)
+        tokens = self.tokens
+        if tokens is not None and tokens.takes(user, password):
+            if self._has_place(pair, done):
+                self._ask(tokens, pair, password, done)
+            return
         for realm in self.realms:
             if realm.takes(user, password):
                 found = realm.remembered(user, password)
@@ -276,6 +294,10 @@ class PasswordGate:
         if not self._throttle.allows(pair, self._surroundings.now()):
             self._refuse(pair, Why.THROTTLED, done)
             return False
+        return self._has_place(pair, done)
+
+    def _has_place(self, pair: tuple[str, str], done: Done) -> bool:
+        """Whether a login may wait for its answer; it is refused, later, if not."""
         if self._is_busy(pair):
             self._refuse(pair, Why.BUSY, done)
             return False
@@ -303,16 +325,22 @@ class PasswordGate:
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
+        peer, user = pair
         began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
-            if answer is Why.WRONG:
+            if isinstance(answer, Principal):
+                self.waiting -= 1
+                if realm is not self.tokens:
+                    self._throttle.succeeded(pair)
+                self._answer(self._judged(answer), done)
+            elif realm is self.tokens:
+                self.waiting -= 1
+                self._surroundings.refused(user, peer, answer)  # nobody guesses one
+                self._answer(None, done)
+            elif answer is Why.WRONG:
                 # As long as a user of the file would take, however much there is to do.
                 self._surroundings.verify(lambda: is_of(None, secret), lambda _: refused(Why.WRONG))
-            elif isinstance(answer, Principal):
-                self.waiting -= 1
-                self._throttle.succeeded(pair)
-                self._answer(self._judged(answer), done)
             else:
                 refused(answer)
 
@@ -320,7 +348,32 @@ class PasswordGate:
             self.waiting -= 1
             self._refuse_evenly(pair, why, began, done)
 
-        realm.check(pair[1], secret, judged)
+        realm.check(user, secret, judged)
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Have a principal go on by a new token; `done` is told why not, later."""
+        refusal = None
+        if self.tokens is None:
+            text = "This gateway knows no issuer of tokens (tokens.NAME), so that none renews."
+            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
+        elif not self.tokens.takes("", token):
+            text = "What was sent in a token's place has not the form of one (JWT, signed)."
+            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
+        elif self.waiting >= WAITING_MAX:
+            text = f"{WAITING_MAX} logins are being checked already; send the token again soon."
+            refusal = Refusal(code=Code.TOO_MANY, text=text, transient=True)
+        if self.tokens is None or refusal is not None:
+            self._surroundings.later(lambda: done(refusal))
+            return
+        self.waiting += 1
+
+        def renewed(answer: Refusal | None) -> None:
+            self.waiting -= 1
+            done(answer)
+
+        self.tokens.renew(principal, token, renewed)
 
     def _judged(self, principal: Principal) -> Principal:
         principal.judged_by(self._bench)
@@ -386,25 +439,34 @@ class PeerGate:
         accepted: told of each login by `check` that was let in; None: nobody is.
     """
 
-    __slots__ = ("_address", "_anonymous", "_gate", "accepted")
+    __slots__ = ("_address", "_anonymous", "_gate", "_holder", "accepted")
 
-    def __init__(self, gate: PasswordGate, address: Remote, *, anonymous: bool) -> None:
+    def __init__(
+        self,
+        gate: PasswordGate,
+        address: Remote,
+        *,
+        anonymous: bool,
+        holder: Principal | None = None,
+    ) -> None:
+        """`holder` is for whom the peer acts that has proved it already, by its request."""
         self.accepted: Callable[[Principal], None] | None = None
+        self._holder = holder
         self._gate = gate
         self._address = address
         self._anonymous = anonymous
 
     @property
     def open(self) -> bool:
-        return self._anonymous or self._gate.open
+        return self._anonymous or self._holder is not None or self._gate.open
 
     def anybody(self, user: str | None) -> Principal:
         """See `Authenticator`."""
-        return self._gate.anybody(user)
+        return self._gate.anybody(user) if self._holder is None else self._holder
 
     def check(self, user: str, password: str, done: Done) -> None:
         """Check a login of this peer; `done` is called later."""
-        if self._anonymous and not user:
+        if self._anonymous and not user and not is_token(password):
             self._gate.let_in(self.anybody(None), done)
         else:
             self._gate.check_from(self._address, user, password, self._telling(done))
@@ -427,7 +489,15 @@ class PeerGate:
 
     def proves(self, user: str) -> bool:
         """See `Authenticator`."""
+        if self._holder is not None and user == self._holder.user:
+            return False
         return bool(user) and not self._gate.open
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """See `Renewer`."""
+        self._gate.renew(principal, token, done)
 
     def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
         """See `Verifiers`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
+from gateway.model.errors import Refusal
 from gateway.model.principal import Principal
 
 Done = Callable[[Principal | None], None]
@@ -49,6 +50,15 @@ class Realm(Protocol):
 
     def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
         """Judge a login; `done` is called later, on the reactor."""
+
+
+class Tokens(Realm, Protocol):
+    """The realm of tokens, which nobody guesses: who fails by one is not held back for it."""
+
+    def renew(
+        self, principal: Principal, secret: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Have a principal go on by a new token of the same user; `done` is called later."""
 
 
 class Remembering(Realm, Protocol):

@@ -11,6 +11,8 @@ from typing import Final
 
 from gateway.model.address import RoutingType
 from gateway.model.errors import Code, RefusedError
+from gateway.model.token import CBS_NODE
+from protocols.amqp.cbs import attach_replies, attach_requests
 from protocols.amqp.coordinator import attach_coordinator
 from protocols.amqp.incoming import IncomingLink
 from protocols.amqp.outgoing import OutgoingLink
@@ -52,6 +54,8 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
             Code.BAD_VALUE,
             "A sending link needs a target; an empty address stands for the anonymous relay.",
         )
+    if target.address == CBS_NODE and not target.dynamic:
+        return attach_requests(session, attach)
     if target.dynamic and target.address:
         raise RefusedError.of(
             Code.BAD_VALUE,
@@ -102,8 +106,8 @@ def attach_incoming(session: SessionPort, attach: Attach) -> IncomingLink:
 
 def attach_outgoing(session: SessionPort, attach: Attach) -> OutgoingLink:
     """Open a link on which the peer reads, and answer its attach."""
-    if attach.source is None:
-        return _look_up(session, attach)
+    if attach.source is None or attach.source.address == CBS_NODE:
+        return _attach_unread(session, attach)
     source = _checked(attach.source, attach)
     priority = _priority(attach, source)
     link = OutgoingLink(
@@ -184,6 +188,11 @@ def _checked(source: Source, attach: Attach) -> Source:
     if not source.dynamic and not source.address:
         raise RefusedError.of(Code.BAD_VALUE, f"The source of link {attach.name!r} has no address.")
     return source
+
+
+def _attach_unread(session: SessionPort, attach: Attach) -> OutgoingLink:
+    """Open a link that reads from no queue."""
+    return _look_up(session, attach) if attach.source is None else attach_replies(session, attach)
 
 
 def _look_up(session: SessionPort, attach: Attach) -> OutgoingLink:

@@ -17,8 +17,9 @@ from typing import Final, assert_never
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause
-from gateway.model.ports import Authenticator, Broker
-from gateway.model.principal import ANYBODY, Principal
+from gateway.model.ports import Authenticator, Broker, Renewer
+from gateway.model.principal import ANYBODY, Principal, end_of
+from protocols.amqp.cbs_node import CbsNode
 from protocols.amqp.channels import Channels
 from protocols.amqp.conditions import (
     FRAMING_ERROR,
@@ -89,6 +90,7 @@ class AmqpConnection:
         "_watch",
         "behind",
         "broker",
+        "cbs",
         "channel_max",
         "choked",
         "closing",
@@ -126,6 +128,7 @@ class AmqpConnection:
         exchanges: Exchanges = BUILT_IN,
         *,
         containers: Containers | None = None,
+        renewer: Renewer | None = None,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -144,13 +147,14 @@ class AmqpConnection:
         self.confirmations = Confirmations(broker, self)
         self.quiescing = Quiescing(limits)
         self.transactions = Transactions(self)
+        self.cbs = CbsNode(renewer)
         self._watch = Watch(self)
         self.channel_max = limits.channel_max
         self.containers = Containers() if containers is None else containers
         self.closing = self.paused_reading = self.behind = False
         self.write_room = True
         self.choked = self.retick = False
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = lambda: None
         self.spent: Callable[[], bool] = never
         self.fault: Error | None = None
         #: forgotten once the connection is open
@@ -158,9 +162,8 @@ class AmqpConnection:
             authenticator, limits, exchanges, self._login_answered
         )
         self._parts: list[bytes] = []
-        self._have = self._need = 0
         self._out: list[bytes] = []
-        self._out_bytes = self._unfinished = 0
+        self._have = self._need = self._out_bytes = self._unfinished = 0
         self._stalled = self._was_unread = False  # not read from since the last tick
         self._started: float | None = None
         self._pulse = Pulse(limits.idle_ms)
@@ -172,6 +175,9 @@ class AmqpConnection:
         """Take what the peer sent; the answers are in `data_to_send`."""
         self.now = self._pulse.last_in = now
         if self.state is State.CLOSED:
+            return
+        if self.principal.ended:
+            self.fail(error_of(end_of(self.principal)))
             return
         if self._parts:
             self._parts.append(data)
@@ -492,7 +498,3 @@ class AmqpConnection:
         else:
             self.seen.end(Cause.STOPPING)
             self.cut("the gateway is stopping")
-
-
-def _nobody() -> None:
-    """Stand for the shell until it has introduced itself."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gateway.model.ports import Broker
 from gateway.model.principal import Principal
+from protocols.amqp.cbs_node import CbsNode
 from protocols.amqp.confirmations import Confirmations
 from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.limits import AmqpLimits
@@ -67,6 +68,7 @@ class ConnectionPort(Protocol):
     confirmations: Confirmations
     quiescing: Quiescing
     transactions: Transactions
+    cbs: CbsNode
 
     @property
     def seen(self) -> Witness: ...

@@ -34,7 +34,6 @@ from protocols.amqp.frames import AMQP_FRAME, HEAD_BYTES, SASL_FRAME, decode_fra
 from protocols.amqp.headers import AMQP_HEADER, SASL_HEADER, not_spoken
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Composite, Open
-from protocols.amqp.sasl import FRAME_BYTES_MAX as SASL_BYTES_MAX
 from protocols.amqp.sasl import Exchanges, SaslServer
 
 #: The smallest max-frame-size that a peer may have [AMQP 2.7.1].
@@ -151,7 +150,7 @@ class Handshake:
             case Stage.HEADER | Stage.LOGGED_IN:
                 return HEAD_BYTES
             case Stage.SASL if self._sasl is not None and self._sasl.wants_input:
-                return frame_size(data, at, SASL_BYTES_MAX)
+                return frame_size(data, at, self._limits.sasl_frame_max)
             case Stage.SASL:
                 # A password is being checked: what comes meanwhile waits, up to the same limit.
                 self.need = self._limits.prelogin_bytes + 1
@@ -196,7 +195,11 @@ class Handshake:
         elif header == SASL_HEADER:
             mechanisms = (*self._limits.sasl, *(("ANONYMOUS",) if anonymous else ()))
             self._sasl = SaslServer(
-                self._authenticator, mechanisms, self._answered, exchanges=self._exchanges
+                self._authenticator,
+                mechanisms,
+                self._answered,
+                exchanges=self._exchanges,
+                frame_max=self._limits.sasl_frame_max,
             )
             self.stage = Stage.SASL
             self._tell_sasl(self._sasl)

@@ -41,6 +41,7 @@ class AmqpLimits:
         prefixes: address prefixes that name a routing type.
         anonymous: whether ANONYMOUS is offered, and an AMQP header without SASL taken.
         sasl: mechanisms that need a user, best first.
+        sasl_frame_max: bytes of a frame of SASL: passwords are short, tokens are not.
         transactions_max: open transactions of a connection.
         transaction_items_max: messages sent and outcomes told in one transaction.
         transaction_bytes_max: of messages sent in one transaction, and of what outcomes say in it.
@@ -73,6 +74,7 @@ class AmqpLimits:
     prefixes: tuple[tuple[str, RoutingType], ...] = ()
     anonymous: bool = True
     sasl: tuple[str, ...] = ("PLAIN",)
+    sasl_frame_max: int = 4096
     transactions_max: int = 32
     transaction_items_max: int = 10_000
     transaction_bytes_max: int = 64 << 20

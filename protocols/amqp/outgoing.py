@@ -140,6 +140,8 @@ class OutgoingLink:
     def room(self) -> int:
         """See the Consumer port."""
         session = self._session
+        if session.principal.ended:
+            return 0
         if session.remote_incoming_window < self.credit:
             return session.room(session.remote_incoming_window, self._each)
         return session.room(self.credit, self._each)

@@ -13,6 +13,7 @@ from gateway.model.errors import Refusal
 from gateway.model.ports import Broker, ConsumerFacts, Producer
 from gateway.model.principal import Principal
 from gateway.model.run import Run
+from protocols.amqp.cbs_node import CbsNode
 from protocols.amqp.dynamic import DynamicNodes
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.performatives import Composite, DeliveryState, Error, Transfer
@@ -117,6 +118,10 @@ class SessionPort(Protocol):
 
     @property
     def origin(self) -> str: ...
+
+    @property
+    def cbs(self) -> CbsNode:
+        """What takes tokens, of the connection."""
 
     @property
     def transactions(self) -> TransactionsPort:

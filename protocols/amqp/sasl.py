@@ -25,6 +25,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 from gateway.model.amqp_types import DecodeError
 from gateway.model.ports import Authenticator
 from gateway.model.principal import Principal
+from gateway.model.token import TOKEN_BYTES_MAX, is_token
 from protocols.amqp.performatives import (
     SASL_AUTH,
     SASL_OK,
@@ -40,8 +41,10 @@ from protocols.amqp.performatives import (
     encode_performative,
 )
 
-#: Before login a peer gets no more than this in one frame.
+#: Before login a peer gets no more than this in one frame; where tokens are taken it is more.
 FRAME_BYTES_MAX: Final = 4096
+TOKEN_FRAME_BYTES_MAX: Final = TOKEN_BYTES_MAX + 1024
+_WRONG: Final = "wrong user name or password"
 #: Rounds of challenge and response; SCRAM takes two, PLAIN without an initial response one.
 _ROUNDS_MAX: Final = 4
 
@@ -74,13 +77,17 @@ class Challenge:
 
 
 class Check:
-    """The mechanism has a name and a password for the authenticator."""
+    """The mechanism has a name and a password, or a token, for the authenticator.
 
-    __slots__ = ("password", "user")
+    `told` is a challenge that tells a refusal, which the peer answers before its outcome comes.
+    """
 
-    def __init__(self, user: str, password: str) -> None:
+    __slots__ = ("password", "told", "user")
+
+    def __init__(self, user: str, password: str, *, told: bytes | None = None) -> None:
         self.user = user
         self.password = password
+        self.told = told
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,15 @@ class Anonymous:
         return Passed(None)
 
 
+class _Refusing:
+    """The peer answers a challenge that has told it of a refusal: whatever it says, it is out."""
+
+    __slots__ = ()
+
+    def step(self, response: bytes | None) -> Step:
+        return Refused(_WRONG)
+
+
 class Plain:
     """PLAIN: authzid NUL authcid NUL password [RFC 4616]. Nobody acts for another one."""
 
@@ -135,7 +151,9 @@ class Plain:
             return Refused("PLAIN response is not UTF-8")
         if parts[0] and parts[0] != parts[1]:
             return Refused("PLAIN response whose user asks to act as another one")
-        return Check(user, password) if user else Refused("PLAIN response without a user name")
+        if not user and not is_token(password):  # a token has its user's name
+            return Refused("PLAIN response without a user name")
+        return Check(user, password)
 
 
 class External:
@@ -174,8 +192,10 @@ class SaslServer:
         "_authenticator",
         "_exchange",
         "_exchanges",
+        "_frame_max",
         "_out",
         "_rounds",
+        "_told",
         "_wake",
         "mechanism",
         "principal",
@@ -190,6 +210,7 @@ class SaslServer:
         wake: Callable[[], None],
         *,
         exchanges: Exchanges = BUILT_IN,
+        frame_max: int = FRAME_BYTES_MAX,
     ) -> None:
         """Offer `mechanisms`, best first; `exchanges` says how each begins.
 
@@ -199,6 +220,8 @@ class SaslServer:
         self._exchanges = {name: exchanges[name] for name in mechanisms}
         self._wake = wake
         self._exchange: Exchange | None = None
+        self._frame_max = frame_max
+        self._told: bytes | None = None
         self._rounds = 0
         self.state = State.AWAIT_INIT
         self.principal: Principal | None = None
@@ -226,8 +249,8 @@ class SaslServer:
 
     def receive_body(self, body: bytes) -> None:
         """Take the body of one SASL frame: refuses what is too long or cannot be decoded."""
-        if len(body) > FRAME_BYTES_MAX:
-            self._violation(f"SASL frame of {len(body)} bytes, the limit is {FRAME_BYTES_MAX}")
+        if len(body) > self._frame_max:
+            self._violation(f"SASL frame of {len(body)} bytes, the limit is {self._frame_max}")
             return
         try:
             performative, end = decode_performative(body, 0, len(body))
@@ -289,6 +312,7 @@ class SaslServer:
                 self._out.append(encode_performative(SaslChallenge(challenge=step.data)))
             case Check():
                 self.state = State.CHECKING
+                self._told = step.told
                 self._authenticator.check(step.user, step.password, self._answered)
             case Passed():
                 self._finish(State.PASSED, SASL_OK, step.data)
@@ -309,7 +333,11 @@ class SaslServer:
         self._finish(State.PASSED, SASL_OK, None)
 
     def _turn_away(self, _frame: Composite | None) -> None:
-        self.reason = "wrong user name or password"
+        if self._told is not None:
+            self._exchange = _Refusing()
+            self._take(Challenge(self._told))
+            return
+        self.reason = _WRONG
         self._finish(State.FAILED, SASL_AUTH, None)
 
     def _violation(self, reason: str) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from gateway.model.errors import Refusal
 from gateway.model.ports import ConsumerFacts
 from gateway.model.serial import MASK, add, distance
+from protocols.amqp.cbs_node import CbsNode
 from protocols.amqp.conditions import (
     INVALID_FIELD,
     NOT_IMPLEMENTED,
@@ -132,6 +133,11 @@ class AmqpSession:
     def origin(self) -> str:
         """What this container's messages are told by, for no-local."""
         return f"AMQP {self.container}"
+
+    @property
+    def cbs(self) -> CbsNode:
+        """What takes tokens, of the connection."""
+        return self._connection.cbs
 
     @property
     def transactions(self) -> Transactions:

@@ -187,6 +187,16 @@ class Connection:
 
     # ---- what traffic asks for
 
+    def answer_later(self, refusal: Refusal | None, receipt: bytes | None) -> None:
+        """Answer outside of a read what had to wait for somebody else, if we are still there."""
+        if self.ended:
+            return
+        if refusal is not None:
+            self.refuse(refusal, receipt)
+        elif receipt is not None:
+            self.outbox.confirm(0, frame.receipts((receipt,)))
+        self._session.settle()
+
     def look_again(self) -> None:
         """Have what waits for room looked at before the next output."""
         self.look_due = True

@@ -23,6 +23,7 @@ from gateway.model.errors import Code, Refusal, RefusedError
 from gateway.model.peers import Cause, Ending, ending_of
 from gateway.model.ports import Authenticator
 from gateway.model.principal import ANYBODY, Principal
+from gateway.model.token import is_token
 from protocols.stomp import frame
 from protocols.stomp.frame import Head
 from protocols.stomp.greeting import (
@@ -191,21 +192,27 @@ class Login:
             self._end(Input.BAD, ending, no_common_version(head.receipt))
         elif self._admit is not None and self._leaves_it(greeting):
             self._let_in(Input.WELCOME, greeting, self._admit())
-        elif self._authenticator.open and not self._authenticator.proves(greeting.user or ""):
+        elif self._needs_nobody(greeting):
             self._let_in(Input.WELCOME, greeting, self._authenticator.anybody(greeting.user))
-        elif greeting.user is None:
+        elif greeting.user is None and not is_token(greeting.password):
             self._refuse(Input.BAD, wrong_login(None), head.receipt)
         else:
             self._receipt = head.receipt
             self._step(Input.LOGIN)
             self._moved()  # what came with the CONNECT is kept before anybody can answer
-            # Asked before: a wrong password may be the one that closes the door.
-            held = self._authenticator.held(greeting.user)
-            self._authenticator.check(
-                greeting.user,
-                greeting.password,
-                lambda principal: self._checked(greeting, principal, held),
-            )
+            self._ask(greeting, greeting.user or "")
+
+    def _needs_nobody(self, greeting: Greeting) -> bool:
+        """Whether who greets so is let in unasked: a token is looked at all the same."""
+        asked = self._authenticator.proves(greeting.user or "") or is_token(greeting.password)
+        return self._authenticator.open and not asked
+
+    def _ask(self, greeting: Greeting, user: str) -> None:
+        # Asked before: a wrong password may be the one that closes the door.
+        held = 0.0 if is_token(greeting.password) else self._authenticator.held(user)
+        self._authenticator.check(
+            user, greeting.password, lambda principal: self._checked(greeting, principal, held)
+        )
 
     def broken(self, error: FrameError) -> None:
         """The bytes are no frames [protocols.stomp.parser.Sink]."""

@@ -16,8 +16,8 @@ from typing import Final, assert_never
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending
-from gateway.model.ports import Authenticator, Broker
-from gateway.model.principal import Principal
+from gateway.model.ports import Authenticator, Broker, Renewer
+from gateway.model.principal import Principal, end_of
 from protocols.stomp.commands import Commands
 from protocols.stomp.connection import Connection, State
 from protocols.stomp.greeting import Greeting
@@ -28,6 +28,7 @@ from protocols.stomp.login import Login, Stage
 from protocols.stomp.message_frames import Convert
 from protocols.stomp.parser import Parser
 from protocols.stomp.peer import StompPeer
+from protocols.stomp.renewing import Renewing
 from protocols.stomp.traffic import Traffic
 from protocols.stomp.watch import Watch
 from protocols.transport.patience import never
@@ -79,10 +80,11 @@ class StompSession:
         convert: Convert,
         *,
         remote: str = "",
+        renewer: Renewer | None = None,
     ) -> None:
         """Start the connection `name`; `convert` gives other protocols' messages a STOMP form.
 
-        `remote` is the peer's address.
+        `remote` is the peer's address. Without a `renewer` no token is taken by `$token`.
         """
         self.wake: Callable[[], None] = _nothing
         self.spent: Callable[[], bool] = never
@@ -98,6 +100,7 @@ class StompSession:
         self._outbox = self.connection.outbox
         self._commands = Commands(broker, self.connection, convert, name)
         self._traffic = Traffic(broker, self.connection, self._parser, self._commands)
+        self._traffic.renewing = Renewing(self.connection, renewer)
         self._watch = Watch(limits)
         self._kept = Kept(limits)
         self.seen = StompPeer(self.connection, self._commands.subscriptions, self._traffic)
@@ -145,6 +148,9 @@ class StompSession:
         connection = self.connection
         connection.now = now
         if connection.ended:
+            return
+        if connection.principal.ended:
+            connection.expel(end_of(connection.principal))
             return
         login = self._login
         if login is not None:

@@ -199,7 +199,7 @@ class StompConsumer:
                 self._starved = True
                 outbox.starved.append(self)
             return 0
-        if self.stage is not _OPEN:
+        if self.stage is not _OPEN or host.principal.ended:
             return 0
         window = self._window
         room = min(ROOM_MAX, left // window.size + 1)

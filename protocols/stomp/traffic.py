@@ -28,6 +28,7 @@ from protocols.stomp.frame import SEND, Head
 from protocols.stomp.heads import FrameError
 from protocols.stomp.intake import Pause
 from protocols.stomp.parser import ACKS, Parser
+from protocols.stomp.renewing import Renewing
 from protocols.stomp.sending import DiskWait, Route, Sender, Sending, is_single
 from protocols.stomp.spool import Spool, Waiting, WaitingFrame, WaitingSends
 
@@ -39,6 +40,7 @@ class Traffic:
 
     Attributes:
         received: SENDs that came.
+        renewing: what takes tokens.
         spool: what waits for room.
     """
 
@@ -53,6 +55,7 @@ class Traffic:
         "_sending",
         "_stalled",
         "received",
+        "renewing",
         "spool",
     )
 
@@ -76,6 +79,7 @@ class Traffic:
             origin=commands.subscriptions.origin,
         )
         self._stalled: Sender | DiskWait | None = None
+        self.renewing = Renewing(connection, None)
         self.received = 0
         self.spool = Spool(self._limits.spool_bytes_max)
 
@@ -129,6 +133,9 @@ class Traffic:
     def frame(self, head: Head, body: bytes) -> None:
         """Take one frame [protocols.stomp.parser.Sink]."""
         if head.command == SEND:
+            if self.renewing.takes(head):
+                self._renew(head, body)
+                return
             self.received += 1
         if self._stalled is None:
             self._act(head, body)
@@ -137,6 +144,14 @@ class Traffic:
         else:
             self._wait(WaitingFrame(head, body))
         self._connection.let_others()
+
+    def _renew(self, head: Head, body: bytes) -> None:
+        """Take a token at once: it waits behind no SEND that waits for room."""
+        head.route = None
+        try:
+            self.renewing.take(head, body)
+        except RefusedError as error:
+            self._connection.refuse(error.refusal, head.receipt)
 
     def broken(self, error: FrameError) -> None:
         """The bytes are no frames: end [protocols.stomp.parser.Sink]."""

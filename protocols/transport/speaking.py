@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.model.peers import Peer
+from gateway.model.principal import Principal
 
 
 class Session(Protocol):
@@ -73,9 +74,12 @@ def in_pieces(data: bytes, most: int) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerFacts:
-    """What is known of the other end before it has said anything; `own` is our address there.
+    """What is known of the other end before it has said anything.
 
-    `certificate` is what it has proved to have, in DER; None where it was not asked, or has none.
+    Attributes:
+        own: our address there.
+        certificate: what it has proved to have, in DER; None where it was not asked, or has none.
+        principal: for whom it acts, where what carries its protocol has proved that.
     """
 
     address: str
@@ -84,6 +88,7 @@ class PeerFacts:
     name: str
     port: int = 0
     own: str = ""
+    principal: Principal | None = None
     certificate: bytes | None = None
 
 

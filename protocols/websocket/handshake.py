@@ -8,6 +8,7 @@
                      Upgrade: a browser looks at this port   426, with what the port is
                      Connection, version, key                400, 426, 400
                      the page's origin                       403
+                     a token in the URL                      400
                      a subprotocol, where some are offered   400
 
 Pure. The subprotocol says what is inside; without one the first bytes of the payload do. Paths are
@@ -26,6 +27,7 @@ from urllib.parse import unquote
 
 from wsproto.utilities import generate_accept_token
 
+from gateway.model.token import tells_token
 from protocols.transport.speaking import PeerFacts
 from protocols.websocket.deflate import Agreed, agree
 from protocols.websocket.limits import WebSocketLimits
@@ -82,6 +84,7 @@ def _judge(
         or _no_upgrade(request, spoken, limits.paths)
         or _wrong_upgrade(request)
         or _wrong_origin(request, limits, tls=facts.tls)
+        or _token_in_url(request.target)
     )
     if refused is not None:
         return refused
@@ -189,6 +192,20 @@ def _is_key(text: str) -> bool:
         return len(base64.b64decode(text, validate=True)) == _KEY_BYTES
     except (binascii.Error, ValueError):
         return False
+
+
+def _token_in_url(target: str) -> Rejected | None:
+    fields = target.partition("?")[2].split("&")
+    if any(tells_token(unquote(name), unquote(value)) for name, _, value in map(_parted, fields)):
+        return _bad(
+            "A token came in the URL, which proxies and logs keep; send it as Authorization: "
+            "Bearer, in the cookie that ws-token-cookie names, or as the passcode of CONNECT."
+        )
+    return None
+
+
+def _parted(field: str) -> tuple[str, str, str]:
+    return field.partition("=")
 
 
 def _wrong_origin(request: Request, limits: WebSocketLimits, *, tls: bool) -> Rejected | None:

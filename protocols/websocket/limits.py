@@ -51,6 +51,7 @@ class WebSocketLimits:
         hosts: names that a request's Host may have beside loopback's and our own address, in lower
             case; None: any.
         hosts_key: the setting of `hosts`.
+        token_cookie: a cookie of this name may hold the token of a page; empty: none.
     """
 
     message_bytes_max: int = 1 << 20
@@ -62,3 +63,4 @@ class WebSocketLimits:
     paths: tuple[str, ...] = PATHS
     hosts: frozenset[str] | None = None
     hosts_key: str = "allowed-hosts"
+    token_cookie: str = ""

@@ -1,6 +1,7 @@
 """A WebSocket connection as the shell drives it, sans-IO: a request, and then a tunnel.
 
     shaking ──101──> a tunnel, which has the rest
+       ├──it comes with a token──> proving ──good──> 101
        └──any other status, or no request in time──> refused ──nothing more comes──> closed
 
 What comes of a refused request is read and dropped for a while: a socket that is closed with bytes
@@ -13,12 +14,16 @@ tunnel is there is handed on to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 
 from gateway.model.errors import STOPPING, Refusal
 from gateway.model.peers import Cause, Ending, cause_of, ending_of
+from gateway.model.ports import Authenticator
+from gateway.model.principal import Principal
 from protocols.transport.patience import never
 from protocols.transport.speaking import PeerFacts, Session, Speaker, in_pieces
+from protocols.websocket.bearer import has_form, token_of
 from protocols.websocket.deflate import Deflate
 from protocols.websocket.frames import Frames
 from protocols.websocket.handshake import Accepted, judge
@@ -26,6 +31,7 @@ from protocols.websocket.inside import Inside
 from protocols.websocket.limits import (
     CLOSE_SECONDS,
     FIRST_BYTES_SECONDS,
+    HELD_BYTES_MAX,
     REFUSED_BYTES_MAX,
     WebSocketLimits,
 )
@@ -43,6 +49,7 @@ class WebSocketSession:
     """
 
     __slots__ = (
+        "_authenticator",
         "_choked",
         "_deadline",
         "_dropped",
@@ -50,6 +57,7 @@ class WebSocketSession:
         "_head",
         "_limits",
         "_out",
+        "_proving",
         "_retick",
         "_speakers",
         "_tunnel",
@@ -60,9 +68,18 @@ class WebSocketSession:
     )
 
     def __init__(
-        self, speakers: Mapping[str, Speaker], limits: WebSocketLimits, facts: PeerFacts
+        self,
+        speakers: Mapping[str, Speaker],
+        limits: WebSocketLimits,
+        facts: PeerFacts,
+        authenticator: Authenticator | None = None,
     ) -> None:
-        """Begin; `speakers` build what is inside, by the name of its protocol."""
+        """Begin; `speakers` build what is inside, by the name of its protocol.
+
+        `authenticator` judges the token that a request comes with.
+        """
+        self._authenticator = authenticator
+        self._proving: bytearray | None = None  # what comes while a token is judged
         self.seen = WebSocketPeer(self._dismissed)
         self.wake: Callable[[], None] = _nothing
         self.spent: Callable[[], bool] = never
@@ -92,6 +109,9 @@ class WebSocketSession:
         if self._dropped is not None:
             self._drop(data)
             return
+        if self._proving is not None:
+            self._proving += data
+            return
         if self._head is None or (found := self._head.receive(data)) is None:
             return
         if isinstance(found, Rejected):
@@ -100,8 +120,34 @@ class WebSocketSession:
         judged = judge(found, tuple(self._speakers), self._limits, self._facts)
         if isinstance(judged, Rejected):
             self._reject(judged)
-        else:
+            return
+        token = None if self._authenticator is None else token_of(found, self._limits)
+        if self._authenticator is None or token is None:
             self._accept(judged, self._head.rest, now)
+        elif has_form(token):
+            self._prove(self._authenticator, token, judged, now)
+        else:
+            self._reject(_not_let_in())
+
+    def _prove(
+        self, authenticator: Authenticator, token: str, accepted: Accepted, now: float
+    ) -> None:
+        """Have a token judged before anything is said; what comes meanwhile waits, bounded."""
+        assert self._head is not None, "judged just now"
+        self._proving = bytearray(self._head.rest)
+
+        def judged(principal: Principal | None) -> None:
+            waited, self._proving = self._proving, None
+            if self._head is None or waited is None:
+                return  # it was refused meanwhile, or is gone
+            if principal is None:
+                self._reject(_not_let_in(), Cause.LOGIN_REFUSED)
+            else:
+                self._facts = replace(self._facts, principal=principal)
+                self._accept(accepted, bytes(waited), now)
+            self.wake()
+
+        authenticator.check("", token, judged)
 
     def _accept(self, accepted: Accepted, rest: bytes, now: float) -> None:
         """Say 101, and have the tunnel take what came behind the request."""
@@ -187,6 +233,8 @@ class WebSocketSession:
     @property
     def paused_reading(self) -> bool:
         """See the shell's Session."""
+        if self._proving is not None:
+            return len(self._proving) > HELD_BYTES_MAX
         return self._tunnel is not None and self._tunnel.paused_reading
 
     def go_on(self, now: float) -> None:
@@ -258,6 +306,12 @@ class WebSocketSession:
     def _reject_for(self, refusal: Refusal) -> None:
         rejected = reject_for(HTTPStatus.SERVICE_UNAVAILABLE, refusal)
         self._reject(rejected, cause_of(refusal.code))
+
+
+def _not_let_in() -> Rejected:
+    text = "The token of this request is not taken; the gateway's log says why."
+    challenge = (("WWW-Authenticate", 'Bearer realm="sluicegate", error="invalid_token"'),)
+    return Rejected(HTTPStatus.UNAUTHORIZED, text, challenge)
 
 
 def _nothing() -> None:

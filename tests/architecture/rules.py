@@ -121,6 +121,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.process.threads",
     ),
+    "gateway.tokens": (
+        "gateway.config",
+        "gateway.logs.summing",
+        "gateway.model",
+        "gateway.security",
+    ),
     "gateway.directory.settings": (),
     "gateway.directory": (
         "gateway.directory.settings",
@@ -158,6 +164,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.process",
         "gateway.quotas",
         "gateway.security",
+        "gateway.time",
         "protocols",
     ),
     "gateway.reload": (
@@ -168,6 +175,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.model",
         "gateway.quotas",
         "gateway.security",
+        "gateway.tokens",
         "protocols.amqp",
         "protocols.transport",
     ),
@@ -188,6 +196,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "gateway.store",
         "gateway.streams",
         "gateway.time",
+        "gateway.tokens.realm",
         "protocols.transport",
         "protocols.websocket",
     ),
@@ -343,6 +352,9 @@ SHELLS: Final[Mapping[str, str]] = {
     "gateway.audit.thread": "queue threading",
     # A hash of a password is worked out on a thread.
     "gateway.security.around": "structlog twisted",
+    # Keys of issuers are fetched over the network.
+    "gateway.tokens.fetching": "structlog twisted",
+    "gateway.tokens.issuing": "structlog",
     "gateway.security.refusals": "structlog",
     # Streams wait for rows (Deferreds).
     "gateway.streams.blocks": "twisted",

@@ -6,9 +6,10 @@ import pytest
 
 from gateway.config.check import HostFacts, build
 from gateway.config.errors import ConfigError
+from gateway.config.objects import object_limits
 from gateway.config.reach import Reach, reach_of
 from gateway.config.sources import Layers
-from gateway.config.tree import Config, object_limits
+from gateway.config.tree import Config
 from gateway.model.objects import Kind
 
 HOST = HostFacts(memory_bytes=8 << 30, working_directory="/w", data_directory="/d")

@@ -21,6 +21,7 @@ class Running:
         self.reason: str | None = None
         self.config: Any = SimpleNamespace(file="f.toml", diverts=())
         self.gate = SimpleNamespace(users={})
+        self.tokens = None  # its reading is the test's as well
         self.reading: list[Deferred[Any]] = []
         broker = SimpleNamespace(branches=SimpleNamespace(diverts={}))
         self.core = SimpleNamespace(threads=SimpleNamespace(run=self._run), broker=broker)

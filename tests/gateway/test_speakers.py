@@ -37,6 +37,7 @@ STOMP_ONLY = 'acceptors.all.protocols=["stomp"]'
 
 class _Gate:
     mechanisms: tuple[str, ...] = ()
+    tokens: object | None = None
 
 
 def config(*sets: str) -> Config:
@@ -162,6 +163,10 @@ class TestLimits:
         assert sasl_offer(plain, gate) == ("PLAIN",)
         gate.mechanisms = ("SCRAM-SHA-256",)
         assert sasl_offer(plain, gate) == ("SCRAM-SHA-256", "PLAIN")
+        assert sasl_offer(chosen, gate) == ("SCRAM-SHA-512", "PLAIN")
+        gate.tokens = object()
+        offered = ("SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "XOAUTH2")
+        assert sasl_offer(plain, gate) == offered
         assert sasl_offer(chosen, gate) == ("SCRAM-SHA-512", "PLAIN")
         assert amqp_limits(written, chosen, anonymous=True, sasl=("PLAIN",)).sasl == ("PLAIN",)
 

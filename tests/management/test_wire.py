@@ -516,7 +516,7 @@ def test_idle_connections_are_closed_first_and_the_others_by_force():
 def test_a_request_is_told_once_in_the_log_without_its_query():
     site = Site()
     with capture_logs() as logs:
-        site.peer.ask("GET", "/thing?token=secret")
+        site.peer.ask("GET", "/thing?key=secret")
     (entry,) = logs
     assert entry["event"] == "http.request_answered"
     assert entry["log_level"] == "debug"

@@ -10,7 +10,7 @@ from enum import Enum
 from gateway.addresses import settings
 from gateway.addresses.permissions import PermissionEntry
 from gateway.addresses.settings import AddressSettings
-from gateway.config import access, schema, tree
+from gateway.config import access, schema, tokens, tree
 from gateway.config import values as v
 from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
@@ -18,6 +18,7 @@ from gateway.config.endpoints import Endpoint, read_endpoint
 from gateway.config.reach import reach_of
 from gateway.config.streams import ArchiveConfig, StreamConfig
 from gateway.config.tls import TlsSource
+from gateway.config.tokens import IssuerConfig
 from gateway.config.tree import (
     Acceptor,
     AddressConfig,
@@ -42,6 +43,7 @@ _PLAIN = {
     v.names: "array of names",
     v.roles: "array of roles",
     v.origins: "array of origins, `https://shop.example`, or `*`",
+    v.cookie: "name of a cookie, or empty",
     v.boolean: "true or false",
     v.size_bytes: "size",
     v.duration_ms: "duration",
@@ -52,6 +54,10 @@ _PLAIN = {
     v.address: "address",
     v.optional_address: "address, or empty for none",
     v.selector: "selector",
+    tokens._texts: "text, or an array of texts",
+    tokens._url: "URL, https or of this machine",
+    tokens._claims: "table of claims",
+    tokens._roles: "table of roles",
     access.role_names: "array of roles",
     access.group_roles: "table of arrays of roles",
     access.ldap_url: "`ldap://` or `ldaps://`, host and port",
@@ -189,6 +195,13 @@ SECTIONS = (
     Section(title="`[archive]`", keys=schema.ARCHIVE, reach="archive", classes=(ArchiveConfig,)),
     Section(title="`[audit]`", keys=schema.AUDIT, reach="audit", classes=(AuditConfig,)),
     Section(title="`[logging]`", keys=schema.LOGGING, reach="logging", classes=(LoggingConfig,)),
+    Section(
+        title="`[tokens.NAME]`",
+        keys=schema.TOKENS,
+        reach="tokens",
+        classes=(IssuerConfig,),
+        unwritten="see the meaning",
+    ),
     Section(
         title="`[[authentication]]`",
         keys=schema.AUTHENTICATION,

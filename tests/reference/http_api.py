@@ -15,6 +15,7 @@ from gateway.management.router import Router
 from gateway.management.scrub_api import ScrubApi
 from gateway.management.sink_api import SinkApi
 from gateway.management.streams_api import StreamsApi
+from gateway.management.token_api import TokenApi
 from gateway.model.roles import Need
 from tests.management.core import Core
 from tests.reference.tables import sentence, table
@@ -57,6 +58,7 @@ def routes() -> Recorder:
     ConfigApi(nothing).add_routes(recorder)
     QuotasApi(nothing).add_routes(recorder)
     ConnectionsApi(nothing, nothing, nothing).add_routes(recorder)
+    TokenApi(nothing).add_routes(recorder)
     return recorder
 
 
@@ -75,7 +77,7 @@ def render() -> str:
     parts = [_INTRODUCTION]
     for name, rows in modules.items():
         title = name.rpartition(".")[2].removesuffix("_api").capitalize()
-        title = {"Api": "State", "Config": "Configuration"}.get(title, title)
+        title = {"Api": "State", "Config": "Configuration", "Token": "Tokens"}.get(title, title)
         calls = table(["method", "path", "meaning", "needs", "logged"], rows)
         parts.append(f"## {title}\n\n{calls}\n```text\n{texts[name]}\n```\n")
     return "\n".join(parts)

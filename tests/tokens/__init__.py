@@ -1,0 +1,1 @@
+"""Tokens: their judge against hostile ones, keys that roll, ends that come."""
