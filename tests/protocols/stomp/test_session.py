@@ -159,7 +159,7 @@ def test_where_anybody_may_come_a_login_is_checked_all_the_same(good: bool) -> N
     authenticator.answer(good)
     ((command, _, _),) = frames(peer.hear())
     assert command == ("CONNECTED" if good else "ERROR")
-    assert peer.session.connection.account == ("ann" if good else "")
+    assert peer.session.connection.principal.account == ("ann" if good else "")
 
 
 @pytest.mark.parametrize("login", ["", "login:\n", "login:\npasscode:p\n"])
@@ -168,7 +168,7 @@ def test_where_anybody_may_come_no_login_is_needed(login: str) -> None:
     peer = Peer(None, authenticator=authenticator)
     ((command, _, _),) = frames(peer.say(f"CONNECT\naccept-version:1.2\n{login}\n\0".encode()))
     assert command == "CONNECTED"
-    assert (authenticator.asked, peer.session.connection.account) == ([], "")
+    assert (authenticator.asked, peer.session.connection.principal.account) == ([], "")
 
 
 def test_an_answer_that_comes_too_late_changes_nothing() -> None:

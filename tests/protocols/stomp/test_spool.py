@@ -22,7 +22,7 @@ def waiting(command: str, transaction: str | None = None) -> WaitingFrame:
 
 
 def sends(*bodies: bytes, receipts: tuple[bytes, ...] = ()) -> WaitingSends:
-    route = Route(Sender(lambda _: None), 0, 0)
+    route = Route(Sender(lambda _: None, lambda _: None), 0, 0)
     return WaitingSends(route, list(bodies), list(receipts))
 
 
