@@ -25,24 +25,10 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.python.failure import Failure
 
 from gateway import __version__
-from gateway.assembly.access import (
-    HttpLogins,
-    Logins,
-    make_directory,
-    make_gate,
-    make_issuing,
-    read_certificates,
-)
+from gateway.assembly.access import read_certificates
 from gateway.assembly.adopting import adopt_history
-from gateway.assembly.ambient import (
-    make_chance,
-    make_clock,
-    make_date,
-    make_key,
-    wait_little,
-    wall_ms,
-)
-from gateway.assembly.auditing import Auditing
+from gateway.assembly.ambient import make_chance, make_clock, wait_little
+from gateway.assembly.entry import Entry
 from gateway.config.tree import MANAGEMENT, Config, LoggingConfig, management_acceptor
 from gateway.core.core import EX_IOERR, Core, Failing, Fatal, Reactor, make_core
 from gateway.core.declared import declare
@@ -52,7 +38,6 @@ from gateway.listening.listeners import Listener, ListenError
 from gateway.listening.speakers import budget_of, make_speakers
 from gateway.listening.tls import secured
 from gateway.logs.quotas import QuotaTeller
-from gateway.management.allowing import Allowing
 from gateway.management.api import add_routes
 from gateway.management.audit import tell_change
 from gateway.management.config_api import ConfigApi
@@ -64,8 +49,6 @@ from gateway.management.streams_api import StreamsApi
 from gateway.management.token_api import TokenApi
 from gateway.management.views import JournalFigures, Sources
 from gateway.management.wire import ApiSite, wire_settings
-from gateway.model.audit import Auditor
-from gateway.model.principal import Principal
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors
 from gateway.process.figures import lag_histogram, process_figures
@@ -76,9 +59,6 @@ from gateway.quotas.meters import Meters
 from gateway.reload.applying import doors
 from gateway.reload.reloads import Again, Reloads
 from gateway.reload.users_file import LOOK_SECONDS
-from gateway.security.around import ReactorSurroundings
-from gateway.security.permits import Permits
-from gateway.security.refusals import PermissionLog, use_permissions
 from gateway.store.hanging import StoreWatch
 from gateway.time.ends import END_LOOK_SECONDS
 from gateway.time.lag import ReactorLag
@@ -126,14 +106,13 @@ class GatewayService(MultiService):
         config: what is in force: what it was built from, or has taken over since.
         core: None until `startService`.
         acceptors: the listeners of messaging protocols; `groups` are their connections.
-        permits: judges what principals may do; its refusals go through `permission_log`.
+        entry: the gate, the judges and the audit; `gate`, `permits` and `tokens` are its own.
         ready: recovery is done and all listeners are open.
         on_ready: called once when it becomes so.
         reloads: reads the configuration again.
         web: WebSockets of the management listener.
         budgets: of unfinished messages, by acceptor.
         certificates: those of the listeners that speak TLS, by path in the configuration.
-        auditor: is told of logins, refusals and changes; `audit` keeps what it is told.
     """
 
     def __init__(
@@ -154,31 +133,20 @@ class GatewayService(MultiService):
         self._reactor = reactor
         self._fatal = fatal
         self._alarm = alarm
-        self._around = ReactorSurroundings(reactor)
-        self.audit = Auditing(reactor, config, wall_ms, lambda text: fatal(EX_IOERR, text))
-        self.auditor = self._around.auditor = self.audit.auditor
-        self.permission_log = PermissionLog(reactor, self.auditor)
-        self.permits = Permits(config.security_settings, self.permission_log.tell)
         self.clock = make_clock()
-        date = make_date(self.clock)
-        self.gate = make_gate(config, self._around, make_key(), date)
-        if self.gate.certificates is not None:
-            self.gate.certificates.auditor = self.auditor
-        self.directory = make_directory(reactor, config, self.gate, make_key())
-        self.tokens, self.ends = make_issuing(reactor, config, self.gate, date)
-        self.tokens.realm.auditor = self.auditor
+        self.entry = Entry(reactor, config, self.clock, lambda text: fatal(EX_IOERR, text))
+        self.gate, self.permits = self.entry.gate, self.entry.permits
+        self.tokens = self.entry.tokens
         self._turn = Turn(lambda action: reactor.callLater(0, action))
         self._turn.end = lambda: self._guarded(self._turn.run)
         self._timers = Timers(reactor)
         self._reads = Reads(Departures(reactor), Patience(self._turn.after), Backlogs(reactor))
         self._lag = ReactorLag(reactor, lag_histogram())
-        self.allowing = Allowing(lambda: self.gate.judge is not None)
-        self._router = _router(self.allowing, self.auditor)
-        logins = HttpLogins(self.gate, self.auditor, wall_ms)
+        entry, self._router = self.entry, _router(self.entry)
         self.site = ApiSite(
-            reactor, self._router, logins.for_peer, wire_settings(config), self.ends
+            reactor, self._router, entry.http.for_peer, wire_settings(config), entry.ends
         )
-        self.site.certified = self._certified
+        self.site.certified = entry.certified
         self.reloads = self._make_reloads(again or Again(read=lambda: config, relog=_no_log))
         self.containers = Containers()
         self.budgets = {a.name: budget_of(config, a) for a in config.acceptors}
@@ -189,7 +157,7 @@ class GatewayService(MultiService):
         self._descriptors = Descriptors()
         self.meters = Meters(reactor.seconds, reactor.callLater)
         self.meters.use(config.quotas)
-        self.meters.auditor = self.auditor
+        self.meters.auditor = entry.auditor
         self.certificates = read_certificates(
             config, seconds=reactor.seconds, now_ms=self.clock.now_ms
         )
@@ -210,7 +178,7 @@ class GatewayService(MultiService):
 
     def _make_reloads(self, again: Again) -> Reloads:
         reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
-        reloads.auditor = reloads.users.auditor = self.auditor
+        reloads.auditor = reloads.users.auditor = self.entry.auditor
         return reloads
 
     def _make_groups(self) -> list[Connections]:
@@ -224,9 +192,9 @@ class GatewayService(MultiService):
                 connection_limits(self.config, a),
                 contexts=secrets.get(f"acceptors.{a.name}"),
                 descriptors=self._descriptors,
-                ends=self.ends,
+                ends=self.entry.ends,
                 meters=self.meters,
-                auditor=self.auditor,
+                auditor=self.entry.auditor,
             )
             for a in self.config.acceptors
         ]
@@ -244,13 +212,9 @@ class GatewayService(MultiService):
             descriptors=self._descriptors,
             meters=self.meters,
             path=MANAGEMENT,
-            ends=self.ends,
-            auditor=self.auditor,
+            ends=self.entry.ends,
+            auditor=self.entry.auditor,
         )
-
-    def _certified(self, certificate: bytes | None, peer: str) -> Principal | None:
-        owner = self.gate.certified(certificate, peer)
-        return None if owner is None else self.gate.admit(owner, peer)
 
     def _everybody(self) -> list[Connections]:
         return [*self.groups, self.web]
@@ -276,13 +240,10 @@ class GatewayService(MultiService):
         _log.info("gateway.started", version=__version__, data=config.data_directory)
         _log.info("store.recovered", **core.recovered)
         core.disk.start()
-        use_permissions(self.gate, self.permits, config.security_settings)
-        self._around.start()
-        if self.directory is not None:
-            self.directory.start()
+        self.entry.start(config)
         core.broker.pressure.slow.spares = spares
         self.serve(config)
-        self.auditor.note("gateway.started", version=__version__, data=config.data_directory)
+        self.entry.auditor.note("gateway.started", version=__version__, data=config.data_directory)
         declare(core, config)
         tidy(core.broker, config)
         for group, acceptor in doors(self, config):
@@ -328,7 +289,7 @@ class GatewayService(MultiService):
 
     def _start_recurring(self, core: Core) -> None:
         recurring, journal = self._recurring, core.store.journal
-        recurring.start(self.ends.look, END_LOOK_SECONDS)
+        recurring.start(self.entry.ends.look, END_LOOK_SECONDS)
         recurring.start(core.registry.tick, STREAM_TICK_SECONDS)
         recurring.start(core.sink.tick, SINK_TICK_SECONDS)
         core.sink.start()
@@ -374,8 +335,7 @@ class GatewayService(MultiService):
     def serve(self, config: Config) -> None:
         """Bring what the configuration says of the management API into force."""
         self.site.use(wire_settings(config))
-        self.allowing.roles = config.api_roles.roles()
-        self.audit.follow(config, users=not self.gate.open)
+        self.entry.follow(config)
         self.site.adopt = self.web.adopt if config.management.websocket else None
 
     def pace(self, key: str, seconds: float) -> None:
@@ -421,8 +381,8 @@ class GatewayService(MultiService):
             clock=self.clock,
             acceptors=lambda: [group.figures() for group in self._everybody()],
             certificates=lambda: {n: c.seconds_left() for n, c in self.certificates.items()},
-            logins=Logins(self.gate, self._around),
-            audit=self.audit,
+            logins=self.entry.logins,
+            audit=self.entry.audit,
             ages=self._ages(core),
             python=platform.python_version(),
             process=process_figures,
@@ -444,7 +404,7 @@ class GatewayService(MultiService):
             self._everybody(), self._reactor, self.clock.now_ms, self.meters
         )
         connections.add_routes(self._router)
-        TokenApi(self._everybody(), self.tokens.realm.auditor).add_routes(self._router)
+        TokenApi(self._everybody(), self.entry.auditor).add_routes(self._router)
 
     def not_ready(self) -> str | None:
         """Return why messages cannot be sent and received, or None when they can."""
@@ -481,16 +441,14 @@ class GatewayService(MultiService):
         self._recurring.stop(but=self._watching)
         self._lag.stop()
         await self._stop_management()
-        self._around.stop()
-        if self.directory is not None:
-            self.directory.stop()
+        self.entry.stop()
         await core.close()
         if self._watching is not None and self._watching.running:
             self._watching.stop()  # not before: a disk that hangs now must end, too
         self.core = None
         clean = core.store.journal.failure is None
-        self.auditor.note("gateway.stopped", clean=clean)
-        self.audit.close()
+        self.entry.auditor.note("gateway.stopped", clean=clean)
+        self.entry.audit.close()
         _log.info("gateway.stopped", clean=clean)
 
     async def _stop_management(self) -> None:
@@ -522,12 +480,11 @@ def build(
     return GatewayService(reactor, config, fatal, again, alarm=alarm)
 
 
-def _router(allowing: Allowing, auditor: Auditor) -> Router:
+def _router(entry: Entry) -> Router:
     """Return a table of routes that asks for roles, and tells of changes."""
     router = Router()
-    router.on_change = lambda change: tell_change(change, auditor)
-    router.allow = allowing
-    allowing.auditor = auditor
+    router.on_change = lambda change: tell_change(change, entry.auditor)
+    router.allow = entry.allowing
     return router
 
 

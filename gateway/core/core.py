@@ -474,9 +474,8 @@ def _recover(
     for definition in restored.queues:
         queue = directory.restore_queue(definition)
         queue.restore(restored.messages.get(definition.queue_id, []))
-        queue.counts.next_seq = max(
-            queue.next_seq, restored.highest.get(definition.queue_id, 0) + 1
-        )
+        highest = restored.highest.get(definition.queue_id, 0)
+        queue.counts.next_seq = max(queue.next_seq, highest + 1)
         broker.restored(queue)
     broker.recovered()
     directory.next_id = max(restored.next_id, FIRST_QUEUE_ID)

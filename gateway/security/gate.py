@@ -29,14 +29,23 @@ from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from gateway.model.certificates import CertificateRule
-from gateway.model.errors import Code, Refusal
+from gateway.model.errors import Refusal
 from gateway.model.principal import By, Judge, Principal
 from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.bench import Bench
 from gateway.security.certificates import CertificateUsers
 from gateway.security.passwords import is_of
-from gateway.security.realms import Done, Realm, Remembering, Surroundings, Tokens, Why
+from gateway.security.realms import (
+    Done,
+    Realm,
+    Remembering,
+    Surroundings,
+    Tokens,
+    Why,
+    renewal_refusal,
+)
+from gateway.security.recent import Recent
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
@@ -51,8 +60,6 @@ STRANGERS_MAX: Final = 48
 #: More than a check takes, where nothing waits.
 EVEN_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 1.0
-REMEMBER_SECONDS: Final = 60.0
-REMEMBERED_MAX: Final = 4096
 
 
 class PasswordGate:
@@ -69,7 +76,7 @@ class PasswordGate:
     """
 
     __slots__ = (
-        "_bench", "_here", "_key", "_nonces", "_remembered", "_shown", "_surroundings", "_throttle",
+        "_bench", "_here", "_key", "_nonces", "_recent", "_shown", "_surroundings", "_throttle",
         "_users", "accepted", "all_in_file", "certificates", "decoy_key", "judge", "realms",
         "refused", "tokens", "waiting",
     )  # fmt: skip
@@ -87,7 +94,7 @@ class PasswordGate:
         self._surroundings = surroundings
         self._key = key
         self._throttle = FailureThrottle()
-        self._remembered: dict[bytes, float] = {}
+        self._recent = Recent(key)
         self._nonces = 0
         self.accepted = self.refused = self.waiting = 0
         self.use(users)
@@ -283,8 +290,8 @@ class PasswordGate:
                     self._ask(realm, pair, password, done)
                 return
         known = self._users.get(user)
-        mark = self._mark(known, user, password)
-        if self._is_remembered(mark, self._surroundings.now()):
+        mark = self._recent.mark(known, user, password)
+        if self._recent.has(mark, self._surroundings.now()):
             self.let_in(self.principal(user, By.PASSWORD), done)
         elif self._has_turn(pair, done):
             self._verify(known, pair, password, mark, done)
@@ -315,7 +322,7 @@ class PasswordGate:
             self.waiting -= 1
             if right and self._still_so(known):
                 self._throttle.succeeded(pair)
-                self._remember(mark, around.now())
+                self._recent.add(mark, around.now())
                 self._answer(self.principal(user, By.PASSWORD), done)
             else:
                 self._refuse_evenly(pair, Why.WRONG, began, done)
@@ -354,16 +361,7 @@ class PasswordGate:
         self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
     ) -> None:
         """Have a principal go on by a new token; `done` is told why not, later."""
-        refusal = None
-        if self.tokens is None:
-            text = "This gateway knows no issuer of tokens (tokens.NAME), so that none renews."
-            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
-        elif not self.tokens.takes("", token):
-            text = "What was sent in a token's place has not the form of one (JWT, signed)."
-            refusal = Refusal(code=Code.NOT_AUTHORIZED, text=text)
-        elif self.waiting >= WAITING_MAX:
-            text = f"{WAITING_MAX} logins are being checked already; send the token again soon."
-            refusal = Refusal(code=Code.TOO_MANY, text=text, transient=True)
+        refusal = renewal_refusal(self.tokens, token, self.waiting, WAITING_MAX)
         if self.tokens is None or refusal is not None:
             self._surroundings.later(lambda: done(refusal))
             return
@@ -410,26 +408,6 @@ class PasswordGate:
         else:
             self.accepted += 1
         done(principal)
-
-    def _mark(self, known: User | None, user: str, password: str) -> bytes:
-        """Return a keyed hash of login and stored hash: it tells nothing without the key."""
-        stored = "" if known is None else known.password.reveal()
-        text = f"{user}\x00{stored}\x00{password}".encode("utf-8", "surrogatepass")
-        return hmac.digest(self._key, text, hashlib.sha256)
-
-    def _is_remembered(self, mark: bytes, now: float) -> bool:
-        until = self._remembered.get(mark)
-        if until is None:
-            return False
-        if now < until:
-            return True
-        del self._remembered[mark]
-        return False
-
-    def _remember(self, mark: bytes, now: float) -> None:
-        if len(self._remembered) >= REMEMBERED_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[mark] = now + REMEMBER_SECONDS
 
 
 class PeerGate:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
-from gateway.model.errors import Refusal
+from gateway.model.errors import Code, Refusal
 from gateway.model.principal import Principal
 
 Done = Callable[[Principal | None], None]
@@ -66,3 +66,20 @@ class Remembering(Realm, Protocol):
 
     def remembered(self, user: str, secret: str) -> Principal | None:
         """Return for whom a login acts that was right a while ago; costs nothing."""
+
+
+def renewal_refusal(tokens: Tokens | None, token: str, waiting: int, most: int) -> Refusal | None:
+    """Return why a token is not looked at that was to renew a connection's; None: it is.
+
+    `waiting` logins are being checked, of `most` that may be.
+    """
+    if tokens is None:
+        text = "This gateway knows no issuer of tokens (tokens.NAME), so that none renews."
+        return Refusal(code=Code.NOT_AUTHORIZED, text=text)
+    if not tokens.takes("", token):
+        text = "What was sent in a token's place has not the form of one (JWT, signed)."
+        return Refusal(code=Code.NOT_AUTHORIZED, text=text)
+    if waiting >= most:
+        text = f"{most} logins are being checked already; send the token again soon."
+        return Refusal(code=Code.TOO_MANY, text=text, transient=True)
+    return None
