@@ -103,6 +103,8 @@ SINK_TICK_SECONDS: Final = 1.0
 COVER_SECONDS: Final = 1.0
 #: How often it is noted which messages have come, for the age of the oldest one.
 AGE_LOOK_SECONDS: Final = 1.0
+#: How often certificates are looked at where no client comes: for those that are about to end.
+CERTIFICATE_LOOK_SECONDS: Final = 3600.0
 #: How often it is looked whether the disk hangs.
 WATCH_SECONDS: Final = 1.0
 
@@ -187,6 +189,7 @@ class GatewayService(MultiService):
         self._descriptors = Descriptors()
         self.meters = Meters(reactor.seconds, reactor.callLater)
         self.meters.use(config.quotas)
+        self.meters.auditor = self.auditor
         self.certificates = read_certificates(
             config, seconds=reactor.seconds, now_ms=self.clock.now_ms
         )
@@ -207,7 +210,7 @@ class GatewayService(MultiService):
 
     def _make_reloads(self, again: Again) -> Reloads:
         reloads = Reloads(self._reactor, self, again, self.clock.now_ms)
-        reloads.auditor = self.auditor
+        reloads.auditor = reloads.users.auditor = self.auditor
         return reloads
 
     def _make_groups(self) -> list[Connections]:
@@ -335,6 +338,8 @@ class GatewayService(MultiService):
         )
         self._watching = recurring.start(watch.look, WATCH_SECONDS)
         recurring.start(core.scrubber.look, SCRUB_LOOK_SECONDS)
+        for certificates in self.certificates.values():
+            recurring.start(certificates.look, CERTIFICATE_LOOK_SECONDS)
         recurring.start(self.reloads.users.look, LOOK_SECONDS)
         recurring.start(QuotaTeller(self.meters).look, QUOTA_LOOK_SECONDS)
         recurring.start(journal.sync, periods(self.config)["sync-interval"], "sync-interval")
@@ -522,6 +527,7 @@ def _router(allowing: Allowing, auditor: Auditor) -> Router:
     router = Router()
     router.on_change = lambda change: tell_change(change, auditor)
     router.allow = allowing
+    allowing.auditor = auditor
     return router
 
 

@@ -80,6 +80,8 @@ class Recorder:
             for name, value in facts.items()
             if name not in _OWN and (self.personal or name not in PERSONAL)
         }
+        if not self.personal and str(kept.get("key", "")).startswith("users."):
+            kept["key"] = "users"  # the rest of it is somebody's name
         if self.post is not None:
             self.post(body_of(event, kept, self._now_ms()))
         if self.echo is not None:

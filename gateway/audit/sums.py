@@ -46,8 +46,9 @@ class Sums:
             one.whole += 1
             return True
         one.more += 1
-        for counter, name in ((one.users, "user"), (one.remotes, "remote")):
-            value = str(facts.get(name) or "")
+        remote = facts.get("remote") or facts.get("peer")
+        for counter, found in ((one.users, facts.get("user")), (one.remotes, remote)):
+            value = str(found or "")
             if value and (value in counter or len(counter) < COUNTED_MAX):
                 counter[value] += 1
         return False

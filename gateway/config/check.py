@@ -6,9 +6,7 @@ read leaves its default behind so that the walk can go on.
 
 from __future__ import annotations
 
-import difflib
 import posixpath
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +22,9 @@ from gateway.config import schema
 from gateway.config.access import ApiRolesConfig, LdapConfig
 from gateway.config.audit import AuditConfig
 from gateway.config.endpoints import Endpoint
-from gateway.config.errors import ConfigError, Path, Problem, show_path
+from gateway.config.errors import ConfigError, Path, show_path
 from gateway.config.issuers import read_issuers
+from gateway.config.quotas import read_quotas
 from gateway.config.sources import Layers
 from gateway.config.streams import ArchiveConfig, Retain, StreamConfig
 from gateway.config.tls import ClientCertificates, TlsSource, TlsVersion, table_problem
@@ -46,14 +45,13 @@ from gateway.config.tree import (
     SinkConfig,
 )
 from gateway.config.values import describe
+from gateway.config.walk import Walk
 from gateway.model import attributes
 from gateway.model.address import RoutingType, check_name
 from gateway.model.certificates import CertificateRule, rule_problem
 from gateway.model.definitions import DivertDefinition, DivertRouting
 from gateway.model.errors import RefusedError
 from gateway.model.principal import Permission
-from gateway.model.quota import ROWS as ROWS_OF_QUOTA
-from gateway.model.quota import Group, Quotas, QuotaTable, name_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,69 +63,9 @@ class HostFacts:
     data_directory: str
 
 
-class _Walk:
-    """One walk over the layers; collects problems."""
-
-    def __init__(self, layers: Layers) -> None:
-        self.layers = layers
-        self.problems = list(layers.problems)
-
-    def wrong(self, path: Path, text: str) -> None:
-        where = self.layers.origin(path)
-        self.problems.append(Problem(where=where, path=show_path(path), text=text))
-
-    def table(self, raw: object, path: Path, keys: schema.Table) -> dict[str, Any]:
-        """Return field -> value for what was written in one table."""
-        if not isinstance(raw, Mapping):
-            self.wrong(path, f"needs a table, not {describe(raw)}")
-            return {}
-        read: dict[str, Any] = {}
-        for key, value in raw.items():
-            here = (*path, key)
-            if key in keys.keys:
-                try:
-                    read[key.replace("-", "_")] = keys.keys[key](value)
-                except ValueError as error:
-                    self.wrong(here, str(error))
-            elif key in keys.later:
-                self.wrong(here, f"{keys.refusal(key)}; remove it")
-            elif key not in keys.nested:
-                self.wrong(here, _unknown(key, keys))
-        for key in sorted(keys.required - raw.keys()):
-            self.wrong(path, f"needs the key {key}")
-        return read
-
-    def tables(self, raw: object, path: Path) -> list[tuple[str, object]]:
-        """Return name -> table for a table of named tables."""
-        if not isinstance(raw, Mapping):
-            self.wrong(path, f"needs tables with names below it, not {describe(raw)}")
-            return []
-        return list(raw.items())
-
-    def array(self, raw: object, path: Path) -> list[object]:
-        if not isinstance(raw, list):
-            self.wrong(path, f"needs an array of tables, not {describe(raw)}")
-            return []
-        return raw
-
-
-def _unknown(key: str, keys: schema.Table) -> str:
-    """Say that a key is unknown, with the nearest known one."""
-    kebab = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", key).replace("_", "-").lower()
-    if kebab in keys.keys or kebab in keys.nested:
-        return f"unknown key; did you mean {kebab}?"
-    if kebab in keys.later:
-        why = keys.why.get(kebab, "is known, but not supported yet by this version")
-        return f"unknown key; {kebab} {why}"
-    near = difflib.get_close_matches(kebab, keys.known(), n=1, cutoff=0.6)
-    if near:
-        return f"unknown key; did you mean {near[0]}?"
-    return f"unknown key; the keys here are {', '.join(keys.known())}"
-
-
 def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     """Return the configuration; raises ConfigError with every problem."""
-    walk = _Walk(layers)
+    walk = Walk(layers)
     tree = layers.tree
     base = posixpath.dirname(file) if file else host.working_directory
     top = walk.table(tree, (), schema.TOP)
@@ -146,7 +84,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
         ).get("routing_enabled", True),
         "streams": _streams(walk, tree.get("streams", {}), top),
         "certificate_users": _certificate_users(walk, tree.get("certificate-users", [])),
-        "quotas": _quotas(walk, tree.get("quotas", {})),
+        "quotas": read_quotas(walk, tree.get("quotas", {})),
         "archive": _archive(walk, tree.get("archive", {})),
         "tokens": read_issuers(
             walk, walk.tables(tree.get("tokens", {}), ("tokens",)), lambda one: _absolute(one, base)
@@ -186,7 +124,7 @@ def build(layers: Layers, host: HostFacts, file: str | None = None) -> Config:
     )
 
 
-def _check_ballast(walk: _Walk, top: dict[str, Any]) -> None:
+def _check_ballast(walk: Walk, top: dict[str, Any]) -> None:
     """Refuse a reserve that a journal without room could not live on; one not written is enough."""
     file = top.get("journal_file_size", JOURNAL_FILE_BYTES)
     ballast = top.setdefault("ballast_size", max(BALLAST_BYTES, file))
@@ -207,13 +145,13 @@ def _absolute(path: str, base: str) -> str:
     return posixpath.normpath(posixpath.join(base, path))
 
 
-def _management(walk: _Walk, raw: object, base: str) -> ManagementConfig:
+def _management(walk: Walk, raw: object, base: str) -> ManagementConfig:
     read = walk.table(raw, ("management",), schema.MANAGEMENT)
     config = ManagementConfig(**read)
     return replace(config, endpoint=_secured(walk, ("management",), raw, config.endpoint, base))
 
 
-def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
+def _ldap(walk: Walk, raw: object, base: str) -> LdapConfig:
     if raw is None:
         return LdapConfig()
     before = len(walk.problems)
@@ -232,7 +170,7 @@ def _ldap(walk: _Walk, raw: object, base: str) -> LdapConfig:
 _TLS_FILES = ("certificate", "key", "chain", "directory", "client_ca", "client_crl")
 
 
-def _secured(walk: _Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:
+def _secured(walk: Walk, path: Path, table: object, endpoint: Endpoint, base: str) -> Endpoint:
     """Return a listener's endpoint with what its table `tls` says."""
     if not isinstance(table, Mapping) or "tls" not in table:
         return endpoint
@@ -265,7 +203,7 @@ def low_credits(most: int) -> int:
     return min(300, most * 3 // 10)
 
 
-def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
+def _acceptors(walk: Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
     found = []
     endpoints: dict[str, str] = {}
     for name, table in walk.tables(raw, ("acceptors",)):
@@ -286,7 +224,7 @@ def _acceptors(walk: _Walk, raw: object, base: str) -> tuple[Acceptor, ...]:
     return tuple(found)
 
 
-def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
+def _check_acceptor(walk: Walk, path: Path, acceptor: Acceptor) -> None:
     """Values that contradict one another."""
     source = acceptor.endpoint.source
     asks = source is not None and source.client_certificates is not ClientCertificates.NO
@@ -313,7 +251,7 @@ def _check_acceptor(walk: _Walk, path: Path, acceptor: Acceptor) -> None:
 
 
 def _address_settings(
-    walk: _Walk, raw: object, markers: str, top: Mapping[str, Any]
+    walk: Walk, raw: object, markers: str, top: Mapping[str, Any]
 ) -> SettingsTable:
     entries = []
     if "durability" in top:
@@ -334,7 +272,7 @@ def _address_settings(
     return settings
 
 
-def _security_settings(walk: _Walk, raw: object, markers: str) -> PermissionTable:
+def _security_settings(walk: Walk, raw: object, markers: str) -> PermissionTable:
     entries = []
     for match, table in walk.tables(raw, ("security-settings",)):
         path: Path = ("security-settings", match)
@@ -356,7 +294,7 @@ def _security_settings(walk: _Walk, raw: object, markers: str) -> PermissionTabl
     return PermissionTable(entries, markers=markers)
 
 
-def _addresses(walk: _Walk, raw: object) -> tuple[AddressConfig, ...]:
+def _addresses(walk: Walk, raw: object) -> tuple[AddressConfig, ...]:
     found = []
     owners: dict[str, str] = {}
     for name, table in walk.tables(raw, ("addresses",)):
@@ -381,7 +319,7 @@ def _addresses(walk: _Walk, raw: object) -> tuple[AddressConfig, ...]:
     return tuple(found)
 
 
-def _routing_types(walk: _Walk, path: Path, read: dict[str, Any]) -> frozenset[RoutingType]:
+def _routing_types(walk: Walk, path: Path, read: dict[str, Any]) -> frozenset[RoutingType]:
     if "routing_type" in read and "routing_types" in read:
         walk.wrong(path, "has both routing-type and routing-types; keep one")
     if "routing_types" in read:
@@ -390,7 +328,7 @@ def _routing_types(walk: _Walk, path: Path, read: dict[str, Any]) -> frozenset[R
 
 
 def _queue(
-    walk: _Walk, path: Path, raw: object, types: frozenset[RoutingType]
+    walk: Walk, path: Path, raw: object, types: frozenset[RoutingType]
 ) -> QueueConfig | None:
     before = len(walk.problems)
     read = walk.table(raw, path, schema.QUEUE)
@@ -407,7 +345,7 @@ def _queue(
     return QueueConfig(**read, said=said)
 
 
-def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
+def _archive(walk: Walk, raw: object) -> ArchiveConfig:
     read = walk.table(raw, ("archive",), schema.ARCHIVE)
     table = read.get("table", "")
     if table and not table.startswith(("s3://", "gs://", "az://", "/")):
@@ -418,7 +356,7 @@ def _archive(walk: _Walk, raw: object) -> ArchiveConfig:
     return ArchiveConfig(**read)
 
 
-def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
+def _audit(walk: Walk, raw: object, base: str) -> AuditConfig:
     read = walk.table(raw, ("audit",), schema.AUDIT)
     names = [name for name in ("file", "key_file") if name in read]
     paths: dict[str, Any] = {name: _absolute(read[name], base) for name in names}
@@ -427,7 +365,7 @@ def _audit(walk: _Walk, raw: object, base: str) -> AuditConfig:
     return AuditConfig(**{**read, **paths})
 
 
-def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:
+def _check_bytes(walk: Walk, path: Path, read: Mapping[str, Any], top: Mapping[str, Any]) -> None:
     """Refuse local bytes that retention would never let come to pass."""
     local = read.get("local_bytes")
     local = top.get("stream_local_bytes", 256 * MIB) if local is None else local
@@ -440,7 +378,7 @@ def _check_bytes(walk: _Walk, path: Path, read: Mapping[str, Any], top: Mapping[
         walk.wrong((*path, name), f"{text}; raise retention-bytes, or lower this")
 
 
-def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamConfig, ...]:
+def _streams(walk: Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamConfig, ...]:
     found = []
     _check_bytes(walk, (), {}, top)
     for name, table in walk.tables(raw, ("streams",)):
@@ -453,26 +391,7 @@ def _streams(walk: _Walk, raw: object, top: Mapping[str, Any]) -> tuple[StreamCo
     return tuple(found)
 
 
-def _quotas(walk: _Walk, raw: object) -> Quotas:
-    walk.table(raw, ("quotas",), schema.Table(keys={}, nested=frozenset(g.value for g in Group)))
-    groups: dict[str, dict[str, QuotaTable]] = {}
-    for group in Group:
-        tables = raw.get(group.value, {}) if isinstance(raw, Mapping) else {}
-        found = groups[group.value] = {}
-        for name, table in walk.tables(tables, ("quotas", group.value)):
-            path: Path = ("quotas", group.value, name)
-            problem = name_problem(group, name, match_problem)
-            if problem is not None:
-                walk.wrong(path, problem)
-            values = walk.table(table, path, schema.QUOTA)
-            if group is Group.ADDRESSES and "connections" in values:
-                walk.wrong((*path, "connections"), "is not for addresses: nobody connects to one")
-            origins = {row: walk.layers.origin((*path, ROWS_OF_QUOTA[row].key)) for row in values}
-            found[name] = QuotaTable(name=name, values=values, origins=origins)
-    return Quotas(**groups)
-
-
-def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:
+def _diverts(walk: Walk, raw: object) -> tuple[DivertDefinition, ...]:
     found = []
     for name, table in walk.tables(raw, ("diverts",)):
         path: Path = ("diverts", name)
@@ -490,14 +409,14 @@ def _diverts(walk: _Walk, raw: object) -> tuple[DivertDefinition, ...]:
     return tuple(found)
 
 
-def _check_named(walk: _Walk, path: Path, name: str, what: str) -> None:
+def _check_named(walk: Walk, path: Path, name: str, what: str) -> None:
     try:
         check_name(name, what)
     except RefusedError as error:
         walk.wrong(path, error.refusal.text)
 
 
-def _certificate_users(walk: _Walk, raw: object) -> tuple[CertificateRule, ...]:
+def _certificate_users(walk: Walk, raw: object) -> tuple[CertificateRule, ...]:
     """Return the rules of certificates, in their order."""
     found = []
     for index, item in enumerate(walk.array(raw, ("certificate-users",))):
@@ -515,7 +434,7 @@ def _certificate_users(walk: _Walk, raw: object) -> tuple[CertificateRule, ...]:
     return tuple(found)
 
 
-def _users_file(walk: _Walk, raw: object) -> str | None:
+def _users_file(walk: Walk, raw: object) -> str | None:
     """Return the path of the users file as written, None when there is none."""
     found: str | None = None
     for index, item in enumerate(walk.array(raw, ("authentication",))):

@@ -25,7 +25,6 @@ _OTHERS_READ: Final = 0o044
 _OTHERS_WRITE: Final = 0o022
 _OTHERS: Final = 0o077
 _ARGON2: Final = re.compile(r"m=(\d+),t=(\d+)")
-ADMIN: Final = "admin"
 
 
 def judge(config: Config, facts: Facts, now: dt.datetime) -> list[Finding]:
@@ -84,11 +83,12 @@ def _users(config: Config, facts: Facts) -> Iterator[Finding]:
         if not facts.problems:
             yield _found("no-users", config.users_file, "has no users")
         return
-    if not _has_security_settings(config):
+    if not config.security_settings:
         names = ", ".join(sorted(facts.users)[:5])
         yield _found("no-security-settings", "security-settings", f"no table; users: {names}")
-    elif not any(ADMIN in user.roles for user in facts.users.values()):
-        yield _found("no-administrator", config.users_file, f"no user has the role {ADMIN}")
+    elif not any(config.api_roles.admin & user.roles for user in facts.users.values()):
+        names = ", ".join(sorted(config.api_roles.admin))
+        yield _found("no-administrator", config.users_file, f"no user has a role of: {names}")
     for user in facts.users.values():
         cost = _ARGON2.search(user.password.reveal())
         if cost and (int(cost[1]) < ARGON2_KIB or int(cost[2]) < ARGON2_TIMES):
@@ -98,12 +98,6 @@ def _users(config: Config, facts: Facts) -> Iterator[Finding]:
             if verifier.iterations < ITERATIONS:
                 text = f"{mechanism} with {verifier.iterations} iterations of {ITERATIONS}"
                 yield _found("weak-password-hash", f"users.{user.name}", text)
-
-
-def _has_security_settings(config: Config) -> bool:
-    """Whether permissions are judged at all."""
-    table = getattr(config, "security_settings", None)
-    return bool(getattr(table, "entries", table))
 
 
 def _files(facts: Facts) -> Iterator[Finding]:

@@ -96,6 +96,8 @@ def _files(config: Config) -> Iterator[FileFacts]:
         paths.append((config.file, "the configuration", False))
     if config.audit.key_file is not None:
         paths.append((config.audit.key_file, "audit.key-file", True))
+    if config.ldap.password_file:
+        paths.append((config.ldap.password_file, "ldap.password-file", True))
     for listener, endpoint in tls_listeners(config):
         if endpoint.source is not None and endpoint.source.key:
             paths.append((endpoint.source.key, listener, True))

@@ -81,10 +81,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "no-security-settings": _warning(
         "every user may do everything at every address",
-        "write `[security-settings]` tables: they deny what they do not name",
+        "write `[security-settings]` tables: what they do not name is denied then",
     ),
     "no-administrator": _warning(
-        "nobody can change anything over the API: no user has the role `admin`",
+        "nobody can change anything over the API: no user has a role of `[api-roles] admin`",
         "give a user the role `admin` in the users file",
     ),
     "file-readable-by-others": _unsafe(

@@ -10,6 +10,7 @@ whatever is wrong then is no reason to stop, and is looked at again as soon as a
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -112,27 +113,31 @@ class Certificates:
     def _look(self) -> None:
         signature = self._signature()
         if signature not in (self._served.signature, self._refused):
-            try:
-                self._served = _load(self._source, signature, self._now_ms(), self._alpn)
-            except CertificateError as error:
-                self._refused = signature
-                _log.warning(
-                    "certificate.refused",
-                    listener=self._listener,
-                    key=self._source.key_of(self._listener, error.part),
-                    reason=str(error),
-                )
-                return
-            self._refused = None
-            self._told = set()
-            self._told_standing = False
-            _log.info(
-                "certificate.renewed",
-                listener=self._listener,
-                names=" ".join(escaped(name) for name in self._served.names),
-                until=date_of(until_ms(self._served.chosen[0].certificate)),
-            )
+            self._renew(signature)
         self._judge()
+
+    def _renew(self, signature: tuple[object, ...]) -> None:
+        """Serve what the files are now, if it can be used."""
+        try:
+            self._served = _load(self._source, signature, self._now_ms(), self._alpn)
+        except CertificateError as error:
+            self._refused = signature
+            _log.warning(
+                "certificate.refused",
+                listener=self._listener,
+                key=self._source.key_of(self._listener, error.part),
+                reason=str(error),
+            )
+            return
+        self._refused = None
+        self._told = set()
+        self._told_standing = False
+        _log.info(
+            "certificate.renewed",
+            listener=self._listener,
+            names=" ".join(escaped(name) for name in self._served.names),
+            until=date_of(until_ms(self._served.chosen[0].certificate)),
+        )
 
     def _judge(self) -> None:
         """Tell, once each, what clients will not take, or soon will not."""
@@ -147,7 +152,9 @@ class Certificates:
             tell_finding(found, self._listener)
             if found.event == LISTS_EXPIRED:
                 # Sessions of before could be taken up again, and nobody's certificate be looked at.
-                self._served = _load(self._source, served.signature, now, self._alpn)
+                # Files that are being replaced are read once they are whole.
+                with contextlib.suppress(CertificateError):
+                    self._served = _load(self._source, served.signature, now, self._alpn)
 
     def _signature(self) -> tuple[object, ...]:
         """Return what changes whenever a file does."""

@@ -115,7 +115,10 @@ def _weak(chain: Iterable[x509.Certificate]) -> Iterator[str]:
 
     for certificate in chain:
         name = escaped(certificate.subject.rfc4514_string())
-        key = certificate.public_key()
+        try:
+            key = certificate.public_key()
+        except (UnsupportedAlgorithm, ValueError):
+            continue  # of a kind that nobody here can judge
         if isinstance(key, rsa.RSAPublicKey) and key.key_size < RSA_BITS_MIN:
             yield f"{name} has an RSA key of {key.key_size} bits, less than {RSA_BITS_MIN}"
         if isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < CURVE_BITS_MIN:
@@ -164,7 +167,7 @@ def _is_authority(certificate: x509.Certificate) -> bool:
 
     try:
         found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return False
     return found.value.ca
 
@@ -175,7 +178,7 @@ def _serves(certificate: x509.Certificate) -> bool:
 
     try:
         found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return True
     for_any = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
     return ExtendedKeyUsageOID.SERVER_AUTH in found.value or for_any in found.value
@@ -192,7 +195,7 @@ def _is_for(one: Found, host: str) -> bool:
         return wanted in one.names or "*." + wanted.partition(".")[2] in one.names
     try:
         found = one.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, ValueError):
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return False
     return address in found.value.get_values_for_type(x509.IPAddress)
 

@@ -10,7 +10,7 @@ and how many were left out is a metric itself. Pure: reads the core, changes not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeVar
@@ -18,6 +18,7 @@ from typing import Final, Generic, TypeVar
 from gateway import __version__
 from gateway.broker.directory.address import Address
 from gateway.disk.watching import DiskWatch
+from gateway.management.client_figures import Family, object_figures, quota_figures
 from gateway.management.families import (
     Number,
     Sample,
@@ -27,14 +28,11 @@ from gateway.management.families import (
     labelled,
 )
 from gateway.management.http import Request, Response, check_query
-from gateway.management.quota_figures import quota_figures
 from gateway.management.router import Router
 from gateway.management.views import AuditFigures, JournalFigures, Sources, persistent_bytes
-from gateway.model.objects import Kind, Objects
 from gateway.model.roles import Need
 from gateway.queues.ages import Ages
 from gateway.queues.queue import Queue
-from gateway.quotas.meters import Meters
 from gateway.sink.sink import Sink
 from gateway.store.scrubber import Scrubber
 from gateway.streams.tap import Tap
@@ -363,9 +361,9 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         )
     ]
     yield family("refusals_total", "counter", "Messages refused, by reason", refused)
-    yield from _client_objects(sources.gateway.directory.objects)
+    yield from _told(object_figures(sources.gateway.directory.objects, OBJECTS_MAX))
     if sources.meters is not None:
-        yield from _quotas(sources.meters)
+        yield from _told(quota_figures(sources.meters))
     if sources.free_bytes is not None:
         free = [("", sources.free_bytes())]
         yield family("disk_free_bytes", "gauge", "Free on the data directory's disk", free)
@@ -383,32 +381,8 @@ def _whole_gateway(sources: Sources) -> Iterator[str]:
         yield family("disk_seconds_to_full", "gauge", text, left)
 
 
-def _client_objects(objects: Objects) -> Iterator[str]:
-    """What clients have had made, and have open."""
-    there = [(label_text(kind=kind.value), objects.held(kind)) for kind in Kind]
-    text = "Addresses and queues made on demand, consumers and links that are open"
-    yield family("client_objects", "gauge", text, there)
-    limits = [
-        (label_text(kind=kind.value, each=each), by_kind[kind])
-        for each, by_kind in (("gateway", objects.limits.gateway), ("user", objects.limits.user))
-        for kind in Kind
-    ]
-    text = "How many of them there may be of all users, and of each; -1: no limit"
-    yield family("client_objects_limit", "gauge", text, limits)
-    held = [
-        (label_text(user=user, kind=kind.value), count)
-        for user, counts in islice(objects.users.items(), OBJECTS_MAX)
-        for kind, count in counts.items()
-    ]
-    text = "Those of each user; an empty name is all who proved no login"
-    yield family("user_objects", "gauge", text, held)
-    refused = [(label_text(key=key), count) for key, count in sorted(objects.refused.items())]
-    text = "How often one of these limits was in the way"
-    yield family("client_objects_refused_total", "counter", text, refused)
-
-
-def _quotas(meters: Meters) -> Iterator[str]:
-    for name, kind, text, told in quota_figures(meters):
+def _told(families: Iterable[Family]) -> Iterator[str]:
+    for name, kind, text, told in families:
         yield family(name, kind, text, [(label_text(**labels), number) for labels, number in told])
 
 

@@ -35,9 +35,16 @@ class Bucket:
             self._level = min(self.capacity, self._level + passed * self.rate)
         return self._level
 
-    def take(self, count: float, now: float) -> None:
-        """Take so many out, whether they are there or not."""
-        self._level = self.level(now) - count
+    def take(self, count: float, now: float) -> float:
+        """Take so many out, whether they are there or not; returns what is left. Hot."""
+        passed = now - self._at
+        self._at = now
+        level = self._level
+        if passed > 0:
+            level += passed * self.rate
+            level = min(level, self.capacity)
+        self._level = level = level - count
+        return level
 
     def wait(self, wanted: float, now: float) -> float:
         """Return the seconds until so many are there, or all that it can hold."""

@@ -72,15 +72,18 @@ class _End:
         self._turn = False
         self._meters.hold(flow, self, self._connection, now)
 
-    def _count(self, count: int, size: int, now: float) -> None:
-        """So much has passed."""
-        self._meters.serial += 1
-        self.served = self._meters.serial
+    def _count(self, count: int, size: int, now: float) -> Flow | None:
+        """So much has passed; returns a flow that nothing is left of, or None. Hot."""
+        meters = self._meters
+        meters.serial = self.served = meters.serial + 1
         self._turn = False
         if count:
             self._size = size // count
+        short = None
         for flow in self._flows:
-            flow.take(count, size, now)
+            if not flow.take(count, size, now) or flow.waiting:
+                short = flow
+        return short
 
     def _leave(self) -> None:
         if self._held is not None:
@@ -159,7 +162,7 @@ class MeteredProducer(_End):
             self.credit, self.blocked = inner.credit, inner.blocked
             self._checked = ()
             return
-        self.send = self.send_mixed = self._send
+        self.send = self.send_mixed = self._send_credited if credited else self._send
         self.credit, self.blocked = self._credit, self._blocked
         self._checked = () if credited else self._flows
         if self._relayed:  # its link is held back for the user and the remote
@@ -227,6 +230,10 @@ class MeteredProducer(_End):
 
     # ---- where something is limited
 
+    def _send_credited(self, run: Run | MixedRun) -> Outcome:
+        """Take what was promised by credit. Hot."""
+        return self._pass(run, self._meters.seconds())
+
     def _send(self, run: Run | MixedRun) -> Outcome:
         now = self._meters.seconds()
         if self._checked:
@@ -269,11 +276,8 @@ class MeteredProducer(_End):
 
     def passed(self, count: int, size: int, now: float) -> None:
         """Count what was sent, and hold the sender back where nothing is left."""
-        self._count(count, size, now)
-        if self._held is not None:
-            return
-        flow = self._short(self._flows, now)
-        if flow is None:
+        flow = self._count(count, size, now)
+        if flow is None or self._held is not None:
             return
         if not self._relayed:
             self._wait(flow, now)
@@ -398,15 +402,14 @@ class MeteredConsumer(_End):
         room = self._inner.room()
         if room < 1:
             return room
-        now = self._meters.seconds()
-        short = self._short(self._flows, now)
-        if short is not None:
-            self.spared = True
-            self._wait(short, now)
-            return 0
-        size = self._size
+        now, size = self._meters.seconds(), self._size
         for flow in self._flows:
-            room = min(room, flow.allowed(size, now))
+            left = flow.allowed(size, now)
+            if left < 1 or (flow.waiting and not self._turn):
+                self.spared = True
+                self._wait(flow, now)
+                return 0
+            room = min(room, left)
         return room
 
     def _deliver(self, messages: list[Message], any_flags: int) -> None:

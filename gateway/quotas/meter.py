@@ -86,15 +86,16 @@ class Flow:
             most = min(most, max(1, int(left / (size or 1)))) if left > 0 else 0
         return max(0, most)
 
-    def take(self, count: int, size: int, now: float) -> None:
-        """So many messages have passed, of `size` bytes together."""
+    def take(self, count: int, size: int, now: float) -> bool:
+        """So many messages have passed, of `size` bytes together; returns whether more may. Hot."""
         self.passed += count
         self.passed_bytes += size
         self.size = size // (count or 1)
-        if self.messages is not None:
-            self.messages.take(count, now)
-        if self.bytes is not None:
-            self.bytes.take(size, now)
+        messages, of_bytes = self.messages, self.bytes
+        more = messages is None or messages.take(count, now) >= 1
+        if of_bytes is not None:
+            more = of_bytes.take(size, now) > 0 and more
+        return more
 
     def wait(self, now: float) -> float:
         """Return the seconds until it is worth asking again."""

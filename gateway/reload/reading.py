@@ -140,7 +140,7 @@ def read_users(config: Config, users: Users, now: Config) -> tuple[Users, list[P
         raise ConfigError([Problem(where=path, path="", text=str(error))]) from None
     elsewhere = other_realms(config)
     problems = exposure_problems(config, has_users=bool(found) or elsewhere)
-    if users and not found and not elsewhere:
+    if (users or other_realms(now)) and not found and not elsewhere:
         text = (
             "has no users any more, and without users anybody is let in; a start may do that, a"
             " reload does not"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -204,8 +204,10 @@ class Reloads:
             return None
         return running.core, running.config, running.gate.users
 
-    def _use_users(self, core: Core, users: Users, config: Config) -> Awaitable[int]:
-        return use_users(self._running, core, users, config, self._pause)
+    async def _use_users(self, core: Core, users: Users, config: Config) -> int:
+        closed = await use_users(self._running, core, users, config, self._pause)
+        self._running.serve(config)  # with the first user an audit trail may begin
+        return closed
 
     def _pause(self) -> Deferred[None]:
         return deferLater(self._reactor, 0, self._check_ready)

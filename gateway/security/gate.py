@@ -25,8 +25,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from gateway.model.certificates import CertificateRule
@@ -35,11 +34,14 @@ from gateway.model.principal import By, Judge, Permission, Principal
 from gateway.model.token import is_token
 from gateway.model.verifier import SCRAM_MECHANISMS, Verifier
 from gateway.security.certificates import CertificateUsers
-from gateway.security.passwords import NOBODY, PASSWORD_BYTES_MAX, verify_password
+from gateway.security.passwords import is_of
+from gateway.security.realms import Done, Realm, Remembering, Surroundings, Tokens, Why
 from gateway.security.remote import Remote
 from gateway.security.throttle import FailureThrottle
 from gateway.security.users import User, Users
 from gateway.security.verifiers import ITERATIONS, SALT_BYTES, SALT_BYTES_MAX
+
+__all__ = ["PasswordGate", "PeerGate", "Realm", "Remembering", "Surroundings", "Why"]
 
 #: Checks that may wait for one of the two threads: at 35 ms each that is a wait of about a second.
 WAITING_MAX: Final = 64
@@ -50,64 +52,6 @@ EVEN_SECONDS: Final = 0.25
 BUSY_SECONDS: Final = 1.0
 REMEMBER_SECONDS: Final = 60.0
 REMEMBERED_MAX: Final = 4096
-
-Done = Callable[[Principal | None], None]
-
-
-class Why(Enum):
-    """Why somebody was refused."""
-
-    WRONG = "wrong-password"
-    THROTTLED = "throttled"
-    BUSY = "busy"
-    EXPIRED = "expired"  # what it proves itself with has ended
-    UNTRUSTED = "untrusted"  # it is signed by nobody who is known, or meant for somebody else
-    UNREACHABLE = "unreachable"  # nobody could be asked: an issuer, a directory
-
-
-class Surroundings(Protocol):
-    """What the gate needs of the process around it."""
-
-    def now(self) -> float:
-        """Seconds of a clock that never goes back."""
-
-    def later(self, action: Callable[[], None]) -> None:
-        """Run `action` on a later turn of the reactor."""
-
-    def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run `action` so many seconds later."""
-
-    def verify(self, work: Callable[[], bool], done: Callable[[bool], None]) -> None:
-        """Run `work` on a worker thread and `done` with its result on the reactor."""
-
-    def refused(self, user: str, peer: str, why: Why) -> None:
-        """Tell the log."""
-
-
-class Realm(Protocol):
-    """Where users are known that stand in no file of ours."""
-
-    def takes(self, user: str, secret: str) -> bool:
-        """Whether it is the one to judge this login, by its form alone; costs nothing."""
-
-    def check(self, user: str, secret: str, done: Callable[[Principal | Why], None]) -> None:
-        """Judge a login; `done` is called later, on the reactor."""
-
-
-class Tokens(Realm, Protocol):
-    """The realm of tokens, which nobody guesses: who fails by one is not held back for it."""
-
-    def renew(
-        self, principal: Principal, secret: str, done: Callable[[Refusal | None], None]
-    ) -> None:
-        """Have a principal go on by a new token of the same user; `done` is called later."""
-
-
-class Remembering(Realm, Protocol):
-    """A realm that remembers right logins."""
-
-    def remembered(self, user: str, secret: str) -> Principal | None:
-        """Return for whom a login acts that was right a while ago; costs nothing."""
 
 
 class PasswordGate:
@@ -327,7 +271,7 @@ class PasswordGate:
         tokens = self.tokens
         if tokens is not None and tokens.takes(user, password):
             if self._has_place(pair, done):
-                self._ask(tokens, pair, password, done)
+                self._ask_tokens(tokens, pair, password, done)
             return
         for realm in self.realms:
             if realm.takes(user, password):
@@ -375,26 +319,42 @@ class PasswordGate:
             else:
                 self._refuse_evenly(pair, Why.WRONG, began, done)
 
-        around.verify(lambda: _verify(known, password), verified)
+        stored = None if known is None else known.password
+        around.verify(lambda: is_of(stored, password), verified)
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
-        peer, user = pair
         began = self._surroundings.now()
+
+        def judged(answer: Principal | Why) -> None:
+            if answer is Why.WRONG:
+                # As long as a user of the file would take, however much there is to do.
+                self._surroundings.verify(lambda: is_of(None, secret), lambda _: refused(Why.WRONG))
+            elif isinstance(answer, Principal):
+                self.waiting -= 1
+                self._throttle.succeeded(pair)
+                self._answer(self._judged(answer), done)
+            else:
+                refused(answer)
+
+        def refused(why: Why) -> None:
+            self.waiting -= 1
+            self._refuse_evenly(pair, why, began, done)
+
+        realm.check(pair[1], secret, judged)
+
+    def _ask_tokens(self, tokens: Tokens, pair: tuple[str, str], secret: str, done: Done) -> None:
+        """Have a token judged; one that is wrong holds nobody back, since nobody guesses one."""
 
         def judged(answer: Principal | Why) -> None:
             self.waiting -= 1
             if isinstance(answer, Principal):
-                if realm is not self.tokens:
-                    self._throttle.succeeded(pair)
                 self._answer(self._judged(answer), done)
-            elif realm is self.tokens:
-                self._surroundings.refused(user, peer, answer)  # nobody guesses one
-                self._answer(None, done)
             else:
-                self._refuse_evenly(pair, answer, began, done)
+                self._surroundings.refused(pair[1], pair[0], answer)
+                self._answer(None, done)
 
-        realm.check(user, secret, judged)
+        tokens.check(pair[1], secret, judged)
 
     def renew(
         self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
@@ -573,11 +533,3 @@ class PeerGate:
     def told(self, user: str, *, right: bool) -> Principal | None:
         """Count a login of this peer by SCRAM; returns for whom it acts, if it is let in."""
         return self._gate.proved(self._address.by(By.SCRAM), user, right=right)
-
-
-def _verify(known: User | None, password: str) -> bool:
-    """Do the same work whether the user exists or not."""
-    too_long = len(password.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX
-    stored = NOBODY if known is None else known.password
-    right = verify_password(stored, password[:PASSWORD_BYTES_MAX])
-    return right and known is not None and not too_long

@@ -38,6 +38,13 @@ def verify_password(stored: Secret, password: str) -> bool:
         return False
 
 
+def is_of(stored: Secret | None, password: str) -> bool:
+    """Whether a password is a user's; does the same work whether the user exists (None) or not."""
+    too_long = len(password.encode("utf-8", "surrogatepass")) > PASSWORD_BYTES_MAX
+    right = verify_password(NOBODY if stored is None else stored, password[:PASSWORD_BYTES_MAX])
+    return right and stored is not None and not too_long
+
+
 def hash_problem(stored: Secret) -> str | None:
     """Say why a stored hash cannot be used, or None."""
     try:

@@ -262,7 +262,7 @@ def sink_forged(where: Where) -> None:
 
 
 def _forged(chance: random.Random) -> Iterator[bytes]:
-    zeros = pa.record_batch({"body": pa.array([bytes(1 << 20)] * 400, pa.binary())})
+    zeros = pa.record_batch({"body": pa.array([bytes(1 << 20)] * 64, pa.binary())})
     bomb = _written(zeros, pa.ipc.IpcWriteOptions(compression="zstd"))
     texts = ['{"a":' * 100_000, json.dumps({f"h{n}": "x" * 400 for n in range(2_000)})]
     heads = [

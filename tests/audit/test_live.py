@@ -140,9 +140,9 @@ def test_who_came_in_and_who_changed_what_is_on_record(gateway: ScratchGateway) 
     assert made["body"] == {"name": "q", "address": "a"}
     (none,) = lines(gateway, "api.change_refused")
     assert (none["of_name"], none["code"]) == ("none", "not-found")
-    (changed,) = lines(gateway, "config.changed")
+    changed = lines(gateway, "user.changed")[0]
     assert (changed["key"], changed["new"]) == ("users.bob", "present")
-    assert lines(gateway, "config.reloaded")[0]["changes"] == 1
+    assert lines(gateway, "config.reloaded")[0]["why"] == "API"
     assert [one["event"] for one in lines(gateway)][:2] == ["audit.opened", "gateway.started"]
     assert lines(gateway)[-1]["event"] == "gateway.stopped"
     assert verified(gateway)["findings"] == []
@@ -270,12 +270,32 @@ def test_nothing_is_kept_without_users_or_where_it_is_switched_off(tmp_path: Pat
     assert lines(on, "api.change_refused")
 
 
-def test_users_who_come_by_a_reload_switch_it_on(tmp_path: Path) -> None:
+def test_the_first_user_switches_it_on(tmp_path: Path) -> None:
+    """The users file is watched: nobody has to reload."""
     gateway = ScratchGateway(tmp_path)
     with gateway:
         add_user(gateway, "ann", RIGHT)
-        assert gateway.request("POST", "/api/v1/config:reload", {})[0] == 200
-        assert wait_lines(gateway, "config.changed", key="users.ann")
+        assert wait_lines(gateway, "user.changed", key="users.ann", new="present")
+        assert stomp_login(gateway, "ann", WRONG).startswith(b"ERROR")
+        assert wait_lines(gateway, "login.refused", user="ann")
+
+
+def test_what_a_role_may_not_do_is_on_record_with_address_and_permission(tmp_path: Path) -> None:
+    gateway = ScratchGateway(tmp_path, settings=['security-settings."#".consume=["worker"]'])
+    done = sluicegate(
+        "user", "add", "ann", "--password-stdin", "--role", "admin", "--data", str(gateway.data),
+        stdin=RIGHT + "\n",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    with gateway, connected(gateway.port) as peer:
+        head = f"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\npasscode:{RIGHT}\n\n\0"
+        peer.sendall(head.encode())
+        assert peer.recv().startswith(b"CONNECTED")
+        peer.sendall(b"SEND\ndestination:secrets\n\nx\0")
+        assert b"not-authorized" in peer.rest()
+        refused = wait_lines(gateway, "permission.refused")
+    assert {(one["user"], one["address"]) for one in refused} == {("ann", "secrets")}
+    assert "send" in {one["permission"] for one in refused}
 
 
 def test_personal_data_is_left_out_where_that_is_said(tmp_path: Path) -> None:

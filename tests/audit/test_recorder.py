@@ -56,6 +56,10 @@ def test_personal_facts_are_left_out() -> None:
     kept.recorder.personal = False
     kept.recorder.note("login.accepted", user="ann", remote="h:1", listener="acceptors.all")
     assert kept.lines[0].keys() == {"time", "event", "listener"}
+    kept.recorder.note("user.changed", key="users.ann.roles", old=[], new=["admin"])
+    kept.recorder.note("certificate.refused", subject="CN=ann", names="ann@x", serial="1", peer="h")
+    assert kept.lines[1]["key"] == "users"
+    assert "ann" not in str(kept.lines)
 
 
 def test_a_line_is_bounded_whatever_comes() -> None:

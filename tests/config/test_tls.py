@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from gateway.config.check import HostFacts
-from gateway.config.diff import changes
+from gateway.config.diff import changes, in_force
 from gateway.config.endpoints import read_endpoint
 from gateway.config.errors import ConfigError
 from gateway.config.exposure import exposure_problems
+from gateway.config.listeners import alpn_of
 from gateway.config.load import load
-from gateway.config.tls import TlsSource, TlsVersion
+from gateway.config.tls import ClientCertificates, TlsSource, TlsVersion
 from gateway.config.tree import Config
+from gateway.model.certificates import CertificateRule
 
 HOST = HostFacts(memory_bytes=1 << 30, working_directory="/w", data_directory="/d")
+ASKED = (
+    "acceptors.all.tls.client-certificates='asked'",
+    "acceptors.all.tls.client-ca='ca.pem'",
+)
 TABLE = ("acceptors.all.endpoint='tcp:5671'", "acceptors.all.tls.certificate='c.pem'")
 
 
@@ -154,6 +160,35 @@ def test_an_endpoint_of_tls_takes_a_minimum_version_from_the_table() -> None:
         ((*TABLE, "acceptors.all.tls.key-store-path='x'"), "write certificate and key, in PEM"),
         ((*TABLE, "acceptors.all.tls.certificat='x'"), "unknown key; did you mean certificate"),
         (("management.tls.chain='x'",), r"management\.tls: needs the key certificate"),
+        (
+            (*TABLE, "acceptors.all.tls.client-certificates='asked'"),
+            "client-certificates: needs the key client-ca",
+        ),
+        (
+            (*TABLE, "acceptors.all.tls.client-certificates='maybe'"),
+            "is not one of no, asked, required",
+        ),
+        (
+            (*TABLE, "acceptors.all.tls.client-crl='x'"),
+            "client-crl: does nothing without client-certificates",
+        ),
+        (
+            (*TABLE, *ASKED, "acceptors.all.tls.client-depth=11"),
+            "client-depth: 11 is out of range",
+        ),
+        (
+            (
+                *TABLE,
+                "acceptors.all.tls.ciphers='X'",
+                "acceptors.all.tls.minimum-version='TLSv1.3'",
+            ),
+            "ciphers: is for TLSv1.2, which minimum-version does not let in",
+        ),
+        ((*TABLE, "acceptors.all.tls.ciphers=[]"), "needs an array of cipher suites"),
+        (
+            (*TABLE, "acceptors.all.sasl-mechanisms=['EXTERNAL']"),
+            'sasl-mechanisms: "EXTERNAL" needs client certificates',
+        ),
     ],
 )
 def test_a_table_that_cannot_be_meant_is_refused(sets: tuple[str, ...], told: str) -> None:
@@ -182,3 +217,58 @@ def test_a_reload_tells_another_key_apart() -> None:
     (change,) = changes(config(*keyed), config(*TABLE, "acceptors.all.tls.key='new.pem'"))
     assert change.old == "tcp:5671 with TLS from /w/c.pem, /w/k.pem"
     assert change.new == "tcp:5671 with TLS from /w/c.pem, /w/new.pem"
+
+
+@pytest.mark.parametrize("endpoint", ["tcp:5671", "ssl:5671", "tls:/c:port=5671"])
+def test_each_kind_of_endpoint_may_ask_clients_for_certificates(endpoint: str) -> None:
+    own = TABLE[1:] if endpoint == "tcp:5671" else ()
+    more = ("acceptors.all.tls.client-crl='/l.pem'", "acceptors.all.tls.ciphers='A:B'")
+    made = config(f"acceptors.all.endpoint='{endpoint}'", *own, *ASKED, *more)
+    source = made.acceptors[0].endpoint.source
+    assert source is not None
+    assert source.client_certificates is ClientCertificates.ASKED
+    assert (source.client_ca, source.client_crl) == ("/w/ca.pem", "/l.pem")
+    assert source.ciphers == ("A", "B")
+    assert source.key_of("acceptors.all", "client-ca") == "acceptors.all.tls.client-ca"
+
+
+def test_a_reload_names_what_clients_are_asked_for() -> None:
+    (change,) = changes(config(*TABLE), config(*TABLE, *ASKED))
+    assert change.key == "acceptors.all.endpoint"
+    assert "client certificates asked of /w/ca.pem" in str(change.new)
+
+
+def test_names_of_protocols_are_those_that_a_listener_speaks() -> None:
+    made = config(*TABLE, "acceptors.all.protocols=['AMQP', 'WS']")
+    assert alpn_of(made, "acceptors.all") == ("amqp", "http/1.1")
+    assert alpn_of(config(*TABLE, "acceptors.all.protocols=['STOMP']"), "acceptors.all") == ()
+    assert alpn_of(made, "management") == ("http/1.1",)
+
+
+RULE = "certificate-users=[{user='ann', subject='CN=ann'}]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("{subject='CN=x'}", r"certificate-users\[0\]: needs the key user"),
+        ("{user='x'}", r"certificate-users\[0\]: asks for nothing"),
+        ("{user='x', subject-matches='('}", "subject-matches: .* is no pattern"),
+        ("{user='x', dns-matches='(a*)*'}", "dns-matches: .* repeats a group"),
+        ("{user='x', subject='y', roles='z'}", "roles: needs an array of roles"),
+        ("{user='\\\\1', subject='y'}", "user: .*one pattern"),
+        ("{user='x', subject='y', san='z'}", "san: unknown key"),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_is_refused(rule: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        config(f"certificate-users=[{rule}]")
+
+
+def test_rules_count_as_users_and_a_reload_takes_them_over() -> None:
+    made = config(RULE)
+    assert made.certificate_users == (CertificateRule(user="ann", subject="CN=ann"),)
+    (change,) = changes(config(), made)
+    assert (change.key, change.reach.applies) == ("certificate-users", True)
+    assert change.new == [{"user": "ann", "subject": "CN=ann"}]
+    assert in_force(config(), made).certificate_users == made.certificate_users

@@ -60,6 +60,7 @@ def test_a_gateway_as_it_comes_with_users_has_no_unsafe_finding() -> None:
          {"metrics-open", "open-to-the-network"}),
         (('acceptors.all.allowed-origins=["*"]',), SAFE, {"any-origin"}),
         (('management.allowed-origins=["*"]',), SAFE, {"any-origin"}),
+        (('security-settings."#".send=["worker"]',), SAFE, {"no-administrator"}),
         (("audit.enabled=false",), SAFE, {"audit-off"}),
         (("min-disk-free=-1",), SAFE, {"disk-limit-off"}),
         (("min-disk-free=-1", "max-disk-usage=-1"), SAFE, {"disk-limit-off"}),
@@ -102,6 +103,9 @@ def test_each_finding_has_its_cause(sets: tuple[str, ...], facts: Facts, found: 
 )  # fmt: skip
 def test_what_is_as_it_should_be_is_not_found(facts: Facts) -> None:
     assert codes(config(), facts) == BASE
+    admins = replace(facts, users={"ann": user(roles=frozenset({"admin"}))})
+    judged = config('security-settings."#".send=["worker"]')
+    assert codes(judged, admins) == BASE - {"no-security-settings"}
     assert codes(config("max-disk-usage=90", "min-disk-free=-1"), facts) == BASE
 
 

@@ -12,6 +12,7 @@ from gateway.config.check import HostFacts
 from gateway.config.errors import ConfigError
 from gateway.config.load import load
 from gateway.config.tree import Config
+from gateway.reload.reading import read_again
 from gateway.security.around import ReactorSurroundings
 from gateway.security.gate import Why
 from tests.certificates import Authority
@@ -80,3 +81,26 @@ def test_logins_count_both_ends(tmp_path: Path) -> None:
     surroundings.refused("ann", "192.0.2.1", next(iter(Why)))
     assert logins.accepted == 2
     assert sum(logins.refusals.values()) == 1
+
+
+RULE = "certificate-users=[{user='ann', subject='CN=ann'}]"
+
+
+def test_rules_of_certificates_close_the_gate_as_users_do(tmp_path: Path) -> None:
+    assert not make_gate(config(tmp_path, RULE), around(), KEY, lambda: 0).open
+    pair = Authority(tmp_path / "made").issue()
+    sets = [
+        "acceptors.all.endpoint=tcp:5672",
+        f"acceptors.all.tls.certificate={pair.certificate}",
+        f"acceptors.all.tls.key={pair.key}",
+    ]
+    with pytest.raises(ConfigError, match="no user is configured"):
+        make_gate(config(tmp_path, *sets), around(), KEY)
+    assert not make_gate(config(tmp_path, *sets, RULE), around(), KEY, lambda: 0).open
+
+
+def test_a_reload_does_not_open_the_gate_by_taking_the_last_rule_away(tmp_path: Path) -> None:
+    ruled = config(tmp_path, RULE)
+    with pytest.raises(ConfigError, match="has no users any more"):
+        read_again(lambda: config(tmp_path), ruled, {})
+    assert read_again(lambda: ruled, config(tmp_path), {}).held.certificate_users

@@ -372,3 +372,45 @@ def test_rules_that_are_read_again_end_those_whom_no_rule_names_any_more(
         running.file.write_text(text, "utf-8")
         os.kill(running.gateway.pid, signal.SIGHUP)
     wait_until(lambda: running.stomp(ann, connect=login("ann")).startswith(b"CONNECTED"))
+
+
+PERMISSIONS = """
+[security-settings."#"]
+send = ["senders"]
+create-address = ["senders"]
+create-durable-queue = ["senders"]
+consume = ["others"]
+"""
+
+
+def test_roles_of_a_rule_decide_what_its_user_may_do(tmp_path: Path) -> None:
+    server, maker = Authority(tmp_path / "server"), Maker(tmp_path / "clients")
+    (port,) = free_ports(1)
+    pair = server.issue()
+    files = {"certificate": pair.certificate, "key": pair.key}
+    listener = LISTENERS.partition("[acceptors.required]")[0]
+    text = RULES + PERMISSIONS
+    text += listener.format(asked=port, ca=maker.authorities, crl=maker.lists, **files)
+    file = tmp_path / "gate.toml"
+    file.write_text(text, "utf-8")
+    uri = x509.UniformResourceIdentifier("spiffe://example/svc")
+    svc = maker.client(named("x"), uri).context(server)
+    gateway = ScratchGateway(tmp_path, config=file, tls=pair)
+    add_user(gateway, "bob", "se:cret", "--role", "admin")
+    with gateway:
+        with connected(port, svc) as peer:
+            peer.sendall(CONNECT)
+            peer.until(b"CONNECTED")
+            peer.sendall(SEND)
+            peer.until(b"receipt-id:1")
+            peer.sendall(b"SUBSCRIBE\nid:1\ndestination:certified\n\n\0")
+            assert b"not-authorized" in peer.rest()
+        # The same rule with another role, while it is connected.
+        with connected(port, svc) as peer:
+            peer.sendall(CONNECT)
+            peer.until(b"CONNECTED")
+            file.write_text(text.replace('roles = ["senders"]', 'roles = ["others"]'), "utf-8")
+            os.kill(gateway.pid, signal.SIGHUP)
+            wait_records(gateway, "config.reloaded")
+            peer.sendall(b"SUBSCRIBE\nid:1\ndestination:certified\nreceipt:2\n\n\0")
+            peer.until(b"receipt-id:2")

@@ -229,3 +229,28 @@ def test_files_about_clients_that_cannot_be_used_are_named(maker: Maker, tmp_pat
         (finding,) = check_listener(one, "acceptors.all", now_ms=NOW_MS)
         assert finding.facts["key"] == f"acceptors.all.tls.{part}"
         assert words in finding.facts["reason"]
+
+
+def test_a_list_that_ends_while_its_file_is_replaced_is_no_reason_to_stop(maker: Maker) -> None:
+    maker.revoke(until=NOW + dt.timedelta(hours=1))
+    seconds, date = [0.0], [NOW_MS]
+    served = Certificates(
+        client_source(maker, maker.authorities, maker.lists),
+        "l",
+        seconds=lambda: seconds[0],
+        now_ms=lambda: date[0],
+    )
+    before = served.context()
+    maker.lists.write_bytes(b"")
+    served.look()
+    date[0] += 2 * 3_600_000
+    with structlog.testing.capture_logs() as told:
+        served.look()
+        assert served.context() is before
+    assert [one["event"] for one in told] == [
+        "certificate.refused",
+        "certificate.revocations_expired",
+    ]
+    maker.revoke()
+    served.look()
+    assert served.context() is not before

@@ -7,11 +7,13 @@ and nothing else. A user has the name of its role, and all have one password, ha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from gateway.model.principal import Permission
 from gateway.security.passwords import hash_password
+from gateway.security.secret import Secret
 from gateway.security.users import User, render_users
 from gateway.trial.scratch import ScratchGateway
 
@@ -72,7 +74,8 @@ def gateway_with_roles(
     config = folder / "gate.toml"
     config.write_text(CONFIG + settings_text() + more)
     gateway = ScratchGateway(folder, config=config, tls=tls)
-    write_users(gateway, {name: frozenset({name}) for name in all_roles()})
+    # Without an administrator no gateway starts that has security-settings.
+    write_users(gateway, {name: frozenset({name}) for name in [*all_roles(), "admin"]})
     return gateway
 
 
@@ -80,11 +83,18 @@ def all_roles() -> list[str]:
     return [f"no-{one.value}" for one in Permission] + [f"for-{row}" for row in ROWS]
 
 
+@cache
+def _hashed() -> Secret:
+    """Return the one hash: another one of the same password would be another password."""
+    return hash_password(PASSWORD)
+
+
 def write_users(gateway: ScratchGateway, roles: Mapping[str, frozenset[str]]) -> None:
-    """Write the users file."""
-    password = hash_password(PASSWORD)
-    users = [User(name=name, password=password, roles=has) for name, has in roles.items()]
+    """Write the users file, whole at once: a running gateway looks at it."""
+    users = [User(name=name, password=_hashed(), roles=has) for name, has in roles.items()]
     gateway.data.mkdir(parents=True, exist_ok=True)
     file = gateway.data / "users.toml"
-    file.touch(mode=0o600)
-    file.write_text(render_users(users))
+    new = file.with_suffix(".new")
+    new.touch(mode=0o600)
+    new.write_text(render_users(users))
+    new.replace(file)

@@ -52,7 +52,7 @@ class Live:
         self.file = folder / "gate.toml"
         self.file.write_text(ALL)
         self.gateway = ScratchGateway(folder, config=self.file)
-        self.users(ann="in", ben="in other", boss="in")
+        self.users(ann="in", ben="in other", boss="admin")
 
     def users(self, **roles: str) -> None:
         write_users(self.gateway, {name: frozenset(has.split()) for name, has in roles.items()})
@@ -90,7 +90,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 #: How what is allowed is taken away from ann alone, or from all.
 CHANGES: dict[str, Callable[[Live], None]] = {
     "settings": lambda live: live.reload(NONE),
-    "roles": lambda live: (live.users(ann="", ben="in other", boss="in"), live.reload())[0],
+    "roles": lambda live: (live.users(ann="", ben="in other", boss="admin"), live.reload())[0],
 }
 
 

@@ -1,11 +1,13 @@
-"""The families of `/metrics` that are about quotas, as names and numbers. Pure."""
+"""The families of `/metrics` about what clients have open and may use, as numbers. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, TypeAlias
 
+from gateway.model.objects import Kind, Objects
 from gateway.model.quota import ROWS, Scope
 from gateway.quotas.meters import Meters
 
@@ -13,6 +15,30 @@ from gateway.quotas.meters import Meters
 USERS_MAX: Final = 1_000
 #: Name, kind, text, and for each sample its labels and its number.
 Family: TypeAlias = tuple[str, str, str, list[tuple[dict[str, str], int]]]
+
+
+def object_figures(objects: Objects, users_max: int) -> Iterator[Family]:
+    """Yield what clients have had made, and have open; of so many users one by one."""
+    there = [({"kind": kind.value}, objects.held(kind)) for kind in Kind]
+    text = "Addresses and queues made on demand, consumers and links that are open"
+    yield "client_objects", "gauge", text, there
+    limits = [
+        ({"kind": kind.value, "each": each}, by_kind[kind])
+        for each, by_kind in (("gateway", objects.limits.gateway), ("user", objects.limits.user))
+        for kind in Kind
+    ]
+    text = "How many of them there may be of all users, and of each; -1: no limit"
+    yield "client_objects_limit", "gauge", text, limits
+    held = [
+        ({"user": user, "kind": kind.value}, count)
+        for user, counts in islice(objects.users.items(), users_max)
+        for kind, count in counts.items()
+    ]
+    text = "Those of each user; an empty name is all who proved no login"
+    yield "user_objects", "gauge", text, held
+    refused = [({"key": key}, count) for key, count in sorted(objects.refused.items())]
+    text = "How often one of these limits was in the way"
+    yield "client_objects_refused_total", "counter", text, refused
 
 
 def quota_figures(meters: Meters) -> Iterator[Family]:
