@@ -279,7 +279,7 @@ class PasswordGate:
         tokens = self.tokens
         if tokens is not None and tokens.takes(user, password):
             if self._has_place(pair, done):
-                self._ask(tokens, pair, password, done)
+                self._ask_tokens(tokens, pair, password, done)
             return
         for realm in self.realms:
             if realm.takes(user, password):
@@ -332,22 +332,16 @@ class PasswordGate:
 
     def _ask(self, realm: Realm, pair: tuple[str, str], secret: str, done: Done) -> None:
         """Have another realm judge; an answer that nobody could give counts for nothing."""
-        peer, user = pair
         began = self._surroundings.now()
 
         def judged(answer: Principal | Why) -> None:
-            if isinstance(answer, Principal):
-                self.waiting -= 1
-                if realm is not self.tokens:
-                    self._throttle.succeeded(pair)
-                self._answer(self._judged(answer), done)
-            elif realm is self.tokens:
-                self.waiting -= 1
-                self._surroundings.refused(user, peer, answer)  # nobody guesses one
-                self._answer(None, done)
-            elif answer is Why.WRONG:
+            if answer is Why.WRONG:
                 # As long as a user of the file would take, however much there is to do.
                 self._surroundings.verify(lambda: is_of(None, secret), lambda _: refused(Why.WRONG))
+            elif isinstance(answer, Principal):
+                self.waiting -= 1
+                self._throttle.succeeded(pair)
+                self._answer(self._judged(answer), done)
             else:
                 refused(answer)
 
@@ -355,7 +349,20 @@ class PasswordGate:
             self.waiting -= 1
             self._refuse_evenly(pair, why, began, done)
 
-        realm.check(user, secret, judged)
+        realm.check(pair[1], secret, judged)
+
+    def _ask_tokens(self, tokens: Tokens, pair: tuple[str, str], secret: str, done: Done) -> None:
+        """Have a token judged; one that is wrong holds nobody back, since nobody guesses one."""
+
+        def judged(answer: Principal | Why) -> None:
+            self.waiting -= 1
+            if isinstance(answer, Principal):
+                self._answer(self._judged(answer), done)
+            else:
+                self._surroundings.refused(pair[1], pair[0], answer)
+                self._answer(None, done)
+
+        tokens.check(pair[1], secret, judged)
 
     def renew(
         self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
