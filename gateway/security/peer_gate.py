@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.model.errors import Refusal
 from gateway.model.principal import By, Principal
@@ -12,8 +12,39 @@ from gateway.model.verifier import Verifier
 from gateway.security.realms import Done
 from gateway.security.remote import Remote
 
-if TYPE_CHECKING:
-    from gateway.security.gate import PasswordGate
+
+class Gate(Protocol):
+    """The gate of all peers, as one of them meets it; `gate.PasswordGate` is one."""
+
+    @property
+    def open(self) -> bool:
+        """Whether anybody is let in."""
+
+    def anybody(self, user: str | None) -> Principal:
+        """Return for whom a peer acts that is let in unproved."""
+
+    def let_in(self, principal: Principal, done: Done) -> None:
+        """Answer yes, later."""
+
+    def check_from(self, peer: Remote, user: str, password: str, done: Done) -> None:
+        """Check a login from there."""
+
+    def held_from(self, peer: Remote, user: str) -> float:
+        """Return for how many seconds logins of a user from there are refused unseen."""
+
+    def renew(
+        self, principal: Principal, token: str, done: Callable[[Refusal | None], None]
+    ) -> None:
+        """Have a principal go on by a new token."""
+
+    def decoy_shape(self, mechanism: str, user: str) -> tuple[int, int]:
+        """Return bytes of salt and iterations for a name without verifier."""
+
+    def verifier(self, mechanism: str, user: str) -> Verifier | None:
+        """Return what the proof of a login is checked with."""
+
+    def proved(self, peer: Remote, user: str, *, right: bool) -> Principal | None:
+        """Count a SCRAM login; returns for whom it acts, if it is let in."""
 
 
 class PeerGate:
@@ -27,7 +58,7 @@ class PeerGate:
 
     def __init__(
         self,
-        gate: PasswordGate,
+        gate: Gate,
         address: Remote,
         *,
         anonymous: bool,
