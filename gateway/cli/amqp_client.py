@@ -276,6 +276,10 @@ class Conversation(ABC):
         if error.code == "not-authorized" or (
             error.code == "amqp:unauthorized-access" and self.link.state is State.SASL
         ):
+            if error.text and self.link.state is not State.SASL:
+                # The login was good: what is asked for is not this user's to do.
+                attempt = "--user NAME of a user with a role that may"
+                return CliError("not-authorized", error.text, attempt=attempt)
             who = f"user {self.login.user}" if self.login.user else "a connection without a user"
             why = f" ({error.text})" if error.text else ""
             text = f"{self.login.url} refused {who}{why}"

@@ -265,6 +265,19 @@ def test_a_login(tmp_path: Path, mechanism: str) -> None:
         run("send", "a", "x", *named, SLUICEGATE_PASSWORD="pä ss")
 
 
+def test_a_permission_that_is_missing_is_told_as_one(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    for name in ("ann", "boss"):
+        role = "admin" if name == "boss" else "shops"
+        run("user", "add", name, "--role", role, "--password-stdin", "--data", data, text="tea\n")
+    with Served(tmp_path, 'security-settings."#".consume=["shops"]') as gateway:
+        ann = ("--user", "ann", *gateway.reached("amqps"))
+        told = run("send", "a", "x", *ann, SLUICEGATE_PASSWORD="tea", status=1).stderr
+    assert told.startswith("error: not-authorized: User 'ann' may not send to 'a'")
+    assert "try: --user NAME of a user with a role that may" in told
+    assert "password" not in told
+
+
 def answering(data: bytes) -> tuple[int, threading.Thread]:
     """Serve one connection with fixed bytes; returns the port."""
     listening = socket.create_server(("127.0.0.1", 0))
