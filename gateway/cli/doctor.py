@@ -48,9 +48,9 @@ def doctor(
     gateway that runs on the data directory. Exit status: 0 nothing unsafe, 1 something is.
     """
     config = read_config(file, sets, data)
-    facts = gather(config, owner_of(config.data_directory))
     now = dt.datetime.now(dt.UTC)  # noqa: TID251 - a command is a process of its own
-    found = judge(config, facts, now)
+    facts = gather(config, owner_of(config.data_directory), round(now.timestamp() * 1000))
+    found = judge(config, facts)
     if not offline:
         found += _ask(config, api, round(now.timestamp() * 1000))
     found.sort(key=lambda one: list(Severity).index(one.kind.severity))

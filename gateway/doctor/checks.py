@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,7 +13,6 @@ from gateway.doctor.findings import Finding
 from gateway.model.objects import Kind as ObjectKind
 from gateway.security.verifiers import ITERATIONS
 
-EXPIRES_SOON_DAYS: Final = 30
 SKEW_SECONDS: Final = 5
 #: What `sluicegate user add` makes.
 ARGON2_KIB: Final = 19_456
@@ -27,13 +25,13 @@ _OTHERS: Final = 0o077
 _ARGON2: Final = re.compile(r"m=(\d+),t=(\d+)")
 
 
-def judge(config: Config, facts: Facts, now: dt.datetime) -> list[Finding]:
+def judge(config: Config, facts: Facts) -> list[Finding]:
     """Return what is found of a configuration and its files."""
     return [
         *_doors(config, facts),
         *_users(config, facts),
         *_files(facts),
-        *_certificates(facts, now),
+        *_certificates(facts),
         *_audit(config, facts),
         *_limits(config),
         *_process(config, facts),
@@ -115,14 +113,10 @@ def _files(facts: Facts) -> Iterator[Finding]:
             yield _found("file-readable-by-others", file.about, shown)
 
 
-def _certificates(facts: Facts, now: dt.datetime) -> Iterator[Finding]:
+def _certificates(facts: Facts) -> Iterator[Finding]:
     for one in facts.certificates:
-        days = (one.ends - now).days
-        date = f"{one.path} ends on {one.ends:%Y-%m-%d}"
-        if one.ends <= now:
-            yield _found("certificate-expired", one.listener, date)
-        elif days < EXPIRES_SOON_DAYS:
-            yield _found("certificate-expires-soon", one.listener, f"{date}, in {days} days")
+        code = one.event.replace(".", "-").replace("_", "-")
+        yield _found(code, one.listener, one.text)
 
 
 def _audit(config: Config, facts: Facts) -> Iterator[Finding]:

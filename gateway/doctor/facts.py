@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 from collections.abc import Iterator
@@ -10,13 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-
 from gateway.config.listeners import tls_listeners
-from gateway.config.tls import TlsSource
 from gateway.config.tree import Config
-from gateway.listening.certificates import check_files
-from gateway.listening.contexts import CertificateError
+from gateway.listening.certificates import check_listener
 from gateway.security.around import read_users
 from gateway.security.users import Users, UsersError
 
@@ -36,11 +31,11 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFacts:
-    """A certificate of a listener, and when it ends."""
+    """What a listener's own check finds of its certificates: an event of the log, and the fact."""
 
     listener: str
-    path: str
-    ends: dt.datetime
+    event: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +59,7 @@ class Facts:
     problems: tuple[tuple[str, str], ...] = field(default_factory=tuple)
 
 
-def gather(config: Config, owner: str | None) -> Facts:
+def gather(config: Config, owner: str | None, now_ms: int) -> Facts:
     """Ask files and process; `owner` is what the lock of the data directory says."""
     problems: list[tuple[str, str]] = []
     users: Users = {}
@@ -76,11 +71,14 @@ def gather(config: Config, owner: str | None) -> Facts:
     for listener, endpoint in tls_listeners(config):
         source = endpoint.source
         assert source is not None, "a TLS listener has a source"
-        try:
-            check_files(source)
-            certificates += list(_certificates(listener, source))
-        except (CertificateError, OSError, ValueError) as error:
-            problems.append((listener, str(error)))
+        for found in check_listener(source, listener, now_ms=now_ms):
+            text = ", ".join(f"{name} {value}" for name, value in found.facts.items())
+            if found.event == "certificate.refused":
+                problems.append((listener, found.facts["reason"]))
+            else:
+                certificates.append(
+                    CertificateFacts(listener=listener, event=found.event, text=text)
+                )
     return Facts(
         users=users,
         files=tuple(_files(config)),
@@ -121,16 +119,6 @@ def _mode(path: str) -> int | None:
         return Path(path).stat().st_mode & 0o7777
     except OSError:
         return None
-
-
-def _certificates(listener: str, source: TlsSource) -> Iterator[CertificateFacts]:
-    folder = Path(source.directory) if source.directory else None
-    paths = sorted(folder.glob("*.pem")) if folder else [Path(source.certificate or "")]
-    for path in paths:
-        data = path.read_bytes()
-        if b"-----BEGIN CERTIFICATE-----" in data:
-            ends = x509.load_pem_x509_certificates(data)[0].not_valid_after_utc
-            yield CertificateFacts(listener=listener, path=str(path), ends=ends)
 
 
 def _process(owner: str | None) -> ProcessFacts | None:

@@ -111,6 +111,42 @@ KINDS: Final[Mapping[str, Kind]] = {
         "clients that check certificates will be refused a connection",
         "renew the certificate; a running gateway takes up the new files by itself",
     ),
+    "certificate-not-valid-yet": _unsafe(
+        "clients that check certificates are refused a connection until it begins",
+        "see whether the clock of this machine is right, or take the certificate of before",
+    ),
+    "certificate-wrong-name": _unsafe(
+        "clients that check certificates are refused a connection: it is for another name",
+        "have it made for the name that clients connect to, or write that as `hostname`",
+    ),
+    "certificate-chain-broken": _unsafe(
+        "clients cannot follow who signed the certificate, and refuse the connection",
+        "put the certificates behind it in the order in which each is signed by the next",
+    ),
+    "certificate-not-for-servers": _unsafe(
+        "clients that check certificates refuse one that is not made for servers",
+        "have it made with the extended key usage serverAuth",
+    ),
+    "certificate-revocations-expired": _unsafe(
+        "no client comes in by a certificate: the list of revoked ones is out of date",
+        "fetch the newer list into the file of `client-crl`",
+    ),
+    "certificate-weak": _warning(
+        "clients may refuse it, and its key or signature can be forged at less cost",
+        "renew it with ECDSA P-256 or RSA of 2048 bits, and SHA-256",
+    ),
+    "certificate-is-authority": _warning(
+        "a thief of its key could make certificates for any name",
+        "have it made with CA:FALSE",
+    ),
+    "certificate-chain-ends": _note(
+        "clients need the named certificate to trust it, unless they have it already",
+        "put the certificates between it and an authority behind it in the file",
+    ),
+    "certificate-self-signed": _note(
+        "only clients that have this very certificate trust it",
+        "have it signed by an authority that clients know, or give them the file",
+    ),
     "weak-password-hash": _warning(
         "a thief of the users file tries out passwords at less cost than need be",
         "`sluicegate user add NAME --replace`, which takes today's parameters",

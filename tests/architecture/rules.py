@@ -204,7 +204,6 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "gateway.doctor": (
         "gateway.config",
         "gateway.listening.certificates",
-        "gateway.listening.contexts",
         "gateway.model",
         "gateway.security",
     ),
