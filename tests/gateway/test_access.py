@@ -15,6 +15,7 @@ from gateway.config.tree import Config
 from gateway.reload.reading import read_again
 from gateway.security.around import ReactorSurroundings
 from gateway.security.gate import Why
+from gateway.tokens.issuing import Issuing
 from tests.certificates import Authority
 
 KEY = b"k" * 32
@@ -100,7 +101,7 @@ def test_rules_of_certificates_close_the_gate_as_users_do(tmp_path: Path) -> Non
 
 
 def test_a_reload_does_not_open_the_gate_by_taking_the_last_rule_away(tmp_path: Path) -> None:
-    ruled = config(tmp_path, RULE)
+    ruled, issuing = config(tmp_path, RULE), Issuing(Clock(), lambda: 0)
     with pytest.raises(ConfigError, match="has no users any more"):
-        read_again(lambda: config(tmp_path), ruled, {})
-    assert read_again(lambda: ruled, config(tmp_path), {}).held.certificate_users
+        read_again(lambda: config(tmp_path), ruled, {}, issuing)
+    assert read_again(lambda: ruled, config(tmp_path), {}, issuing).held.certificate_users

@@ -13,6 +13,7 @@ from gateway.config.check import HostFacts
 from gateway.config.load import load
 from gateway.listening.connections import TURNED_MAX, ConnectionLimits, Connections, drain
 from gateway.model.peers import PeerState
+from gateway.model.principal import ANYBODY
 from gateway.model.turn import Turn
 from gateway.process.descriptors import Descriptors, Share
 from protocols.transport.reads import Reads
@@ -27,6 +28,7 @@ class Nameless:
     """What is seen of a session that says nothing of itself."""
 
     ending = None
+    principal = ANYBODY
 
     def __init__(self) -> None:
         self.on_login: Any = None
