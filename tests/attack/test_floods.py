@@ -20,10 +20,12 @@ from tests.certificates import Authority
 
 #: Resident memory that one flood may add [docs/attack.md].
 GROWTH_MIB = 64
-#: Where peers hold what they do not read: as much as their connections, or reads, may have.
+#: Where peers hold what they do not read: as much as their connections, or reads, may have. And
+#: where they fill the blocks that replays share: 32 MiB of the disk's bytes, more once read.
 HELD_MIB = 192
-HOLDING = {"stomp_replays_unread", "ws_replays_unread", "amqp_replays_unread", "streams_unread",
-           "streams_ranges", "sink_waiting", "sink_forged"}  # fmt: skip
+HOLDING = {"amqp_replays_scattered", "amqp_replays_unread", "sink_forged", "sink_waiting",
+           "stomp_replays_unread", "streams_ranges", "streams_unread",
+           "ws_replays_unread"}  # fmt: skip
 #: Half of an honest client's sends are confirmed within this.
 WAIT_MS = 400
 #: These want all connections of management, of which `/livez` is to get one: it may be told to come

@@ -247,6 +247,7 @@ def test_the_log_is_json_where_no_terminal_is_and_says_what_happened(
         "gateway.started",
         "store.recovered",
         "disk.watched",
+        "permissions.asked_for",
         "descriptors.shared",
         "listener.opened",
         "listener.opened",
