@@ -234,7 +234,8 @@ def stomp_py(gateway: ScratchGateway, user: str, version: str) -> Iterator[Clien
     try:
         yield StompClient(connection, version, user)
     finally:
-        with suppress(NotConnectedException, WebSocketConnectionClosedException):
+        # Who is refused is cut, at whatever moment the client says good-bye.
+        with suppress(NotConnectedException, WebSocketConnectionClosedException, OSError):
             connection.disconnect()
 
 
@@ -247,7 +248,8 @@ def web_stomp(gateway: ScratchGateway, user: str) -> Iterator[Client]:
     try:
         yield StompClient(connection, "1.2", user)
     finally:
-        with suppress(NotConnectedException, WebSocketConnectionClosedException):
+        # Who is refused is cut, at whatever moment the client says good-bye.
+        with suppress(NotConnectedException, WebSocketConnectionClosedException, OSError):
             connection.disconnect()
 
 
