@@ -27,7 +27,7 @@ from tests.tokens.live import LiveIssuer, believing
 from tests.tokens.minting import ec, jwk
 
 #: Connections that log in at a time; more strangers are not let in.
-AT_ONCE = 50
+AT_ONCE = 40
 #: Ones that are told, and then closed.
 ROUNDS = 100
 
